@@ -17,22 +17,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.config.secrets import credentials, secret_options
+from airflow_provider_cdc.core.config.secret_redaction import find_credentials, secret_options
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources import config_class, load_source
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.capture.capture import Capture
-    from airflow_provider_cdc.core.config.connector import ConnectorConfig
-    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
+    from airflow_provider_cdc.core.capture.connector_capture import Capture
+    from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
     from airflow_provider_cdc.core.model.offset import Offset
     from airflow_provider_cdc.core.model.position import Position
-    from airflow_provider_cdc.core.model.schema import TableSchema
+    from airflow_provider_cdc.core.model.table_schema import TableSchema
     from airflow_provider_cdc.core.reporting.metrics_monitor import Sink
     from airflow_provider_cdc.core.spi.event_formats import EventForm
     from airflow_provider_cdc.core.spi.source import Source
-    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, Registration
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, ConnectorRegistration
+    from airflow_provider_cdc.state.state_store import StateStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
@@ -61,8 +61,8 @@ class ConnectorDefinition:
                 remedy="use letters, digits, dots, hyphens and underscores, at most 200, beginning with a letter or digit",
             )
 
-    def document(self) -> dict[str, Any]:
-        """The definition as JSON; ``ConnectorDefinition(**document)`` is equal to it."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the definition as JSON; ``ConnectorDefinition(**document)`` is equal to it."""
         return {
             "name": self.name,
             "source": self.source,
@@ -78,9 +78,9 @@ def refuse_secrets(definition: ConnectorDefinition) -> None:
     :raises ConfigError: it does
     """
     secret, properties = config_class(definition.source).is_secret, definition.properties
-    found = [name for name, value in properties.items() if secret(name) or credentials(name, value)]
+    found = [name for name, value in properties.items() if secret(name) or find_credentials(name, value)]
     found += [f"changelog_options[{name}]" for name in secret_options(definition.changelog_options)]
-    if credentials("changelog.url", definition.changelog):
+    if find_credentials("changelog.url", definition.changelog):
         found.append("changelog")
     if found:
         raise ConfigError(
@@ -103,7 +103,7 @@ def parse_config(definition: ConnectorDefinition, secrets: Mapping[str, Any] | N
 
 
 def source_key(definition: ConnectorDefinition) -> str:
-    """What is the same for connectors that can share the end of a source's log, if they have the same connection too.
+    """Return the key of connectors that can share the end of a source's log, if they have the same connection too.
 
     >>> orders = ConnectorDefinition("orders", "mariadb", "/lake", {"database.server.id": 1, "table.include.list": "shop.orders"})
     >>> lines = ConnectorDefinition("lines", "mariadb", "/lake", {"database.server.id": 2, "table.include.list": "shop.lines"})
@@ -115,20 +115,20 @@ def source_key(definition: ConnectorDefinition) -> str:
 
 
 def open_source(definition: ConnectorDefinition, secrets: Mapping[str, Any] | None = None) -> Source:
-    """The definition's source; close it after use."""
+    """Open the definition's source; close it after use."""
     return load_source(definition.source)(parse_config(definition, secrets))  # type: ignore[call-arg]
 
 
 def event_form(source: str, name: str) -> EventForm | None:
-    """A form of a source's events, for :class:`airflow_provider_cdc.changelog.debezium.renderer.Renderer`.
+    """Return a form of a source's events, for :class:`airflow_provider_cdc.changelog.debezium.record_renderer.DebeziumRenderer`.
 
     :param source: kind of source
     :param name: ``debezium`` is the usual form, which is ``None``
     :raises ConfigError: there is no such form; the error names those there are
     """
-    from airflow_provider_cdc.core.spi.event_formats import USUAL, choose
+    from airflow_provider_cdc.core.spi.event_formats import USUAL, select_event_form
 
-    return None if name == USUAL else choose(load_source(source).FORMS, name, source)
+    return None if name == USUAL else select_event_form(load_source(source).FORMS, name, source)
 
 
 @contextlib.contextmanager
@@ -146,7 +146,7 @@ def open_capture(
     sinks: Sequence[Sink] = (),
     like: Iterable[TableSchema] = (),
 ) -> Iterator[Capture]:
-    """A capture that is ready to run.
+    """Open a capture that is ready to run.
 
     :param state_schema: database schema of the state tables, where it is not the default one
     :param connections: ids of the connections that the secrets came from, so that a later reader can look them up; recorded in the state
@@ -157,20 +157,20 @@ def open_capture(
     """
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
     from airflow_provider_cdc.channels import open_channels, open_notifications
-    from airflow_provider_cdc.core.capture.capture import Capture
-    from airflow_provider_cdc.core.config.filters import Filters
+    from airflow_provider_cdc.core.capture.connector_capture import Capture
+    from airflow_provider_cdc.core.config.capture_filters import Filters
     from airflow_provider_cdc.core.spi.run_inputs import RunInputs
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
     config = parse_config(definition, secrets)
     notification_channels = open_notifications(config)
     store = StateStore(state_url, schema=state_schema, lease_ttl_s=lease_ttl_s)
     try:
-        store.verify()
-        store.register(registration(definition, config, connections))
+        store.check_tables()
+        store.register_connector(build_registration(definition, config, connections))
         changelog = ChangeLog(definition.changelog, {**definition.changelog_options, **(storage_secrets or {})})
         with open_source(definition, secrets) as source, contextlib.ExitStack() as stack:
-            source.like(like)
+            source.adopt_columns(like)
             channels = open_channels(config, definition.name)
             for channel in channels:
                 stack.callback(channel.close)
@@ -183,7 +183,7 @@ def open_capture(
                 changelog,
                 channels,
                 notification_channels,
-                (store.metrics.add, *sinks),
+                (store.metrics.add_measurements, *sinks),
             )
             yield Capture(inputs, owner=owner, lease_wait_s=lease_wait_s)
     finally:
@@ -199,32 +199,36 @@ def open_lifecycle(
     secrets: Mapping[str, Any] | None = None,
     storage_secrets: Mapping[str, Any] | None = None,
     patience_s: float = 60.0,
-) -> Iterator[Lifecycle]:
-    """The lifecycle of a connector: pause, offsets, gaps, deletion. The source is connected to when it is first needed.
+) -> Iterator[ConnectorLifecycle]:
+    """Open the lifecycle of a connector: pause, offsets, gaps, deletion.
+
+    The source is connected to when it is first needed.
 
     :param patience_s: how long an unreachable state database is tried again
     :raises StateError: the state tables are not there
     """
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
+    from airflow_provider_cdc.state.state_store import StateStore
 
     config = parse_config(definition, secrets)
     store = StateStore(state_url, schema=state_schema, patience_s=patience_s)
     try:
-        store.verify()
+        store.check_tables()
         changelog = ChangeLog(definition.changelog, {**definition.changelog_options, **(storage_secrets or {})})
         with open_source(definition, secrets) as source:
-            yield Lifecycle(definition.name, store, changelog, source, config)
+            yield ConnectorLifecycle(definition.name, store, changelog, source, config)
     finally:
         store.close()
 
 
-class Changes:
-    """Whether a capture of a connector would find anything, by what its state tables say and where its source's log ends. Holds no connection.
+class ChangeCheck:
+    """A check whether a capture of a connector would find anything. Holds no connection.
+
+    The connector's state tables and the end of its source's log decide.
 
         >>> found = changes.in_state(store.records(["shop"]).get("shop"), store)
-        >>> found if isinstance(found, str | None) else changes.since(found, source.current_position())
+        >>> found if isinstance(found, str | None) else changes.explain_log_progress(found, source.current_position())
         'the log has gone on to binlog.000012:4711'
 
     :param secrets: properties from the connection
@@ -234,37 +238,37 @@ class Changes:
     def __init__(self, definition: ConnectorDefinition, secrets: Mapping[str, Any] | None = None) -> None:
         self._name = definition.name
         config = parse_config(definition, secrets)
-        self._properties = registration(definition, config).properties
+        self._properties = build_registration(definition, config).properties
         self._source = load_source(definition.source)(config)  # type: ignore[call-arg]
 
     def in_state(self, record: ConnectorRecord | None, store: StateStore) -> str | Offset | None:
         """Why there is something to capture, whatever the log says; ``None`` if nothing is to be captured. Otherwise the log decides: the offset.
 
-        :param record: what the state tables hold of the connector, as ``StateStore.records`` gives it
+        :param record: what the state tables hold of the connector, as ``StateStore.load_records`` gives it
         """
-        from airflow_provider_cdc.core.capture.precheck import waits
+        from airflow_provider_cdc.core.capture.pending_work_check import find_pending_work
 
         if record is not None and record.control.wanted != "running":
             return None
-        if found := waits(self._name, record, self._properties, store):
+        if found := find_pending_work(self._name, record, self._properties, store):
             return found
         assert record is not None
         return record.offset
 
-    def since(self, offset: Offset, end: Position) -> str | None:
-        """Whether the log has gone on since the offset, in words; ``None`` if not.
+    def explain_log_progress(self, offset: Offset, end: Position) -> str | None:
+        """Explain that the log has continued since the offset; ``None`` if it has not.
 
         :param end: of the log
         """
-        from airflow_provider_cdc.core.capture.precheck import gone_on
+        from airflow_provider_cdc.core.capture.pending_work_check import gone_on
 
         return gone_on(self._source, offset, end)
 
 
 class ChangesProbe:
-    """Checks cheaply whether a capture of a connector would find anything, with connections of its own. Not thread-safe.
+    """Checks cheaply whether a capture of a connector would find anything, with separate connections. Not thread-safe.
 
-        >>> probe.look()
+        >>> probe.explain_changes()
         'the log has gone on to binlog.000012:4711'
 
     :raises ConfigError: the definition cannot be used
@@ -278,21 +282,21 @@ class ChangesProbe:
         state_schema: str | None = None,
         secrets: Mapping[str, Any] | None = None,
     ) -> None:
-        from airflow_provider_cdc.state.store import StateStore
+        from airflow_provider_cdc.state.state_store import StateStore
 
-        self._name, self._changes = definition.name, Changes(definition, secrets)
+        self._name, self._changes = definition.name, ChangeCheck(definition, secrets)
         self.source = open_source(definition, secrets)
         self._store = StateStore(state_url, schema=state_schema)
 
-    def look(self) -> str | None:
+    def explain_changes(self) -> str | None:
         """Why there is something to capture; ``None`` if there is not.
 
         :raises CdcError: the source cannot be reached
         """
-        found = self._changes.in_state(self._store.records([self._name]).get(self._name), self._store)
+        found = self._changes.in_state(self._store.load_records([self._name]).get(self._name), self._store)
         if found is None or isinstance(found, str):
             return found
-        return self._changes.since(found, self.source.current_position())
+        return self._changes.explain_log_progress(found, self.source.current_position())
 
     def close(self) -> None:
         """Close every connection; may be called twice."""
@@ -300,18 +304,18 @@ class ChangesProbe:
         self._store.close()
 
 
-def registration(
+def build_registration(
     definition: ConnectorDefinition, config: ConnectorConfig, connections: Mapping[str, str] | None = None
-) -> Registration:
-    """A run's definition for the state tables; it holds no secret."""
-    from airflow_provider_cdc.core.capture.precheck import recorded
-    from airflow_provider_cdc.core.spi.state_records import Registration
+) -> ConnectorRegistration:
+    """Build the registration of a run's definition for the state tables; it holds no secret."""
+    from airflow_provider_cdc.core.capture.pending_work_check import to_registered_properties
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
 
-    return Registration(
+    return ConnectorRegistration(
         definition.name,
         definition.source,
         definition.changelog,
         dict(definition.changelog_options),
-        recorded(config),
+        to_registered_properties(config),
         dict(connections or {}),
     )

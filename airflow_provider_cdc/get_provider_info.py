@@ -26,7 +26,7 @@ _STATE: dict[str, Any] = {
 
 
 def get_provider_info() -> dict[str, Any]:
-    """The provider's metadata, in the form of Airflow's ``provider_info.schema.json``."""
+    """Return the provider's metadata, in the form of Airflow's ``provider_info.schema.json``."""
     return {
         "package-name": "airflow-provider-cdc",
         "name": "Change data capture",
@@ -54,25 +54,25 @@ def get_provider_info() -> dict[str, Any]:
             "table_actions",
             "source_procedure",
         ),
-        "sensors": _modules("sensors", "changes_available", "any_changes", "snapshot_completed", "applied"),
+        "sensors": _modules("sensors", "changes_available", "any_changes", "snapshot_completed", "changes_applied"),
         "triggers": _modules(
             "triggers",
             "changes_available",
             "any_changes",
             "signal_completed",
             "initial_snapshot",
-            "applied",
+            "changes_applied",
             "asset_changes",
         ),
-        "notifications": ["airflow_provider_cdc.notifications.connector.CdcNotifier"],
+        "notifications": ["airflow_provider_cdc.notifications.connector_notifier.CdcNotifier"],
         "connection-types": [*(_connection_type(kind) for kind in sorted(SOURCES)), _STATE],
         "extra-links": [
-            "airflow_provider_cdc.operators.base.links.BatchLink",
-            "airflow_provider_cdc.operators.base.links.ConnectorsLink",
+            "airflow_provider_cdc.operators.base.operator_links.BatchLink",
+            "airflow_provider_cdc.operators.base.operator_links.ConnectorsLink",
             "airflow_provider_cdc.hooks.page_links.ConnectorLink",
         ],
         "db-managers": ["airflow_provider_cdc.state.db_manager.CdcDBManager"],
-        "cli": ["airflow_provider_cdc.cli.command_parser.commands"],
+        "cli": ["airflow_provider_cdc.cli.command_parser.build_commands"],
         "config": {
             "cdc": {
                 "description": "Change data capture.",
@@ -100,7 +100,7 @@ def _modules(kind: str, *names: str) -> list[dict[str, Any]]:
 
 
 def _connection_type(kind: str) -> dict[str, Any]:
-    """The connection type of a kind of source, from the form in its configuration."""
+    """Build the connection type of a kind of source, from the form in its configuration."""
     form = config_class(kind).FORM
     return {
         "connection-type": f"cdc_{kind}",

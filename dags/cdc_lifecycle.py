@@ -1,5 +1,6 @@
-"""A form that pauses, resumes, stops and restarts connectors, shows how they stand, moves their offsets, repairs gaps and deletes
-them.
+"""A form that works on connectors between runs.
+
+It pauses, resumes, stops, restarts and deletes them, shows their state, moves their offsets and repairs gaps.
 
 The connectors are those of the examples; write your own in their place.
 """

@@ -18,7 +18,7 @@ HOME = os.environ.get("AIRFLOW_HOME", os.path.expanduser("~/airflow"))
 
 
 def variable(name: str, default: str) -> str:
-    """An Airflow variable, looked up when a task runs: parsing a DAG asks for nothing."""
+    """Return a template that looks up an Airflow variable when a task runs: parsing a DAG asks for nothing."""
     return f"{{{{ var.value.get('{name}', '{default}') }}}}"
 
 

@@ -1,5 +1,7 @@
-"""Looks every five minutes whether a connector needs somebody: its last run has failed, it is too far behind its source, or it has been silent for too long;
-and the same of what applies its changes. The task fails then, with a sentence for each: whatever Airflow does when a task fails
+"""Check every five minutes whether a connector needs attention.
+
+Its last run has failed, it is too far behind its source, or it has been silent for too long; and the same for the apply of its changes. The task fails
+then, with a sentence for each: whatever Airflow does when a task fails
 (``on_failure_callback`` with a notifier for mail, Slack or a pager) tells people.
 
 It looks at all connectors whose state is in the connection ``cdc_state_default``, whichever DAG captures them, and asks no source.
@@ -26,10 +28,12 @@ with DAG(
         from airflow.sdk.exceptions import AirflowException
 
         from airflow_provider_cdc.hooks.state import CdcStateHook
-        from airflow_provider_cdc.services.dashboards.alerts import Limits, alerts
+        from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, format_alerts
 
-        with CdcStateHook().opened() as store:
-            found = alerts(store.connectors(), store.metrics.of(), Limits(behind_s=600, silent_s=3600))
+        with CdcStateHook().open_store() as store:
+            found = format_alerts(
+                store.list_connectors(), store.metrics.load_series(), AlertLimits(behind_s=600, silent_s=3600)
+            )
         if found:
             raise AirflowException("\n".join(found))
 

@@ -11,16 +11,16 @@ import os
 
 from inventory import CHANGELOG, HOME, SPARK, variable
 
-from airflow_provider_cdc.dag import CaptureOf, ConnectorDefinition, cdc_group_dag
+from airflow_provider_cdc.dag import ConnectorDefinition, GroupedConnector, cdc_group_dag
 
 
-def connector(table: str, server_id: int) -> CaptureOf:
-    """A connector for one table."""
+def connector(table: str, server_id: int) -> GroupedConnector:
+    """Return a connector for one table."""
     properties = {"database.server.id": server_id, "table.include.list": rf"inventory\.{table}"}
     definition = ConnectorDefinition(
         name=f"inventory_{table}", source="mariadb", changelog=CHANGELOG, properties=properties
     )
-    return CaptureOf(definition=definition, conn_id="inventory_mariadb")
+    return GroupedConnector(definition=definition, conn_id="inventory_mariadb")
 
 
 CONNECTORS = [connector("customers", 223351), connector("products", 223352)]

@@ -11,9 +11,9 @@ from typing import Any
 from airflow.sdk import DAG, task
 from inventory import inventory
 
-from airflow_provider_cdc.dag import watched
+from airflow_provider_cdc.dag import watched_table_asset
 
-orders = watched(inventory, "inventory.orders")
+orders = watched_table_asset(inventory, "inventory.orders")
 
 
 @task

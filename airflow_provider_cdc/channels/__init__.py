@@ -1,4 +1,4 @@
-"""Where signals come from and where notifications go, besides the source's own table and the state tables.
+"""Channels that bring signals or send notifications, besides the source's own table and the state tables.
 
 One file per channel, one line each in the registries below. Custom channels are entry points of the groups
 :data:`SIGNAL_GROUP` and :data:`NOTIFICATION_GROUP`.
@@ -17,13 +17,13 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_cdc.channels.error_isolation import Guarded
-from airflow_provider_cdc.core.entry_points import extensions
+from airflow_provider_cdc.channels.guarded_channel import GuardedChannel
+from airflow_provider_cdc.core.entry_points import list_extensions
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.spi.stores import SignalChannel
+from airflow_provider_cdc.core.spi.store_interfaces import SignalChannel
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.config.connector import ConnectorConfig
+    from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
     from airflow_provider_cdc.core.model.notifications import NotificationChannel
 
 SIGNAL_GROUP: Final = "airflow_provider_cdc.signal_channels"
@@ -34,19 +34,20 @@ NOTIFICATION_GROUP: Final = "airflow_provider_cdc.notification_channels"
 _SIGNALS: Mapping[str, str | None] = {
     "source": None,  # rows that the capture sees in the log
     "airflow": None,  # these are in the state tables from the beginning
-    "file": "airflow_provider_cdc.channels.file:FileChannel",
-    "kafka": "airflow_provider_cdc.channels.kafka:KafkaChannel",
+    "file": "airflow_provider_cdc.channels.file_signals:FileChannel",
+    "kafka": "airflow_provider_cdc.channels.kafka_signals:KafkaChannel",
 }
 _NOTIFICATIONS: Mapping[str, str | None] = {
-    "log": "airflow_provider_cdc.channels.log:LogChannel",
+    "log": "airflow_provider_cdc.channels.log_notifications:LogChannel",
     "sink": None,  # manifests have the notifications; the JSON form makes records of them
 }
 _NO_JMX = "there is no Java here, so there are no beans; `airflow cdc` and the Airflow UI do what they do"
 
 
 def open_channels(config: ConnectorConfig, connector: str) -> list[SignalChannel]:
-    """The channels of ``signal.enabled.channels`` that must be polled. They never raise: errors are logged, and the channel is
-    polled again after a while.
+    """Open the channels of ``signal.enabled.channels`` that must be polled.
+
+    They never raise: errors are logged, and the channel is polled again after a while.
 
     :raises ConfigError: there is no such channel, or it cannot be used as it is configured
     """
@@ -55,7 +56,7 @@ def open_channels(config: ConnectorConfig, connector: str) -> list[SignalChannel
         for name in config.signal_enabled_channels:
             make = _maker("signal.enabled.channels", name, _SIGNALS, SIGNAL_GROUP)
             if make is not None:
-                opened.append(Guarded(name, make(config, connector)))
+                opened.append(GuardedChannel(name, make(config, connector)))
     except BaseException:
         for channel in opened:
             channel.close()
@@ -64,7 +65,7 @@ def open_channels(config: ConnectorConfig, connector: str) -> list[SignalChannel
 
 
 def open_notifications(config: ConnectorConfig) -> list[NotificationChannel]:
-    """The channels of ``notification.enabled.channels`` that notifications are sent to.
+    """Open the channels of ``notification.enabled.channels`` that notifications are sent to.
 
     :raises ConfigError: there is no such channel, or it cannot be made
     """
@@ -76,14 +77,14 @@ def open_notifications(config: ConnectorConfig) -> list[NotificationChannel]:
 
 
 def _maker(property_: str, name: str, own: Mapping[str, str | None], group: str) -> Callable[..., Any] | None:
-    """The callable that makes a channel; ``None`` if a channel needs none."""
+    """Return the callable that makes a channel; ``None`` if a channel needs none."""
     if name in own:
         path = own[name]
         if path is None:
             return None
         module, _, attribute = path.partition(":")
         return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
-    added = {key.lower(): point for key, point in extensions(group).items()}
+    added = {key.lower(): point for key, point in list_extensions(group).items()}
     if name not in added:
         why = _NO_JMX if name == "jmx" else "there is no such channel"
         raise ConfigError(

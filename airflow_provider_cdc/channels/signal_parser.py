@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
 
 
 def read_message(text: str, *, channel: str, where: str, origin: str) -> SentSignal:
-    """The signal that a text holds. ``id`` may be missing, ``data`` may be an object or a text with one.
+    """Parse the signal that a text holds. ``id`` may be missing, ``data`` may be an object or a text with one.
 
     A text that is no signal becomes a signal without a type, with the text as its data. It is refused like any wrong signal, so
     that its sender can look up why.

@@ -1,4 +1,4 @@
-"""What the definitions of the commands under ``airflow cdc`` share. Read by every call of ``airflow``."""
+"""Arguments and helpers that the commands under ``airflow cdc`` share. Read by every call of ``airflow``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from airflow.cli.cli_config import ARG_VERBOSE, ActionCommand, Arg, lazy_load_command
 
 
-def arg(*flags: str, **options: Any) -> Arg:
-    """An argument of a command, as of :meth:`argparse.ArgumentParser.add_argument`."""
+def build_argument(*flags: str, **options: Any) -> Arg:
+    """Build an argument of a command, as of :meth:`argparse.ArgumentParser.add_argument`."""
     return Arg(flags, **options)  # type: ignore[no-untyped-call]
 
 
-def seconds(text: str) -> float:
-    """Of an argument.
+def parse_seconds(text: str) -> float:
+    """Parse the seconds that an argument gives.
 
     :raises ValueError: they are none
     """
@@ -22,26 +22,28 @@ def seconds(text: str) -> float:
     return value
 
 
-CONNECTOR = arg("connector", help="name of the connector")
-SOME_CONNECTOR = arg("connector", nargs="?", help="name of a connector; without it, all of them")
-STATE = arg(
+CONNECTOR = build_argument("connector", help="name of the connector")
+SOME_CONNECTOR = build_argument("connector", nargs="?", help="name of a connector; without it, all of them")
+STATE = build_argument(
     "--state-conn-id", default="cdc_state_default", help="connection to the state tables (default: %(default)s)"
 )
-OUTPUT = arg("-o", "--output", choices=("table", "json"), default="table", help="form of the output (default: table)")
-LIMIT = arg("--limit", type=int, default=20, help="how many, newest first (default: %(default)s)")
-WAIT = arg("--wait", action="store_true", help="wait until it is over; exit status 0 done, 1 not done")
-DRY = arg(
+OUTPUT = build_argument(
+    "-o", "--output", choices=("table", "json"), default="table", help="form of the output (default: table)"
+)
+LIMIT = build_argument("--limit", type=int, default=20, help="how many, newest first (default: %(default)s)")
+WAIT = build_argument("--wait", action="store_true", help="wait until it is over; exit status 0 done, 1 not done")
+DRY = build_argument(
     "--dry-run",
     action="store_true",
     help="change nothing, and print what would be done; without --confirm this is the default",
 )
-CONFIRM = arg("--confirm", metavar="NAME", help="carry it out; NAME is the connector's name")
+CONFIRM = build_argument("--confirm", metavar="NAME", help="carry it out; NAME is the connector's name")
 
 
-def action(name: str, help_: str, *args: Arg, where: str, description: str | None = None) -> ActionCommand:
+def define_command(name: str, help_: str, *args: Arg, where: str, description: str | None = None) -> ActionCommand:
     """Define a command. Its code is imported when the command is called.
 
-    :param where: module of this package and function, as ``list_commands.batches``
+    :param where: module of this package and function, as ``list_commands.list_batches``
     """
     func = lazy_load_command(f"airflow_provider_cdc.cli.{where}")
     return ActionCommand(name=name, help=help_, description=description, func=func, args=(*args, ARG_VERBOSE))

@@ -1,4 +1,4 @@
-"""What the commands share: errors, the state tables, output."""
+"""Helpers that the commands share: errors, the state tables, output."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.state import CdcStateHook
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 POLL_S = 1.0
 Command = Callable[[argparse.Namespace], None]
 
 
-def command(function: Command) -> Command:
+def cli_command(function: Command) -> Command:
     """Print a ``CdcError`` as text instead of a traceback, and keep logs out of the output."""
 
     @functools.wraps(function)
@@ -54,13 +54,13 @@ def command(function: Command) -> Command:
 
 @contextlib.contextmanager
 def open_store(args: argparse.Namespace) -> Iterator[StateStore]:
-    """The state tables that the command line names."""
-    with CdcStateHook(args.state_conn_id).opened(patience_s=5) as store:
+    """Open the state tables that the command line names."""
+    with CdcStateHook(args.state_conn_id).open_store(patience_s=5) as store:
         yield store
 
 
 def print_json(document: Any) -> None:
-    """A document for programs; moments in ISO 8601."""
+    """Print a document for programs; moments in ISO 8601."""
     print(json.dumps(document, indent=2, default=_plain))
 
 
@@ -82,8 +82,8 @@ def print_table(columns: tuple[str, ...], rows: list[tuple[Any, ...]], nothing: 
     AirflowConsole().print_as_table(data)
 
 
-def who() -> str:
-    """The person at the command line, as the state tables record it."""
+def find_current_user() -> str:
+    """Return the person at the command line, as the state tables record it."""
     try:
         return f"{getpass.getuser()} on {socket.gethostname()}"
     except (OSError, KeyError):  # a container without a name for the user

@@ -1,4 +1,4 @@
-"""Commands that control a connector: ``status``, ``pause``, ``resume``, ``stop``, ``restart``, ``delete``, ``offset``, ``gap``."""
+"""Commands that control a connector: ``show_status``, ``pause_connector``, ``resume_connector``, ``stop_connector``, ``restart_run``, ``delete_connector``, ``offset``, ``check_gap``."""
 
 from __future__ import annotations
 
@@ -9,90 +9,101 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.cli.command_support import POLL_S, command, open_store, print_json, print_table, who
+from airflow_provider_cdc.cli.command_support import (
+    POLL_S,
+    cli_command,
+    find_current_user,
+    open_store,
+    print_json,
+    print_table,
+)
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.services.connectors.connector_access import access_of, find_connector
-from airflow_provider_cdc.services.connectors.source_probe import WAYS_OUT, reached
-from airflow_provider_cdc.services.text import format_status
-from airflow_provider_cdc.services.text.format_signal import gap_text
+from airflow_provider_cdc.services.connectors.source_probe import WAYS_OUT, resolve_access
+from airflow_provider_cdc.services.text import status_texts
+from airflow_provider_cdc.services.text.signal_texts import gap_text
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
     from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan
 
 
-@command
-def status(args: argparse.Namespace) -> None:
+@cli_command
+def show_status(args: argparse.Namespace) -> None:
     """Show the status of a connector."""
-    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
-    from airflow_provider_cdc.services.connectors.captured_tables import known_tables, listed
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
+    from airflow_provider_cdc.services.connectors.captured_tables import format_names, known_tables
 
     with open_store(args) as store:
         row = find_connector(store, args.connector)
         tables = known_tables(store, row)
-        found = Lifecycle(args.connector, store).status()
-    targets, works, trouble = format_status.beside_changelog(row)
+        found = ConnectorLifecycle(args.connector, store).inspect_status()
+    targets, works, trouble = status_texts.beside_changelog(row)
     if args.output == "json":
-        print_json(found.document() | {"tables": tables, "targets": targets, "work": [one.document() for one in works]})
+        print_json(
+            found.to_document() | {"tables": tables, "targets": targets, "work": [one.to_document() for one in works]}
+        )
     else:
-        for line in format_status.status_lines(found):
+        for line in status_texts.status_lines(found):
             print(line)
-        for line in format_status.work_lines(works):
+        for line in status_texts.work_lines(works):
             print(line)
-        print(f"  Tables:     {len(tables)}: {listed(tables)}" if tables else "  Tables:     none is known yet")
-        for line in format_status.metrics_lines(found.metrics):
+        print(f"  Tables:     {len(tables)}: {format_names(tables)}" if tables else "  Tables:     none is known yet")
+        for line in status_texts.metrics_lines(found.metrics):
             print(line)
-        for line in format_status.target_lines(targets, trouble):
+        for line in status_texts.target_lines(targets, trouble):
             print(line)
     if found.state == "failed":
         raise SystemExit(1)
 
 
-@command
-def pause(args: argparse.Namespace) -> None:
+@cli_command
+def pause_connector(args: argparse.Namespace) -> None:
     """Pause a connector."""
     with _lifecycle(args) as lifecycle:
-        lifecycle.pause(who(), args.reason)
-        _report_request(args, lifecycle, cdc("resume", args.connector))
+        lifecycle.pause(find_current_user(), args.reason)
+        _report_request(args, lifecycle, format_cdc_command("resume", args.connector))
 
 
-@command
-def stop(args: argparse.Namespace) -> None:
+@cli_command
+def stop_connector(args: argparse.Namespace) -> None:
     """Stop a connector."""
     with _lifecycle(args) as lifecycle:
-        lifecycle.stop(who(), args.reason)
-        _report_request(args, lifecycle, cdc("resume", args.connector))
+        lifecycle.stop(find_current_user(), args.reason)
+        _report_request(args, lifecycle, format_cdc_command("resume", args.connector))
 
 
-@command
-def resume(args: argparse.Namespace) -> None:
+@cli_command
+def resume_connector(args: argparse.Namespace) -> None:
     """Resume a connector."""
     with _lifecycle(args) as lifecycle:
-        lifecycle.resume(who(), args.reason)
+        lifecycle.resume(find_current_user(), args.reason)
         print(f"Connector {args.connector} goes on with its next run.")
 
 
-@command
-def restart(args: argparse.Namespace) -> None:
+@cli_command
+def restart_run(args: argparse.Namespace) -> None:
     """End the run that is alive, so that another one begins."""
     with _lifecycle(args) as lifecycle:
-        control = lifecycle.restart(who(), args.reason)
-        owner = lifecycle.status().owner
+        control = lifecycle.restart(find_current_user(), args.reason)
+        owner = lifecycle.inspect_status().owner
     print(
         f"The run {owner} ends at the next transaction." if owner else "No run is alive, so there is none to restart."
     )
     if control.wanted != "running":
-        print(f"The connector stays {control.wanted}: {cdc('resume', args.connector)}")
+        print(f"The connector stays {control.wanted}: {format_cdc_command('resume', args.connector)}")
 
 
-@command
-def delete(args: argparse.Namespace) -> None:
+@cli_command
+def delete_connector(args: argparse.Namespace) -> None:
     """Delete a connector."""
     with open_store(args) as store:
         row = find_connector(store, args.connector)
     too = "its change log with all batches" if args.with_changelog else None
-    print(f"State of {args.connector}: offset, history, schema history, signals, notifications, {row.batch} batches.")
+    print(
+        f"State of {args.connector}: offset, history, schema history, signals, notifications, {row.last_batch} batches."
+    )
     if too:
         where = row.registration.changelog if row.registration else "it is not recorded where it is"
         print(f"Change log: {where}, everything of {args.connector}.")
@@ -109,31 +120,31 @@ def delete(args: argparse.Namespace) -> None:
 # -- the offset -------------------------------------------------------------------------------------------------------
 
 
-@command
+@cli_command
 def offset_show(args: argparse.Namespace) -> None:
-    """The offset as it is stored."""
+    """Show the offset as it is stored."""
     with open_store(args) as store:
         row = find_connector(store, args.connector)
     moved = None if row.moved_at is None else row.moved_at.isoformat(timespec="seconds")
-    offset = None if row.offset is None else row.offset.document()
+    offset = None if row.offset is None else row.offset.to_document()
     print_json({"connector": args.connector, "version": row.version, "moved_at": moved, "offset": offset})
 
 
-@command
+@cli_command
 def offset_history(args: argparse.Namespace) -> None:
-    """The offsets that a connector has had."""
+    """List the offsets that a connector has had."""
     with open_store(args) as store:
         find_connector(store, args.connector)
         rows = store.offset_history(args.connector, args.limit)
     if args.output == "json":
-        print_json([row.document() for row in rows])
+        print_json([row.to_document() for row in rows])
         return
     print_table(
         ("version", "moved", "position", "seq", "batch", "why"),
         [
             (
                 row.version, row.created_at.isoformat(timespec="seconds"),
-                format_status.position_text(row.offset.position), f"{row.offset.seq:,}", row.offset.batch, row.reason,
+                status_texts.position_text(row.offset.position), f"{row.offset.seq:,}", row.offset.batch, row.reason,
             )
             for row in rows
         ],
@@ -141,39 +152,41 @@ def offset_history(args: argparse.Namespace) -> None:
     )  # fmt: skip
 
 
-@command
+@cli_command
 def offset_set(args: argparse.Namespace) -> None:
-    """Go on from another position."""
+    """Set the offset, so that the connector continues from another position."""
     try:
         position = json.loads(args.to)
     except ValueError as e:
         raise ConfigError(
-            f"--to is not JSON: {e}", remedy=f"give a position as `{cdc('offset show', args.connector)}` has it"
+            f"--to is not JSON: {e}",
+            remedy=f"give a position as `{format_cdc_command('offset show', args.connector)}` has it",
         ) from None
     if not isinstance(position, dict) or not position:
         raise ConfigError(
-            "--to is not a JSON object.", remedy=f"give a position as `{cdc('offset show', args.connector)}` has it"
+            "--to is not a JSON object.",
+            remedy=f"give a position as `{format_cdc_command('offset show', args.connector)}` has it",
         )
     with lifecycle_with_source(args) as lifecycle:
         assert lifecycle.source is not None
         _carry_out(args, lifecycle, lifecycle.plan_offset(lifecycle.source.position_of(position)))
 
 
-@command
+@cli_command
 def offset_reset(args: argparse.Namespace) -> None:
     """Forget the offset."""
     with lifecycle_with_source(args) as lifecycle:
         _carry_out(args, lifecycle, lifecycle.plan_offset(None))
 
 
-@command
+@cli_command
 def offset_restore(args: argparse.Namespace) -> None:
     """Go back to an earlier offset."""
     with lifecycle_with_source(args) as lifecycle:
         _carry_out(args, lifecycle, lifecycle.plan_restore(args.version))
 
 
-def _carry_out(args: argparse.Namespace, lifecycle: Lifecycle, plan: OffsetPlan) -> None:
+def _carry_out(args: argparse.Namespace, lifecycle: ConnectorLifecycle, plan: OffsetPlan) -> None:
     print(f"Connector {plan.connector}: from {plan.now} to {plan.target} ({plan.effect.value}).")
     for line in plan.consequences:
         print(f"  {line}")
@@ -181,22 +194,22 @@ def _carry_out(args: argparse.Namespace, lifecycle: Lifecycle, plan: OffsetPlan)
         raise SystemExit("\n".join(["This cannot be done; nothing was changed.", *(f"  {p}" for p in plan.problems)]))
     if is_dry(args):
         return
-    stored = lifecycle.apply_offset(plan, args.confirm, who())
+    stored = lifecycle.apply_offset(plan, args.confirm, find_current_user())
     print(f"Done: the offset has version {stored.version} now; the one before stays in the history.")
 
 
 # -- gaps -------------------------------------------------------------------------------------------------------------
 
 
-@command
-def gap(args: argparse.Namespace) -> None:
-    """Whether the log still holds the position, and how to go on if it does not."""
-    from airflow_provider_cdc.core.lifecycle.log_gap import Repair
+@cli_command
+def check_gap(args: argparse.Namespace) -> None:
+    """Check whether the log still holds the position, and show how to continue if it does not."""
+    from airflow_provider_cdc.core.lifecycle.log_gap import GapRepair
 
     with lifecycle_with_source(args) as lifecycle:
-        found = lifecycle.gap()
+        found = lifecycle.find_gap()
         if args.output == "json" and args.repair is None:
-            print_json({"gap": None if found is None else found.document()})
+            print_json({"gap": None if found is None else found.to_document()})
         else:
             print(gap_text(found, args.connector))
         if found is None:
@@ -208,15 +221,15 @@ def gap(args: argparse.Namespace) -> None:
         print(next(way.effect for way in WAYS_OUT if way.repair == args.repair))
         if is_dry(args):
             return
-        done = lifecycle.repair(Repair(args.repair), args.confirm, who())
+        done = lifecycle.repair_gap(GapRepair(args.repair), args.confirm, find_current_user())
     print(
         f"Done by {done.how.value}." + (f" Signal {done.signal} reads the tables." if done.signal is not None else "")
     )
 
 
 def _ways(connector: str) -> str:
-    """The ways out of a gap, with the commands that take them."""
-    commands = [cdc("gap", connector, repair=way.repair) for way in WAYS_OUT]
+    """Format the remedies for a gap, with the commands that run them."""
+    commands = [format_cdc_command("gap", connector, repair=way.repair) for way in WAYS_OUT]
     width = max(map(len, commands))
     lines = (f"  {command:<{width}}  {way.short}" for command, way in zip(commands, WAYS_OUT, strict=True))
     return "\n".join(["Ways to go on:", *lines])
@@ -226,30 +239,32 @@ def _ways(connector: str) -> str:
 
 
 def is_dry(args: argparse.Namespace) -> bool:
-    """Whether this is a dry run; if so, print how to confirm the change."""
+    """Check whether this is a dry run; if so, print how to confirm the change."""
     if args.confirm is not None and not args.dry_run:
         return False
     print(f"Nothing was changed. To carry it out: add --confirm {args.connector}")
     return True
 
 
-def _report_request(args: argparse.Namespace, lifecycle: Lifecycle, back: str) -> None:
+def _report_request(args: argparse.Namespace, lifecycle: ConnectorLifecycle, back: str) -> None:
     """Print the new state; with ``--wait`` after the run that was alive has ended."""
-    owner = lifecycle.status().owner
+    owner = lifecycle.inspect_status().owner
     if owner is not None:
         print(f"The run {owner} ends at the next transaction.")
-    while args.wait and lifecycle.status().owner is not None:
+    while args.wait and lifecycle.inspect_status().owner is not None:
         time.sleep(POLL_S)
-    print(f"Connector {args.connector}: {format_status.state_text(lifecycle.status())}. It goes on after: {back}")
+    print(
+        f"Connector {args.connector}: {status_texts.state_text(lifecycle.inspect_status())}. It goes on after: {back}"
+    )
 
 
 @contextlib.contextmanager
-def _lifecycle(args: argparse.Namespace, *, changelog: bool = False) -> Iterator[Lifecycle]:
-    """The connector without its source.
+def _lifecycle(args: argparse.Namespace, *, changelog: bool = False) -> Iterator[ConnectorLifecycle]:
+    """Open the connector without its source.
 
     :param changelog: with its change log
     """
-    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
 
     with open_store(args) as store:
         row = find_connector(store, args.connector)
@@ -258,14 +273,14 @@ def _lifecycle(args: argparse.Namespace, *, changelog: bool = False) -> Iterator
             raise CdcError(
                 f"It is not recorded where the change log of {args.connector} is.", safe="Nothing was changed."
             )
-        log: Any = None if access is None else access.changelog()
-        yield Lifecycle(args.connector, store, log)
+        log: Any = None if access is None else access.open_change_log()
+        yield ConnectorLifecycle(args.connector, store, log)
 
 
 @contextlib.contextmanager
-def lifecycle_with_source(args: argparse.Namespace) -> Iterator[Lifecycle]:
-    """The connector with the source of its last run, with the present properties of the connection."""
+def lifecycle_with_source(args: argparse.Namespace) -> Iterator[ConnectorLifecycle]:
+    """Open the connector with the source of its last run, with the present properties of the connection."""
     with open_store(args) as store:
         record = find_connector(store, args.connector)
-    with reached(record, args.state_conn_id).lifecycle() as lifecycle:
+    with resolve_access(record, args.state_conn_id).prepare_lifecycle() as lifecycle:
         yield lifecycle

@@ -1,5 +1,8 @@
-"""``airflow cdc maintain``: maintains the tables that a connector's changes are applied to, its change log, and its rows in the state tables. ``airflow cdc targets`` and
-``forget-target``: who needs the change log, and who does not any more."""
+"""``airflow cdc maintain``, ``list_targets`` and ``forget-target``: maintenance of a connector's tables and change log.
+
+``run_maintenance`` maintains the tables that a connector's changes are applied to, its change log, and its rows in the state tables. ``list_targets`` and
+``forget-target`` show which targets need the change log, and release one that does not need it any more.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.cli.command_support import command, open_store, print_json, print_table
+from airflow_provider_cdc.cli.command_support import cli_command, open_store, print_json, print_table
 from airflow_provider_cdc.cli.target_arguments import connector_and_targets, known_access, spark_of
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.database import TARGET
-from airflow_provider_cdc.services.retention import Retained, retain
+from airflow_provider_cdc.hooks.target_database import TARGET
+from airflow_provider_cdc.services.connector_retention import RetentionResult, run_retention
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperator
@@ -22,9 +25,12 @@ if TYPE_CHECKING:
 _NOT_FORGOTTEN = "The target is known as before; no batch was removed."
 
 
-@command
-def maintain(args: argparse.Namespace) -> None:
-    """Remove what nobody needs any more of a connector's change log and state, and maintain the tables of each of its targets, or of one."""
+@cli_command
+def run_maintenance(args: argparse.Namespace) -> None:
+    """Remove old data of a connector's change log and state, and maintain the tables of its targets, or of one.
+
+    Only data that is not needed any more is removed.
+    """
     if args.dry_run or args.only == "retention":
         _tell(args, _retained(args), [])
         return
@@ -36,15 +42,16 @@ def maintain(args: argparse.Namespace) -> None:
         print("Nothing to do: a database maintains its tables itself.")
 
 
-def _retained(args: argparse.Namespace) -> Retained:
+def _retained(args: argparse.Namespace) -> RetentionResult:
     with open_store(args) as store:
-        return retain(known_access(store, args), lambda: nullcontext(store), dry_run=args.dry_run)
+        return run_retention(known_access(store, args), lambda: nullcontext(store), dry_run=args.dry_run)
 
 
 def _tasks(
     args: argparse.Namespace, access: ConnectorAccess, targets: Sequence[tuple[str, str]]
 ) -> list[MaintainTablesOperator]:
-    """
+    """Build the maintenance tasks, one for each target but databases, which maintain their tables themselves.
+
     :raises ConfigError: an argument cannot be used
     """
     from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperator
@@ -61,12 +68,12 @@ def _tasks(
 
 
 def _maintained(task: MaintainTablesOperator) -> dict[str, Any]:
-    """The report about the tables of one target, with ``problem``; also if they could not be maintained."""
+    """Return the report about the tables of one target, with ``problem``; also if they could not be maintained."""
     from airflow.sdk.exceptions import AirflowException
 
     problem = ""
     try:
-        task.maintain({}, f"command/{uuid.uuid4()}")
+        task.run_maintenance({}, f"command/{uuid.uuid4()}")
     except (AirflowException, CdcError) as e:
         problem = f"{task.target} at {task.location}: {e}"
     nothing = {
@@ -79,20 +86,20 @@ def _maintained(task: MaintainTablesOperator) -> dict[str, Any]:
     return {**(task.report or nothing), "problem": problem}
 
 
-def _tell(args: argparse.Namespace, retained: Retained | None, reports: list[dict[str, Any]]) -> None:
+def _tell(args: argparse.Namespace, retained: RetentionResult | None, reports: list[dict[str, Any]]) -> None:
     """Print what was done.
 
     :param retained: what became of change log and state tables, if they were to be maintained
     """
     if args.output == "json":
         nothing = {"changelog": None, "state": None}
-        print_json({**(nothing if retained is None else retained.document()), "targets": reports})
+        print_json({**(nothing if retained is None else retained.to_document()), "targets": reports})
     else:
-        for line in retained.lines() if retained is not None else ():
+        for line in retained.format_lines() if retained is not None else ():
             print(line)
         for report in reports:
             _print(report)
-    problems = retained.problems if retained is not None else []
+    problems = retained.problem_texts if retained is not None else []
     if found := [*problems, *(report["problem"] for report in reports if report["problem"])]:
         raise SystemExit("\n".join(found))
 
@@ -104,22 +111,24 @@ def _print(report: dict[str, Any]) -> None:
             print(f"  {name}: {step['said']}{'' if step['changed'] else ' (nothing to do)'}")
 
 
-@command
-def targets(args: argparse.Namespace) -> None:
-    """The targets of a connector, and what they still need of its change log."""
-    from airflow_provider_cdc.changelog.retention.retention import Limits, Retention
+@cli_command
+def list_targets(args: argparse.Namespace) -> None:
+    """List the targets of a connector, and what they still need of its change log."""
+    from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
     from airflow_provider_cdc.changelog.retention.target_progress import needs_of
 
     with open_store(args) as store:
         access = known_access(store, args)
-    changelog = access.changelog()
-    plan = Retention(changelog, args.connector, Limits.of(access.definition.properties)).plan()
+    changelog = access.open_change_log()
+    plan = Retention(
+        changelog, args.connector, RetentionLimits.from_properties(access.definition.properties)
+    ).plan_removal()
     holds = {(hold.need.target, hold.need.location): hold for hold in plan.holds}
     found = []
     for need in needs_of(changelog.storage, args.connector):
         hold = holds.get((need.target, need.location))
         silent = hold is not None and hold.silent
-        found.append({**need.document(), "since": "" if hold is None else hold.since, "silent": silent})
+        found.append({**need.to_document(), "since": "" if hold is None else hold.since, "silent": silent})
     if args.output == "json":
         print_json({"first": plan.first, "last": plan.last, "targets": found})
         return
@@ -137,18 +146,18 @@ def targets(args: argparse.Namespace) -> None:
     print(f"The change log has batches {plan.first} to {plan.last}.")
 
 
-@command
+@cli_command
 def forget_target(args: argparse.Namespace) -> None:
     """Have a target need nothing of the change log any more."""
-    from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-    from airflow_provider_cdc.services.actions.actions import forgettable
+    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+    from airflow_provider_cdc.services.actions.action_execution import find_forgettable_target
 
     with open_store(args) as store:
         access = known_access(store, args)
-    storage = access.changelog().storage
-    need = forgettable(access, args.connector, args.target, args.location)
+    storage = access.open_change_log().storage
+    need = find_forgettable_target(access, args.connector, args.target, args.location)
     print(
-        f"{need.name} has batches up to {need.after}. Once it is forgotten, batches after that may be removed from the change log by the next maintenance.\n"
+        f"{need.display_name} has batches up to {need.after}. Once it is forgotten, batches after that may be removed from the change log by the next maintenance.\n"
         "Its tables are not touched. If changes are applied to it again, it is known again; tables that lack batches which are gone by then cannot go on."
     )
     if args.dry_run or args.confirm is None:
@@ -160,5 +169,5 @@ def forget_target(args: argparse.Namespace) -> None:
             safe=_NOT_FORGOTTEN,
             remedy=f"--confirm {args.connector}",
         )
-    AppliedReports(storage, args.connector).forget(args.target, args.location)
+    ApplyReports(storage, args.connector).delete_report(args.target, args.location)
     print("The target is forgotten.")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from airflow_provider_cdc.cli.command_support import command, print_json, who
+from airflow_provider_cdc.cli.command_support import cli_command, find_current_user, print_json
 from airflow_provider_cdc.cli.lifecycle import is_dry, lifecycle_with_source
 
 
-@command
+@cli_command
 def carry_out(args: argparse.Namespace) -> None:
     """Show the plan of a procedure, and carry it out if that is confirmed."""
     with lifecycle_with_source(args) as lifecycle:
         plan = lifecycle.plan_procedure(args.procedure, args.table, args.flags)
         dry = args.confirm is None or args.dry_run
         if args.output == "json" and dry:
-            print_json(plan.document())
+            print_json(plan.to_document())
         else:
             print(f"{plan.procedure} {plan.table}:")
             for line in plan.steps:
@@ -30,5 +30,7 @@ def carry_out(args: argparse.Namespace) -> None:
             return
         if is_dry(args):
             return
-        number = lifecycle.carry_out(plan, args.confirm, who(), lambda line: print(f"… {line}", flush=True))
+        number = lifecycle.carry_out(
+            plan, args.confirm, find_current_user(), lambda line: print(f"… {line}", flush=True)
+        )
     print("Done." + (f" Signal {number} has the table read again by the next run." if number is not None else ""))

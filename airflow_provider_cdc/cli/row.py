@@ -10,39 +10,45 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.cli.command_support import command, open_store, who
+from airflow_provider_cdc.cli.command_support import cli_command, find_current_user, open_store
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.import_guard import without_pandas
-from airflow_provider_cdc.core.remedy_commands import cdc
-from airflow_provider_cdc.services.row_history.row_lookup import Asked, look
+from airflow_provider_cdc.core.pandas_import_guard import without_pandas
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.services.row_history.row_lookup import RowQuery, load_row_history
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.changelog.row_history.row_history_models import AppliedAt, RowChange, RowStory, TargetNow
+    from airflow_provider_cdc.changelog.row_history.row_history_models import (
+        CurrentTargetRow,
+        RowChange,
+        RowHistory,
+        TargetOutcome,
+    )
 
 _PATIENCE_S = 3.0
 """Work that takes longer says how far it is."""
 _SPOKEN_S = 2.0
 
 
-@command
-def row(args: argparse.Namespace) -> None:
-    """The story of a row."""
-    asked = Asked(
-        args.table, args.key, who(), args.connector or "", _time(args.as_of), args.compare, args.database_conn_id or (), args.timeout
+@cli_command
+def show_row_history(args: argparse.Namespace) -> None:
+    """Show all changes of a row."""
+    asked = RowQuery(
+        args.table, args.key, find_current_user(), args.connector or "", _time(args.as_of), args.compare, args.database_conn_id or (), args.timeout
     )  # fmt: skip
     without_pandas()
     with open_store(args) as store:
-        story = look(store, asked, _Progress())
+        story = load_row_history(store, asked, _IndexProgress())
     if args.json or args.output == "json":
         print(story.model_dump_json(indent=2))
     else:
-        print("\n".join(lines(story)))
+        print("\n".join(format_row_history(story)))
     if story.left_out:
         raise SystemExit(2)
 
 
 def _time(text: str | None) -> datetime | None:
-    """
+    """Parse a time.
+
     :raises ConfigError: it is no time
     """
     if text is None:
@@ -58,7 +64,7 @@ def _time(text: str | None) -> datetime | None:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-class _Progress:
+class _IndexProgress:
     """Says how far the index of keys is, where that takes long."""
 
     def __init__(self) -> None:
@@ -73,8 +79,8 @@ class _Progress:
             print(f"Index of keys: {done:,} of {of:,} batches, about {left:,.0f} s left", file=sys.stderr, flush=True)
 
 
-def lines(story: RowStory) -> Iterator[str]:
-    """The story for people."""
+def format_row_history(story: RowHistory) -> Iterator[str]:
+    """Format the history of a row for people."""
     when = f" as of {story.as_of}" if story.as_of else ""
     yield f"{story.table} {_key(story.key)} ({story.connector}){when}: {_now(story)}"
     for change in story.changes:
@@ -86,11 +92,11 @@ def lines(story: RowStory) -> Iterator[str]:
     yield f"Batches {story.first_batch:,} to {story.last_batch:,} were looked at."
     yield from story.notes
     for first, last in story.left_out:
-        yield f"There was no time for batches {first:,} to {last:,}: run the command again, which goes on from here, or {cdc('maintain', story.connector, only='retention')}."
+        yield f"There was no time for batches {first:,} to {last:,}: run the command again, which goes on from here, or {format_cdc_command('maintain', story.connector, only='retention')}."
     yield from _elsewhere(story)
 
 
-def _now(story: RowStory) -> str:
+def _now(story: RowHistory) -> str:
     if story.row.state == "unknown":
         return "what it is, the change log that is kept does not tell"
     if story.row.row is None:
@@ -146,7 +152,7 @@ def _image(image: dict[str, Any] | None, name: str, unavailable: list[str]) -> s
     return _value(image[name]) if name in image else "(left out)"
 
 
-def _applied(one: AppliedAt) -> str:
+def _applied(one: TargetOutcome) -> str:
     where = f"{one.target} {one.location}"
     if one.state == "waits":
         return f"not yet in {where}"
@@ -155,7 +161,7 @@ def _applied(one: AppliedAt) -> str:
     return f"in {where} {'by' if one.at_latest else 'at'} {one.at}"
 
 
-def _elsewhere(story: RowStory) -> Iterator[str]:
+def _elsewhere(story: RowHistory) -> Iterator[str]:
     yield from map(_target, story.targets)
     if (source := story.source) is not None:
         found = "no such row" if source.row is None else _values(source.row)
@@ -164,7 +170,7 @@ def _elsewhere(story: RowStory) -> Iterator[str]:
         yield f"The source now, its log at {source.position}: {found}: {same}{which}"
 
 
-def _target(target: TargetNow) -> str:
+def _target(target: CurrentTargetRow) -> str:
     where = f"{target.target} {target.table or target.location}"
     where += "" if target.batch is None else f", batch {target.batch:,}"
     if target.state == "not looked at":
@@ -185,7 +191,7 @@ def _values(row_: dict[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    """As JSON, so that a text cannot be taken for NULL or a number, nor move the cursor."""
+    """Format a value as JSON, so that a text cannot be taken for NULL or a number, nor move the cursor."""
     text = "NULL" if value is None else json.dumps(value, ensure_ascii=False)
     text = "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
     return text if len(text) <= 200 else f"{text[:200]}… ({len(text):,} characters)"

@@ -1,4 +1,4 @@
-"""The command ``setup``: the connection to the state tables, and a database role for it."""
+"""The command ``setup_connection``: the connection to the state tables, and a database role for it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_cdc.cli.command_support import command
+from airflow_provider_cdc.cli.command_support import cli_command
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.hooks.state import CdcStateHook
 
 _SSL = ("ca", "capath", "cert", "key", "cipher", "check_hostname")
 """MySQL's TLS settings that SQLAlchemy takes from a URL, with the prefix ``ssl_``."""
 
 
-@command
-def setup(args: argparse.Namespace) -> None:
+@cli_command
+def setup_connection(args: argparse.Namespace) -> None:
     """Make the connection to the state tables."""
     from airflow.configuration import conf
 
@@ -37,7 +37,7 @@ def setup(args: argparse.Namespace) -> None:
 
 
 def _airflows_url() -> str:
-    """The URL of Airflow's metadata DB, with the TLS arguments that Airflow passes to its driver.
+    """Return the URL of Airflow's metadata DB, with the TLS arguments that Airflow passes to its driver.
 
     :raises ConfigError: an argument cannot be written into a URL
     """
@@ -70,16 +70,19 @@ def _arguments(given: Mapping[str, Any]) -> dict[str, str]:
             raise ConfigError(
                 f"[database] sql_alchemy_connect_args has {name}, which cannot be written into a URL.",
                 safe="No connection was made.",
-                remedy=f"write a SQLAlchemy URL with what the driver needs into a file, and give it to `{cdc('setup', url='-')}` as its standard input",
+                remedy=f"write a SQLAlchemy URL with what the driver needs into a file, and give it to `{format_cdc_command('setup', url='-')}` as its standard input",
             )
     return found
 
 
 def _with_role(url: str, role: str, schema: str | None, conn_id: str) -> tuple[str, list[str]]:
-    """The URL with the role's login, and the statements that make the role. A password that was made before stays."""
+    """Return the URL with the role's login, and the statements that create the role.
+
+    A password that was made before stays.
+    """
     from sqlalchemy import make_url
 
-    from airflow_provider_cdc.state.roles import role_sql
+    from airflow_provider_cdc.state.database_roles import role_sql
 
     parsed = make_url(url)
     before = _stored(conn_id)
@@ -91,7 +94,7 @@ def _with_role(url: str, role: str, schema: str | None, conn_id: str) -> tuple[s
 
 
 def _stored(conn_id: str) -> str | None:
-    """The URL that a connection holds now."""
+    """Return the URL that a connection holds now."""
     from airflow import settings
     from airflow.models import Connection
     from sqlalchemy import select
@@ -121,7 +124,7 @@ def _store(args: argparse.Namespace, url: str, schema: str | None) -> bool:
             raise ConfigError(
                 f"Connection {args.conn_id} exists and says something else.",
                 safe="It was not changed.",
-                remedy=cdc("setup", conn_id=args.conn_id, role=args.role, replace=True),
+                remedy=format_cdc_command("setup", conn_id=args.conn_id, role=args.role, replace=True),
             )
         if there is not None:
             session.delete(there)
@@ -144,11 +147,11 @@ def _report(args: argparse.Namespace, url: str, same: bool, statements: list[str
         print(f"An administrator of the database makes the role {args.role}; after an upgrade, the GRANTs again:")
         print("\n".join(["", *(f"{statement};" for statement in statements), ""]))
         if not ready:
-            print(f"Then look again: {cdc('setup', conn_id=args.conn_id, role=args.role)}")
+            print(f"Then look again: {format_cdc_command('setup', conn_id=args.conn_id, role=args.role)}")
     elif not args.url and make_url(url).get_backend_name() != "sqlite":
         print(
             "It has Airflow's own login: everybody who may use it can read and change all of Airflow. Better: "
-            + cdc("setup", role="cdc", replace=True)
+            + format_cdc_command("setup", role="cdc", replace=True)
         )
     print(text)
     if not ready:

@@ -1,4 +1,4 @@
-"""Commands that send signals and show their states: ``signal``, ``snapshot``, ``signals``, ``notifications``."""
+"""Commands that send signals and show their states: ``send_signal``, ``request_snapshot``, ``list_signals``, ``list_notifications``."""
 
 from __future__ import annotations
 
@@ -8,24 +8,31 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.cli.command_support import POLL_S, command, open_store, print_json, print_table, who
+from airflow_provider_cdc.cli.command_support import (
+    POLL_S,
+    cli_command,
+    find_current_user,
+    open_store,
+    print_json,
+    print_table,
+)
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.services.connectors.connector_access import find_connector
-from airflow_provider_cdc.services.text.format_signal import progress_text, why_idle
+from airflow_provider_cdc.services.text.signal_texts import progress_text, why_idle
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import NotificationRecord
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 
-@command
-def signal(args: argparse.Namespace) -> None:
+@cli_command
+def send_signal(args: argparse.Namespace) -> None:
     """Send a signal."""
     _send(args, args.type, _data(args.data))
 
 
-@command
-def snapshot(args: argparse.Namespace) -> None:
+@cli_command
+def request_snapshot(args: argparse.Namespace) -> None:
     """Send ``execute-snapshot``."""
     data: dict[str, Any] = {"type": args.type, "data-collections": args.table}
     if args.filter:
@@ -57,17 +64,17 @@ def _data(text: str | None) -> str | None:
 
 
 def _send(args: argparse.Namespace, type_: str, data: str | None) -> None:
-    from airflow_provider_cdc.core.model.signal import SentSignal, Signal
-    from airflow_provider_cdc.core.signals.requests import Refused, parse
+    from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal
+    from airflow_provider_cdc.core.signals.signal_requests import SignalRejected, parse_request
 
     id_ = args.id or str(uuid.uuid4())
     try:
-        parse(Signal(0, id_, type_, data))
-    except Refused as e:
+        parse_request(Signal(0, id_, type_, data))
+    except SignalRejected as e:
         raise ConfigError(f"The signal would be refused: {e}.", safe="Nothing was sent.") from None
     with open_store(args) as store:
         find_connector(store, args.connector)
-        number = store.send(args.connector, SentSignal(id_, type_, data, "airflow", None, who()))
+        number = store.send(args.connector, SentSignal(id_, type_, data, "airflow", None, find_current_user()))
         print(f"Signal {number} ({type_}, id {id_}) was sent to {args.connector}.", flush=True)
         if args.wait:
             _wait(store, args.connector, number)
@@ -75,7 +82,7 @@ def _send(args: argparse.Namespace, type_: str, data: str | None) -> None:
 
 def _wait(store: StateStore, connector: str, number: int) -> None:
     """Print a line whenever something has changed, until the state is final; exit status 1 unless it is ``done``."""
-    from airflow_provider_cdc.core.model.signal import SignalState
+    from airflow_provider_cdc.core.model.connector_signal import SignalState
 
     shown = ""
     while True:
@@ -84,12 +91,12 @@ def _wait(store: StateStore, connector: str, number: int) -> None:
             raise CdcError(f"Signal {number} is gone: connector {connector} was deleted.")
         row = found[0]
         line = ": ".join(filter(None, (row.state, row.message, progress_text(row.progress))))
-        if row.state.final:
+        if row.state.is_final:
             print(line)
             if row.state is not SignalState.DONE:
                 raise SystemExit(1)
             return
-        why = why_idle(store.connector(connector), connector)
+        why = why_idle(store.find_connector(connector), connector)
         line += f" ({why})" if why else ""
         if line != shown:
             print(line, flush=True)
@@ -97,14 +104,14 @@ def _wait(store: StateStore, connector: str, number: int) -> None:
         time.sleep(POLL_S)
 
 
-@command
-def signals(args: argparse.Namespace) -> None:
+@cli_command
+def list_signals(args: argparse.Namespace) -> None:
     """Signals and their states, newest first."""
     with open_store(args) as store:
         find_connector(store, args.connector)
         rows = store.signals_of(args.connector, args.limit, number=args.number)
     if args.output == "json":
-        print_json([row.document() for row in rows])
+        print_json([row.to_document() for row in rows])
         return
     print_table(
         ("number", "id", "type", "channel", "by", "received", "state", "ended", "message"),
@@ -121,12 +128,12 @@ def signals(args: argparse.Namespace) -> None:
     )  # fmt: skip
 
 
-@command
-def notifications(args: argparse.Namespace) -> None:
+@cli_command
+def list_notifications(args: argparse.Namespace) -> None:
     """Notifications of a connector, oldest first."""
     with open_store(args) as store:
         find_connector(store, args.connector)
-        rows = store.notifications(args.connector, limit=args.limit)
+        rows = store.list_notifications(args.connector, limit=args.limit)
         if not rows and not args.follow and args.output != "json":
             print(f"Connector {args.connector} has sent no notification yet.")
         after = 0
@@ -138,10 +145,10 @@ def notifications(args: argparse.Namespace) -> None:
                 return
             if not rows:
                 time.sleep(POLL_S)
-            rows = store.notifications(args.connector, after=after, limit=1000)
+            rows = store.list_notifications(args.connector, after=after, limit=1000)
 
 
 def _notification(row: NotificationRecord, output: str) -> str:
     if output == "json":
-        return json.dumps(row.document())
+        return json.dumps(row.to_document())
     return f"{row.created_at.isoformat(timespec='seconds')}  {row.notification}"

@@ -11,11 +11,11 @@ from airflow_provider_cdc.services.connectors import connector_targets
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 
 def spark_of(args: argparse.Namespace) -> dict[str, Any]:
-    """How the job of a command is submitted: arguments of its operator.
+    """Return the arguments of a command's operator that say how its job is submitted.
 
     :raises ConfigError: a setting has no value
     """
@@ -31,7 +31,7 @@ def spark_of(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def known_access(store: StateStore, args: argparse.Namespace) -> ConnectorAccess:
-    """The connector of a command.
+    """Return the connector of a command.
 
     :raises CdcError: it has not captured yet
     """
@@ -39,7 +39,7 @@ def known_access(store: StateStore, args: argparse.Namespace) -> ConnectorAccess
 
 
 def connector_and_targets(args: argparse.Namespace) -> tuple[ConnectorAccess, list[tuple[str, str]]]:
-    """The connector of a command, and kind and location of its targets that are meant by ``--target`` and ``--location``.
+    """Return the connector, and kind and location of the targets that ``--target`` and ``--location`` mean.
 
     :raises CdcError: there is none
     """
@@ -49,7 +49,7 @@ def connector_and_targets(args: argparse.Namespace) -> tuple[ConnectorAccess, li
 
 
 def one_target(args: argparse.Namespace) -> tuple[ConnectorAccess, str, str]:
-    """The connector, and kind and location of the one target that is meant.
+    """Return the connector, and kind and location of the one target that is meant.
 
     :raises CdcError: there is none, or several
     """

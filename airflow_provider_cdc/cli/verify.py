@@ -7,18 +7,18 @@ import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.cli.command_support import command, print_json, who
+from airflow_provider_cdc.cli.command_support import cli_command, find_current_user, print_json
 from airflow_provider_cdc.cli.target_arguments import one_target, spark_of
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.hooks.database import TARGET
+from airflow_provider_cdc.hooks.target_database import TARGET
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
-    from airflow_provider_cdc.verify.verification_report import Verified
+    from airflow_provider_cdc.verify.verification_report import VerificationReport
 
 
-@command
-def verify(args: argparse.Namespace) -> None:
+@cli_command
+def verify_tables(args: argparse.Namespace) -> None:
     """Compare tables with the source; exit status 0 all that can be compared is equal, 1 something is not, 2 something was not compared."""
     from airflow.sdk.exceptions import AirflowException
 
@@ -27,29 +27,31 @@ def verify(args: argparse.Namespace) -> None:
     except (CdcError, AirflowException) as e:
         raise _not_done(e) from None
     if args.output == "json":
-        print_json(verified.document() | {"repairs": repaired})
+        print_json(verified.to_document() | {"repairs": repaired})
     else:
-        print("\n".join([verified.text(), *(f"repair of {line}" for line in repaired)]))
-    if verified.status:
-        raise SystemExit(verified.status)
+        print("\n".join([verified.format_text(), *(f"repair of {line}" for line in repaired)]))
+    if verified.exit_status:
+        raise SystemExit(verified.exit_status)
 
 
 def _verified(
     args: argparse.Namespace, access: ConnectorAccess, target: str, location: str
-) -> tuple[Verified, list[str]]:
-    """What the comparison has found, and what was done to repair it."""
-    from airflow_provider_cdc.operators.table_actions import comparing
+) -> tuple[VerificationReport, list[str]]:
+    """Run the comparison, and return what it has found, and what was done to repair it."""
+    from airflow_provider_cdc.operators.table_actions import build_verify_task
 
     options = {
         "tables": args.tables or (), "values": args.values, "keys": args.keys or "", "repair": args.repair,
         "wait": timedelta(seconds=args.timeout), "scratch": args.scratch, "keep_scratch": args.keep,
     }  # fmt: skip
-    job = comparing(access, target, location, spark_of(args), database=args.database, **options)
-    return (job.verify(who()) if target == TARGET else job.verify({}, who())), job.repaired
+    job = build_verify_task(access, target, location, spark_of(args), database=args.database, **options)
+    return (
+        job.run_verification(find_current_user()) if target == TARGET else job.run_verification({}, find_current_user())
+    ), job.repaired
 
 
-@command
-def rebuild(args: argparse.Namespace) -> None:
+@cli_command
+def rebuild_tables(args: argparse.Namespace) -> None:
     """Build tables again from the change log."""
     from airflow.sdk.exceptions import AirflowException
 
@@ -67,15 +69,15 @@ def rebuild(args: argparse.Namespace) -> None:
 
 
 def _rebuilt(args: argparse.Namespace, access: ConnectorAccess, target: str, location: str) -> dict[str, Any]:
-    """The report of what was built.
+    """Build the tables, and return the report.
 
     :raises ConfigError: an argument cannot be used
     """
-    from airflow_provider_cdc.operators.table_actions import rebuilding
+    from airflow_provider_cdc.operators.table_actions import build_rebuild_task
 
     when = {"to": args.to or "", "batch": args.batch, "time": args.time or ""}
-    job = rebuilding(access, target, location, args.table, spark_of(args), database=args.database, **when)
-    report: dict[str, Any] = job.rebuild() if target == TARGET else job.rebuild({})
+    job = build_rebuild_task(access, target, location, args.table, spark_of(args), database=args.database, **when)
+    report: dict[str, Any] = job.run_rebuild() if target == TARGET else job.run_rebuild({})
     return report
 
 

@@ -16,7 +16,7 @@ SNAPSHOT_LOCKS: Final = "airflow_provider_cdc.snapshot_locks"
 """See :data:`airflow_provider_cdc.core.snapshot.snapshot_policy.SnapshotLock`."""
 
 
-def extensions(group: str) -> dict[str, importlib.metadata.EntryPoint]:
+def list_extensions(group: str) -> dict[str, importlib.metadata.EntryPoint]:
     """Entry points of a group, by name, not loaded yet.
 
     If several packages use the same name, the first one wins, with a warning.

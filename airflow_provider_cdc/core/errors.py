@@ -11,7 +11,7 @@
     │   ├── StateUnavailable        the state database cannot be reached, or is locked
     │   ├── LeaseHeld               another run of this connector is alive
     │   ├── LeaseLost               another run took this connector over: this one may write no more
-    │   ├── CommitConflict          somebody else committed first: read again, then decide
+    │   ├── CommitConflict          another process committed first: read again, then decide
     │   ├── CommitStateUnknown      a commit was sent and not confirmed: it may be durable or not
     │   └── ConnectorHalted         a person has paused or stopped this connector
     └── TerminalError               a person must act; ``remedy`` says how
@@ -19,7 +19,7 @@
         ├── PrerequisiteError       the database is not set up for capture
         │   └── NotGranted          the account may not see or read something there, if it exists at all
         ├── AccessDenied            wrong user, password or a missing privilege
-        ├── QueryRefused            the database refuses a statement: a condition that is bad SQL, a missing column or right
+        ├── QueryRejected            the database refuses a statement: a condition that is bad SQL, a missing column or right
         ├── PositionLost            the log no longer holds the position the connector must continue from
         ├── SourceLogDamaged        the log is not what its own checksums and lengths say
         ├── UnknownLogEvent         the log holds something that may carry data and that cannot be read
@@ -59,7 +59,7 @@ __all__ = [
     "NotGranted",
     "PositionLost",
     "PrerequisiteError",
-    "QueryRefused",
+    "QueryRejected",
     "SchemaConflict",
     "SourceBusy",
     "SourceLogDamaged",
@@ -138,13 +138,13 @@ class LeaseLost(TransientError):
 
 
 class CommitConflict(TransientError):
-    """Somebody else committed first."""
+    """Another process committed first."""
 
 
 class CommitStateUnknown(TransientError):
     """A commit was sent, but its reply was lost: it is not known whether it is durable.
 
-    What was sent must neither be deleted nor sent again under another name. The next run finds out what is durable and goes on from
+    What was sent must neither be deleted nor sent again under another name. The next run finds out what is durable and continues from
     there. A commit that failed for sure is another error: :class:`CommitConflict`, :class:`LeaseLost`, :class:`StorageUnavailable`.
     """
 
@@ -178,7 +178,7 @@ class AccessDenied(TerminalError):
     """Wrong user or password, or a missing privilege."""
 
 
-class QueryRefused(TerminalError):
+class QueryRejected(TerminalError):
     """The database refuses a statement: a condition that is bad SQL, a missing column, table or right."""
 
 
@@ -217,7 +217,7 @@ class ChangeLogDamaged(TerminalError):
 
 
 class BatchesRemoved(TerminalError):
-    """The change log begins later: batches that are needed were removed from its beginning, by its retention or by somebody else."""
+    """The change log begins later: batches that are needed were removed, by its retention or by another process."""
 
 
 class StorageFull(TerminalError):

@@ -1,4 +1,4 @@
-"""Tells whether the process that has left something is still there: by more than its number, which is given out again."""
+"""Checks whether the process that has left something is still there: by more than its number, which is given out again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEAD = "ZX"
 
 
 def this_process() -> str:
-    """This process, among all that its machine has had; empty where the system does not tell.
+    """Identify this process, among all that its machine has had; empty where the system does not show it.
 
     >>> is_running(this_process())
     True
@@ -22,7 +22,7 @@ def this_process() -> str:
 
 
 def is_running(process: str) -> bool | None:
-    """Whether a process is still there.
+    """Check whether a process is still there.
 
     :param process: as :func:`this_process` names it
     :return: ``None`` if that cannot be known from here: it is of another machine or container
@@ -35,7 +35,7 @@ def is_running(process: str) -> bool | None:
 
 
 def _machine() -> str:
-    """The running kernel, and the container: numbers of processes mean something only within both."""
+    """Identify the running kernel, and the container: numbers of processes mean something only within both."""
     with contextlib.suppress(OSError):  # not Linux
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink(_PROC / 'self/ns/pid')}"
@@ -43,7 +43,7 @@ def _machine() -> str:
 
 
 def _began(pid: int) -> str:
-    """When a process began, in ticks of its kernel; empty if there is none."""
+    """Return when a process began, in ticks of its kernel; empty if there is none."""
     with contextlib.suppress(OSError):  # it is gone
         state, *fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
         return "" if state in _DEAD else fields[18]

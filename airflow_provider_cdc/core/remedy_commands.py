@@ -1,6 +1,6 @@
 """The commands that errors and notes tell people to run, fit for a shell whatever connectors and tables are called.
 
-Each command in a text is made by :func:`cdc`, so that it names its connector and comes out quoted. In a sentence it stands between backticks; a
+Each command in a text is made by :func:`format_cdc_command`, so that it names its connector and comes out quoted. In a sentence it stands between backticks; a
 remedy that is nothing but a command has none. Sources know how their connector is called by ``ConnectorConfig.connector_name``.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 
-__all__ = ["cdc", "exactly", "read_whole"]
+__all__ = ["format_cdc_command", "format_exact_pattern", "read_whole"]
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]*)?")
 """Names that are patterns of themselves alone. A single dot needs no escape: every table's name has one, so that it cannot stand for anything else.
@@ -18,14 +18,14 @@ _IN_THE_WAY = frozenset("'\"`=")
 """Of a text that is quoted for a shell and stands between backticks; of names in quotes, and of ``TABLE=SQL``."""
 
 
-def cdc(command: str, *names: object, **options: object) -> str:
-    """A command of ``airflow cdc``.
+def format_cdc_command(command: str, *names: object, **options: object) -> str:
+    """Build a command of ``airflow cdc``.
 
-    >>> cdc("snapshot", "shop", "shop.orders", type="blocking", replace=True)
+    >>> format_cdc_command("snapshot", "shop", "shop.orders", type="blocking", replace=True)
     'airflow cdc snapshot shop shop.orders --type blocking --replace'
-    >>> cdc("rebuild", "shop", "shop.$(x)")
+    >>> format_cdc_command("rebuild", "shop", "shop.$(x)")
     "airflow cdc rebuild shop 'shop.$(x)'"
-    >>> cdc("rebuild", "shop", "-shop.t", location="-there")
+    >>> format_cdc_command("rebuild", "shop", "-shop.t", location="-there")
     'airflow cdc rebuild --location=-there -- shop -shop.t'
 
     :param command: its words, such as ``offset show``
@@ -48,21 +48,23 @@ def _option(name: str, value: object) -> list[str]:
 
 
 def read_whole(connector: str, *tables: object) -> str:
-    """The command that has tables read whole again, so that their rows replace those of the targets.
+    """Return the command that has tables read whole again, so that their rows replace those of the targets.
 
     >>> read_whole("shop", "shop.orders")
     'airflow cdc snapshot shop shop.orders --type blocking --replace'
     """
-    return cdc("snapshot", connector, *map(exactly, tables), type="blocking", replace=True)
+    return format_cdc_command("snapshot", connector, *map(format_exact_pattern, tables), type="blocking", replace=True)
 
 
-def exactly(table: object) -> str:
-    """A pattern, as ``airflow cdc snapshot`` and signals take them, of the table of this name alone. It has no quotes and is one line.
+def format_exact_pattern(table: object) -> str:
+    """Return a pattern, as ``airflow cdc snapshot`` and signals take them, of the table of this name alone.
 
-    Two tables that are both called so cannot be told apart: ``c`` of a database ``a.b``, and ``b.c`` of a database ``a``.
+    The pattern has no quotes and is one line.
 
-    >>> exactly("shop.orders"), exactly("shop.o'brien s"), exactly("shop.fs.files")
-    ('shop.orders', 'shop\\\\.o\\\\x27brien\\\\x20s', 'shop\\\\.fs\\\\.files')
+    Two tables that are both called so cannot be distinguished: ``c`` of a database ``a.b``, and ``b.c`` of a database ``a``.
+
+    >>> format_exact_pattern("shop.orders"), format_exact_pattern("shop.o'brien s"), format_exact_pattern("shop.fs.files")
+    ('shop.orders', 'shop\\.o\\x27brien\\x20s', 'shop\\.fs\\.files')
     """
     name = str(table)
     return name if _PLAIN.fullmatch(name) else "".join(map(_exact, name))

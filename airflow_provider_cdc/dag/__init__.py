@@ -16,21 +16,21 @@ from __future__ import annotations
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.dag.apply_dag import apply_dag
-from airflow_provider_cdc.dag.assets import table_asset, watched
 from airflow_provider_cdc.dag.connector_dag import cdc_dag, cdc_task_group
-from airflow_provider_cdc.dag.dag_factory import Fleet, cdc_dags
+from airflow_provider_cdc.dag.dag_factory import ConnectorDags, cdc_dags
 from airflow_provider_cdc.dag.group_dag import cdc_group_dag
 from airflow_provider_cdc.dag.lifecycle_dag import lifecycle_dag
 from airflow_provider_cdc.dag.snapshot_dags import ad_hoc_snapshot_dag, signal_dag
+from airflow_provider_cdc.dag.table_assets import table_asset, watched_table_asset
 from airflow_provider_cdc.dag.tables_dag import tables_dag
-from airflow_provider_cdc.operators.apply_connectors import TablesOf
-from airflow_provider_cdc.services.connectors.connector_group import CaptureOf
+from airflow_provider_cdc.operators.apply_connectors import ConnectorApplyOptions
+from airflow_provider_cdc.services.connectors.connector_group import GroupedConnector
 
 __all__ = [
-    "CaptureOf",
+    "ConnectorApplyOptions",
+    "ConnectorDags",
     "ConnectorDefinition",
-    "Fleet",
-    "TablesOf",
+    "GroupedConnector",
     "ad_hoc_snapshot_dag",
     "apply_dag",
     "cdc_dag",
@@ -41,5 +41,5 @@ __all__ = [
     "signal_dag",
     "table_asset",
     "tables_dag",
-    "watched",
+    "watched_table_asset",
 ]

@@ -1,4 +1,4 @@
-"""One DAG that applies what the DAGs of several connectors capture."""
+"""A DAG that applies what the DAGs of several connectors capture."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from airflow.sdk import DAG, AssetAny
 
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.dag.assets import watched
 from airflow_provider_cdc.dag.connector_dag import OVERLAP, arguments_of, length_of
+from airflow_provider_cdc.dag.table_assets import watched_table_asset
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, TablesOf
+from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, ConnectorApplyOptions
 
 CAPTURED = "@captured"
 """The schedule of a DAG that runs when one of its connectors has captured something."""
 
 
 def apply_dag(
-    connectors: Sequence[ConnectorDefinition | TablesOf],
+    connectors: Sequence[ConnectorDefinition | ConnectorApplyOptions],
     *,
     location: str | None = None,
     target: str = "delta",
@@ -34,12 +34,13 @@ def apply_dag(
     apply: Mapping[str, Any] | None = None,
     **dag: Any,
 ) -> DAG:
-    """A DAG that applies the changes of several connectors in one Spark session. What captures them are DAGs of their own: ``cdc_dag`` without
-    ``location``.
+    """Build a DAG that applies the changes of several connectors in one Spark session.
+
+    Other DAGs capture them: ``cdc_dag`` without ``location``.
 
         >>> dag = apply_dag([shop, billing], location="s3a://lake/{connector}/{database}/{table}", continuous=True)
 
-    :param connectors: definitions, or :class:`~airflow_provider_cdc.operators.apply_connectors.TablesOf`, where one differs from the others
+    :param connectors: definitions, or :class:`~airflow_provider_cdc.operators.apply_connectors.ConnectorApplyOptions`, where one differs from the others
     :param location: where tables are, of all connectors that name no other place
     :param target: kind of all tables, ``delta`` or ``iceberg``
     :param schedule: as of ``DAG``; by default a run begins when one of the connectors has captured something
@@ -49,9 +50,9 @@ def apply_dag(
         ``threads``, ``driver_memory``, …)
     :param dag: further arguments of ``DAG``
     """
-    given = [one.definition if isinstance(one, TablesOf) else one for one in connectors]
+    given = [one.definition if isinstance(one, ConnectorApplyOptions) else one for one in connectors]
     names = ", ".join(f"**{definition.name}**" for definition in given)
-    captured = [watched(one, poll_interval=poll_interval, state_conn_id=state_conn_id) for one in given]
+    captured = [watched_table_asset(one, poll_interval=poll_interval, state_conn_id=state_conn_id) for one in given]
     schedule, arguments = arguments_of(
         AssetAny(*captured) if schedule == CAPTURED else schedule,
         run_for=run_for, continuous=continuous, refused=schedule != CAPTURED, dag=dag,

@@ -49,7 +49,7 @@ def cdc_task_group(
     continuous: bool = False,
     apply: Mapping[str, Any] | None = None,
 ) -> TaskGroup:
-    """The tasks as a group, for a DAG of one's own.
+    """Build the tasks as a group, for a DAG of the user.
 
     :param conn_id: Airflow connection to the source database
     :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``. Without it nothing is applied here: another
@@ -65,7 +65,7 @@ def cdc_task_group(
     :param wait_timeout: how long to wait for changes; a run in which nothing changes is skipped, not failed
     :param run_for: capture for this long instead of up to the present end of the log
     :param continuous: capture and apply side by side for ``run_for`` (an hour), without the sensor: changes are in the tables within
-        seconds. The DAG has to begin a run every ``run_for``, and allow two at once: the tasks of a run go on until those of the next one
+        seconds. The DAG has to begin a run every ``run_for``, and allow two at once: the tasks of a run continue until those of the next one
         are ready, and hand over to them. Batches are closed after a second, if the definition has no ``batch.max.ms``
     :param apply: further arguments of :class:`ApplyChangesOperator` (``jars``, ``packages``, ``conf``, ``threads``, …), or of the operator of a database
     """
@@ -93,11 +93,11 @@ def cdc_task_group(
             # of a run, the last tasks decide: one for the capture, too. It takes no process
             capture >> [task, EmptyOperator(task_id="captured")]
         if wait and not continuous:
-            ChangesAvailableSensor(**waiting(poll_interval, wait_timeout), **common) >> capture
+            ChangesAvailableSensor(**build_sensor_arguments(poll_interval, wait_timeout), **common) >> capture
     return group
 
 
-def waiting(poll_interval: float | timedelta, wait_timeout: float | timedelta) -> dict[str, Any]:
+def build_sensor_arguments(poll_interval: float | timedelta, wait_timeout: float | timedelta) -> dict[str, Any]:
     """Arguments of the sensor that a run begins with.
 
     :param poll_interval: seconds between two polls
@@ -109,7 +109,10 @@ def waiting(poll_interval: float | timedelta, wait_timeout: float | timedelta) -
 def _all_the_time(
     definition: ConnectorDefinition, run_for: float | timedelta | None
 ) -> tuple[ConnectorDefinition, dict[str, Any]]:
-    """A connector as it is captured without a pause, and what the task that does so is told: the next run's takes over from it."""
+    """Return a connector as it is captured without a pause, and the arguments of the task that captures it.
+
+    The next run's task takes over from it.
+    """
     length, patience = length_of(run_for) + OVERLAP, 5 * OVERLAP.total_seconds()
     fresh = replace(definition, properties={"batch.max.ms": FRESH_MS, **definition.properties})
     return fresh, {"run_for": length, "hand_over": True, "lease_wait": patience}
@@ -118,7 +121,10 @@ def _all_the_time(
 def _refuse_two_targets(
     *, location: str | None, tables: Any, database: str | None, sink: Any, on_spark: bool, apply: Any
 ) -> None:
-    """:raises ConfigError: there are two targets, or something is said of one that there is not"""
+    """Reject arguments for two targets.
+
+    :raises ConfigError: there are two targets, or something is said of a target that is not given
+    """
     if location is None and (tables or (apply and database is None)):
         raise ConfigError("tables and apply say how changes are applied, and without location they are not.")
     if (sink or on_spark) and database is None:
@@ -134,7 +140,7 @@ def _refuse_two_targets(
 def _apply_to(
     database: str, sink: Mapping[str, Any] | None, spark_conn_id: str | None, more: Mapping[str, Any]
 ) -> BaseOperator:
-    """The task that applies to a relational database, by Spark if there is a connection to it."""
+    """Build the task that applies to a relational database, by Spark if there is a connection to it."""
     if spark_conn_id is None:
         return ApplyToDatabaseOperator(conn_id=database, sink=sink, **more)
     return ApplyToDatabaseOnSparkOperator(database_conn_id=database, sink=sink, conn_id=spark_conn_id, **more)
@@ -155,8 +161,9 @@ def cdc_dag(
     group: Mapping[str, Any] | None = None,
     **dag: Any,
 ) -> DAG:
-    """A DAG that keeps the tables of one connector up to date: one run after the other, each waits for changes first; or with
-    ``continuous=True``, one that captures and applies all the time.
+    """Build a DAG that keeps the tables of one connector up to date.
+
+    One run follows the other, and each waits for changes first; with ``continuous=True``, a run captures and applies all the time.
 
     Airflow finds a DAG only in a module-level variable: ``dag = cdc_dag(…)``.
 
@@ -203,9 +210,9 @@ def cdc_dag(
 def arguments_of(
     schedule: Any, *, run_for: float | timedelta | None, continuous: bool, refused: bool, dag: Mapping[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
-    """The schedule and further arguments of a DAG that captures or applies.
+    """Build the schedule and further arguments of a DAG that captures or applies.
 
-    :param refused: whether somebody has said a schedule that ``continuous`` has no use for
+    :param refused: whether the user has given a schedule that ``continuous`` has no use for
     :param dag: what the user says
     """
     if continuous and refused:
@@ -225,7 +232,7 @@ def arguments_of(
 
 
 def length_of(run_for: float | timedelta | None) -> timedelta:
-    """How long a run of a continuous DAG takes."""
+    """Return how long a run of a continuous DAG takes."""
     if run_for is None:
         return LENGTH
     return run_for if isinstance(run_for, timedelta) else timedelta(seconds=run_for)

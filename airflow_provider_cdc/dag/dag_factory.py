@@ -1,5 +1,7 @@
-"""DAGs of many connectors, each defined by a file: :mod:`.definition_files` finds it, :mod:`.definition_text` reads it, :mod:`.definition_form`
-says what it may hold."""
+"""DAGs of many connectors, each defined by a file.
+
+:mod:`.definition_files` finds the file, :mod:`.definition_parser` reads it, :mod:`.definition_schema` says what it may hold.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ from airflow.sdk import DAG, get_parsing_context
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.dag.connector_dag import cdc_dag
-from airflow_provider_cdc.dag.definition_files import Stack, files
-from airflow_provider_cdc.dag.definition_form import ConnectorPart, Definition, arguments, parse
-from airflow_provider_cdc.dag.definition_text import BadFile, Problem
+from airflow_provider_cdc.dag.definition_files import LayeredDefinition, find_definition_files
+from airflow_provider_cdc.dag.definition_parser import DefinitionFileError, DefinitionProblem
+from airflow_provider_cdc.dag.definition_schema import ConnectorPart, DagDefinition, build_arguments, parse_definition
 from airflow_provider_cdc.operators.broken_definition import BrokenDefinitionOperator
 from airflow_provider_cdc.sources import config_class
 
@@ -36,8 +38,8 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
-    """What :func:`cdc_dags` has made.
+class ConnectorDags:
+    """The result of :func:`cdc_dags`.
 
     :param dags: DAGs by their ids, also those that stand for broken definitions. While a task runs, only the one that it belongs to
     :param connectors: those that can be used, for :func:`~airflow_provider_cdc.dag.lifecycle_dag.lifecycle_dag` and the like
@@ -50,8 +52,8 @@ class Fleet:
 
 
 @dataclass(slots=True)
-class _File:
-    """One file on its way to a DAG.
+class _DefinitionFile:
+    """A file on its way to a DAG.
 
     :param stack: it, over its defaults
     :param name: relative to the directory
@@ -59,16 +61,16 @@ class _File:
     :param error: what is wrong with it, if anything
     """
 
-    stack: Stack
+    stack: LayeredDefinition
     name: str
     dag_id: str
-    definition: Definition | None = None
+    definition: DagDefinition | None = None
     connector: ConnectorDefinition | None = None
     error: ConfigError | None = None
 
 
-def cdc_dags(directory: str | Path, *, default_args: Mapping[str, Any] | None = None) -> Fleet:
-    """A DAG for each file (``.yaml``, ``.yml``, ``.json``) in a directory and below. Airflow finds them by itself.
+def cdc_dags(directory: str | Path, *, default_args: Mapping[str, Any] | None = None) -> ConnectorDags:
+    """Build a DAG for each file (``.yaml``, ``.yml``, ``.json``) in a directory and below. Airflow finds them by itself.
 
         >>> fleet = cdc_dags(Path(__file__).parent / "fleet", default_args={"on_failure_callback": page_somebody})
 
@@ -86,7 +88,7 @@ def cdc_dags(directory: str | Path, *, default_args: Mapping[str, Any] | None = 
     folder, shared = Path(directory), dict(default_args or {})
     found = [_parsed(stack) for stack in _listed(folder)]
     _refuse_twice(found)
-    wanted, fleet = get_parsing_context().dag_id, Fleet()
+    wanted, fleet = get_parsing_context().dag_id, ConnectorDags()
     for dag_id, of_it in _by_id(found).items():
         # a task's process needs its own DAG only
         if wanted in (None, dag_id):
@@ -103,7 +105,7 @@ def cdc_dags(directory: str | Path, *, default_args: Mapping[str, Any] | None = 
     return fleet
 
 
-def _listed(folder: Path) -> list[Stack]:
+def _listed(folder: Path) -> list[LayeredDefinition]:
     if not folder.is_absolute():
         raise ConfigError(
             f"The directory of definitions is not absolute: {folder}.",
@@ -111,7 +113,7 @@ def _listed(folder: Path) -> list[Stack]:
             remedy=f'write cdc_dags(Path(__file__).parent / "{folder}")',
         )
     try:
-        return list(files(folder))
+        return list(find_definition_files(folder))
     except OSError as e:
         raise ConfigError(
             f"The directory of definitions cannot be listed: {folder} ({e.strerror or e}).",
@@ -120,22 +122,24 @@ def _listed(folder: Path) -> list[Stack]:
         ) from e
 
 
-def _parsed(stack: Stack) -> _File:
+def _parsed(stack: LayeredDefinition) -> _DefinitionFile:
     """Read a file, and check what it says."""
-    file = _File(stack, stack.name, _fit(f"cdc_{stack.path.stem}"))
+    file = _DefinitionFile(stack, stack.name, _fit(f"cdc_{stack.path.stem}"))
     try:
-        values = stack.read()
+        values = stack.merge_values()
         file.dag_id = _said_id(values) or file.dag_id
-        definition, wrong = parse(values)
+        definition, wrong = parse_definition(values)
         if definition is None:
-            raise BadFile([stack.problem(path, text) for path, text in wrong])
+            raise DefinitionFileError([stack.locate_problem(path, text) for path, text in wrong])
         connector = {name: getattr(definition, name) for name in ConnectorPart.model_fields}
         file.connector = ConnectorDefinition(**connector)
         dag_id = definition.dag_id or f"cdc_{definition.name}"
         if dag_id != _fit(dag_id):
-            raise BadFile([stack.problem(("dag_id",), "dag_id may have letters, digits, _, . and -, at most 250")])
+            raise DefinitionFileError(
+                [stack.locate_problem(("dag_id",), "dag_id may have letters, digits, _, . and -, at most 250")]
+            )
         file.definition, file.dag_id = definition, dag_id
-    except BadFile as e:
+    except DefinitionFileError as e:
         file.error = _error(file.name, e.problems)
     except CdcError as e:
         file.error = _of_code(file.name, e)
@@ -143,7 +147,10 @@ def _parsed(stack: Stack) -> _File:
 
 
 def _said_id(values: Mapping[str, Any]) -> str | None:
-    """The id that a file says, even if something else is wrong with it: people look for the error at the DAG that they know."""
+    """Return the id that a file gives, even if something else is wrong with it.
+
+    People look for the error at the DAG that they know.
+    """
     said, name = values.get("dag_id"), values.get("name")
     if not isinstance(said, str) and isinstance(name, str) and name:
         said = f"cdc_{name}"
@@ -154,9 +161,9 @@ def _fit(dag_id: str) -> str:
     return _NOT_IN_IDS.sub("_", dag_id)[:_LONGEST_ID]
 
 
-def _refuse_twice(found: Sequence[_File]) -> None:
+def _refuse_twice(found: Sequence[_DefinitionFile]) -> None:
     """Two captures of one name would take the source from each other, and of two DAGs of one id Airflow takes any."""
-    by: dict[tuple[str, str], list[_File]] = defaultdict(list)
+    by: dict[tuple[str, str], list[_DefinitionFile]] = defaultdict(list)
     for file in found:
         if file.definition is not None:
             by["connector", file.definition.name].append(file)
@@ -167,12 +174,12 @@ def _refuse_twice(found: Sequence[_File]) -> None:
             text = f"the {what} {name} is defined more than once: in {_listing([file.name for file in same])}"
             for file in same:
                 problems[file.name].append(text)
-    together: dict[tuple[str, ...], list[_File]] = defaultdict(list)
+    together: dict[tuple[str, ...], list[_DefinitionFile]] = defaultdict(list)
     for file in found:
         if file.name in problems:
             together[tuple(problems[file.name])].append(file)
     for texts, same in together.items():
-        error = _error(_listing([file.name for file in same]), [Problem(None, None, text) for text in texts])
+        error = _error(_listing([file.name for file in same]), [DefinitionProblem(None, None, text) for text in texts])
         for file in same:
             file.error = error
 
@@ -183,9 +190,9 @@ def _listing(names: Sequence[str]) -> str:
     return (", " if more else " and ").join(names[:_SHOWN]) + more
 
 
-def _by_id(found: Sequence[_File]) -> dict[str, list[_File]]:
+def _by_id(found: Sequence[_DefinitionFile]) -> dict[str, list[_DefinitionFile]]:
     """Files by the DAG that they have. None that cannot be read takes the DAG of one that can."""
-    by: dict[str, list[_File]] = {}
+    by: dict[str, list[_DefinitionFile]] = {}
     for file in found:
         if file.definition is not None:
             by.setdefault(file.dag_id, []).append(file)
@@ -198,30 +205,30 @@ def _by_id(found: Sequence[_File]) -> dict[str, list[_File]]:
     return dict(sorted(by.items()))
 
 
-def _made(dag_id: str, of_it: Sequence[_File], shared: Mapping[str, Any]) -> DAG:
-    """The DAG of a file; or one that tells what is wrong with it, or with several that want the same id."""
+def _made(dag_id: str, of_it: Sequence[_DefinitionFile], shared: Mapping[str, Any]) -> DAG:
+    """Build the DAG of a file; or one that reports what is wrong with it, or with several that want the same id."""
     if len(of_it) == 1 and of_it[0].error is None:
         (file,) = of_it
         try:
             return _built(file, shared)
-        except BadFile as e:
+        except DefinitionFileError as e:
             file.error = _error(file.name, e.problems)
         except CdcError as e:
             file.error = _of_code(file.name, e)
         except Exception as e:
             # whatever Airflow has against an argument: it would break the DAGs of all files
-            file.error = _error(file.name, [Problem(None, None, f"{type(e).__name__}: {e}")])
+            file.error = _error(file.name, [DefinitionProblem(None, None, f"{type(e).__name__}: {e}")])
     texts = dict.fromkeys(str(file.error) for file in of_it)
     return _stub(dag_id, "\n\n".join(texts), shared)
 
 
-def _built(file: _File, shared: Mapping[str, Any]) -> DAG:
+def _built(file: _DefinitionFile, shared: Mapping[str, Any]) -> DAG:
     assert file.definition is not None
     assert file.connector is not None
     names = config_class(file.connector.source).wrong_names(file.connector.properties)
-    if wrong := [file.stack.problem(("properties", name), f"{name}: {text}") for name, text in names.items()]:
-        raise BadFile(wrong)
-    given = arguments(file.definition)
+    if wrong := [file.stack.locate_problem(("properties", name), f"{name}: {text}") for name, text in names.items()]:
+        raise DefinitionFileError(wrong)
+    given = build_arguments(file.definition)
     for name in ConnectorPart.model_fields:
         given.pop(name, None)
     given["default_args"] = {**shared, **given.get("default_args", {})}
@@ -230,7 +237,7 @@ def _built(file: _File, shared: Mapping[str, Any]) -> DAG:
     try:
         dag.validate()  # type: ignore[no-untyped-call]
     except Exception as e:
-        raise BadFile([file.stack.problem(("schedule",), f"schedule: {e}")]) from e
+        raise DefinitionFileError([file.stack.locate_problem(("schedule",), f"schedule: {e}")]) from e
     dag.auto_register = True
     dag.doc_md = f"{dag.doc_md}\n\nDefined in `{file.name}`."
     return dag
@@ -262,8 +269,8 @@ _REMEDY = (
 )
 
 
-def _error(name: str, problems: Sequence[Problem]) -> ConfigError:
-    lines = [f"  {problem.told(name)}" for problem in problems]
+def _error(name: str, problems: Sequence[DefinitionProblem]) -> ConfigError:
+    lines = [f"  {problem.format_problem(name)}" for problem in problems]
     return ConfigError(f"The definition {name} cannot be used:\n" + "\n".join(lines), safe=_SAFE, remedy=_REMEDY)
 
 

@@ -1,6 +1,6 @@
 """The files of a directory that define connectors, each over the defaults of its folder and of those above it.
 
-    >>> [stack.read() for stack in files(Path("/dags/fleet"))]
+    >>> [stack.read() for stack in find_definition_files(Path("/dags/fleet"))]
     [{'name': 'shop', 'source': 'mariadb', …}, …]
 
 This module is imported at DAG parse: it must stay light.
@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_cdc.dag.definition_text import BadFile, Problem, Read, ValuePath, read_file
+from airflow_provider_cdc.dag.definition_parser import (
+    DefinitionFileError,
+    DefinitionProblem,
+    ParsedFile,
+    ValuePath,
+    read_file,
+)
 
 ENDINGS = (".yaml", ".yml", ".json")
 """What the names of files end with that define something."""
@@ -24,19 +30,19 @@ ONLY_OF_ONE = ("name", "dag_id")
 
 
 @dataclass(slots=True)
-class Folder:
-    """What the files of a folder have in common.
+class DefaultsFolder:
+    """The defaults that the files of a folder have in common.
 
     :param names: the files with defaults in it, relative to the directory. More than one is a mistake
     """
 
     names: list[str]
     paths: list[Path]
-    above: Folder | None
-    _read: list[tuple[str, Read]] | None = None
-    _bad: BadFile | None = None
+    above: DefaultsFolder | None
+    _read: list[tuple[str, ParsedFile]] | None = None
+    _bad: DefinitionFileError | None = None
 
-    def read(self) -> list[tuple[str, Read]]:
+    def read_defaults(self) -> list[tuple[str, ParsedFile]]:
         """Defaults, those of the outermost folder first. Each file is read once.
 
         :raises BadFile: they cannot be used
@@ -46,29 +52,33 @@ class Folder:
         if self._read is None:
             try:
                 self._read = self._first_read()
-            except BadFile as e:
+            except DefinitionFileError as e:
                 self._bad = e
                 raise
         return self._read
 
-    def _first_read(self) -> list[tuple[str, Read]]:
-        found = [] if self.above is None else list(self.above.read())
+    def _first_read(self) -> list[tuple[str, ParsedFile]]:
+        found = [] if self.above is None else list(self.above.read_defaults())
         if len(self.names) > 1:
-            raise BadFile([Problem(None, None, f"there are two files with defaults: {' and '.join(self.names)}")])
+            raise DefinitionFileError(
+                [DefinitionProblem(None, None, f"there are two files with defaults: {' and '.join(self.names)}")]
+            )
         for name, path in zip(self.names, self.paths, strict=True):
             try:
                 read = read_file(path)
-            except BadFile as e:
-                raise BadFile([one._replace(file=name) for one in e.problems]) from None
+            except DefinitionFileError as e:
+                raise DefinitionFileError([one._replace(file=name) for one in e.problems]) from None
             if wrong := [key for key in ONLY_OF_ONE if key in read.values]:
                 text = "cannot be the same for all definitions"
-                raise BadFile([Problem(name, read.lines.get((key,)), f"{key} {text}") for key in wrong])
+                raise DefinitionFileError(
+                    [DefinitionProblem(name, read.lines.get((key,)), f"{key} {text}") for key in wrong]
+                )
             found.append((name, read))
         return found
 
 
 @dataclass(slots=True)
-class Stack:
+class LayeredDefinition:
     """A file that defines something, over those with defaults for it.
 
     :param name: relative to the directory
@@ -76,29 +86,32 @@ class Stack:
 
     name: str
     path: Path
-    folder: Folder
-    _read: list[tuple[str, Read]] = field(default_factory=list)
+    folder: DefaultsFolder
+    _read: list[tuple[str, ParsedFile]] = field(default_factory=list)
 
-    def read(self) -> dict[str, Any]:
-        """What it says, together with the defaults.
+    def merge_values(self) -> dict[str, Any]:
+        """Return the values of the file, together with the defaults.
 
         :raises BadFile: one of them cannot be used
         """
         own = read_file(self.path)
-        self._read = [*self.folder.read(), (self.name, own)]
+        self._read = [*self.folder.read_defaults(), (self.name, own)]
         values: dict[str, Any] = {}
         for _, read in self._read:
             values = _joined(values, read.values)
         return values
 
-    def problem(self, path: ValuePath, text: str) -> Problem:
-        """A problem with the place of a value: that of the nearest one above it, if it is not there itself."""
+    def locate_problem(self, path: ValuePath, text: str) -> DefinitionProblem:
+        """Build a problem with the place of a value.
+
+        The place is that of the nearest value above it, if it is not there itself.
+        """
         while path:
             for name, read in reversed(self._read):
                 if path in read.lines:
-                    return Problem(name, read.lines[path], text)
+                    return DefinitionProblem(name, read.lines[path], text)
             path = path[:-1]
-        return Problem(None, None, text)
+        return DefinitionProblem(None, None, text)
 
 
 def _joined(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,26 +127,28 @@ def _mappings(*values: Any) -> bool:
     return all(isinstance(value, Mapping) for value in values)
 
 
-def files(folder: Path) -> Iterator[Stack]:
-    """The files in a directory and below that define something, in a fixed order. What is hidden (``.git``, ``..data``) is left out.
+def find_definition_files(folder: Path) -> Iterator[LayeredDefinition]:
+    """Find the files in a directory and below that define something, in a fixed order.
+
+    Hidden files (``.git``, ``..data``) are left out.
 
     :raises OSError: the directory cannot be listed
     """
     yield from _files(folder, folder, None, set())
 
 
-def _files(top: Path, folder: Path, above: Folder | None, seen: set[Path]) -> Iterator[Stack]:
+def _files(top: Path, folder: Path, above: DefaultsFolder | None, seen: set[Path]) -> Iterator[LayeredDefinition]:
     inside = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     named = [path for path in inside if path.suffix.lower() in ENDINGS and not _is_folder(path)]
     defaults = [path for path in named if path.stem == DEFAULTS]
-    here = Folder([_name(top, path) for path in defaults], defaults, above)
-    yield from (Stack(_name(top, path), path, here) for path in named if path not in defaults)
+    here = DefaultsFolder([_name(top, path) for path in defaults], defaults, above)
+    yield from (LayeredDefinition(_name(top, path), path, here) for path in named if path not in defaults)
     for path in inside:
         if _is_folder(path) and (real := path.resolve()) not in seen | {folder.resolve()}:
             try:
                 found = list(_files(top, path, here, seen | {folder.resolve(), real}))
             except OSError:
-                found = [Stack(_name(top, path), path, here)]  # to be told as a file that cannot be read
+                found = [LayeredDefinition(_name(top, path), path, here)]  # to be told as a file that cannot be read
             yield from found
 
 

@@ -1,4 +1,4 @@
-"""One DAG that captures several small connectors by one task, and applies what it has captured."""
+"""A DAG that captures several small connectors by one task, and applies what it has captured."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, TriggerRule
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.dag.connector_dag import CONTINUOUS, arguments_of, waiting
+from airflow_provider_cdc.dag.connector_dag import CONTINUOUS, arguments_of, build_sensor_arguments
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, TablesOf
+from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, ConnectorApplyOptions
 from airflow_provider_cdc.operators.capture_group import CaptureGroupOperator
 from airflow_provider_cdc.sensors.any_changes import AnyChangesSensor
-from airflow_provider_cdc.services.connectors.connector_group import CaptureOf
+from airflow_provider_cdc.services.connectors.connector_group import GroupedConnector
 
 
 def cdc_group_dag(
-    connectors: Sequence[CaptureOf],
+    connectors: Sequence[GroupedConnector],
     *,
     location: str | None = None,
-    tables_of: Sequence[TablesOf] = (),
+    tables_of: Sequence[ConnectorApplyOptions] = (),
     target: str = "delta",
     dag_id: str = "cdc_group",
     schedule: Any = CONTINUOUS,
@@ -36,11 +36,13 @@ def cdc_group_dag(
     apply: Mapping[str, Any] | None = None,
     **dag: Any,
 ) -> DAG:
-    """A DAG for several small connectors: it waits until any of them has changes, captures those that have by one process, one after the other, and applies
-    them in one Spark session. A hundred quiet connectors cost one DAG, one waiting sensor and no process.
+    """Build a DAG for several small connectors.
+
+    It waits until any of them has changes, captures those that have by one process, one after the other, and applies them in one Spark session.
+    A hundred quiet connectors cost one DAG, one waiting sensor and no process.
 
         >>> dag = cdc_group_dag(
-        ...     [CaptureOf(definition=shop, conn_id="shop_mariadb"), CaptureOf(definition=billing, conn_id="billing_mariadb")],
+        ...     [GroupedConnector(definition=shop, conn_id="shop_mariadb"), GroupedConnector(definition=billing, conn_id="billing_mariadb")],
         ...     location="s3a://lake/{connector}/{database}/{table}",
         ... )
 
@@ -71,7 +73,7 @@ def cdc_group_dag(
         # a source that is down is asked by the sensor of the next run: there is nothing to try again meanwhile
         captured = CaptureGroupOperator(task_id="capture", **common, **{"skip_unreachable": wait, **(capture or {})})
         if wait:
-            AnyChangesSensor(**waiting(poll_interval, wait_timeout), **common) >> captured
+            AnyChangesSensor(**build_sensor_arguments(poll_interval, wait_timeout), **common) >> captured
         if applied:
             apply_changes = ApplyConnectorsOperator(
                 task_id="apply",
@@ -88,11 +90,13 @@ def cdc_group_dag(
     return made
 
 
-def _applied(connectors: Sequence[CaptureOf], tables_of: Sequence[TablesOf]) -> list[TablesOf]:
+def _applied(
+    connectors: Sequence[GroupedConnector], tables_of: Sequence[ConnectorApplyOptions]
+) -> list[ConnectorApplyOptions]:
     different = {one.definition.name: one for one in tables_of}
     found = []
     for one in connectors:
-        tables = different.pop(one.definition.name, None) or TablesOf(definition=one.definition)
+        tables = different.pop(one.definition.name, None) or ConnectorApplyOptions(definition=one.definition)
         found.append(replace(tables, storage_conn_id=tables.storage_conn_id or one.storage_conn_id))
     if different:
         raise ConfigError(

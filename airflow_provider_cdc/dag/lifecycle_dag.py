@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.dag import param_forms
+from airflow_provider_cdc.dag import form_params
 from airflow_provider_cdc.dag.snapshot_dags import _manual
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.lifecycle import TITLES, ConnectorLifecycleOperator
@@ -28,20 +28,21 @@ def lifecycle_dag(
     state_conn_id: str = DEFAULT_CONN_ID,
     **dag: Any,
 ) -> DAG:
-    """A DAG with a form that pauses, resumes, stops and restarts connectors, shows their status, moves their offsets, repairs gaps
-    and deletes them.
+    """Build a DAG with a form that controls connectors.
+
+    It pauses, resumes, stops and restarts connectors, shows their status, moves their offsets, repairs gaps and deletes them.
 
     What cannot be undone only says what it would do, until *Plan only* is switched off and the connector's name is typed.
 
     :param connectors: what the form offers
     :param dag: further arguments of ``DAG``
     """
-    names = param_forms.connector_names(connectors)
+    names = form_params.connector_names(connectors)
     params = {
-        "connector": param_forms.connector_param(names, None),
-        "action": param_forms.choice("Action", "", None, {action.value: title for action, title in TITLES.items()}),
-        "reason": param_forms.text("Reason", "shown to people who wonder why the connector stands still", None),
-        "position": param_forms.document("Position", "to go on from, as airflow cdc offset show prints it", _CHANGE),
+        "connector": form_params.connector_param(names, None),
+        "action": form_params.build_choice_param("Action", "", None, {action.value: title for action, title in TITLES.items()}),
+        "reason": form_params.build_text_param("Reason", "shown to people who wonder why the connector stands still", None),
+        "position": form_params.build_json_param("Position", "to go on from, as airflow cdc offset show prints it", _CHANGE),
         "version": Param(
             None, "of the offset to go back to, as airflow cdc offset history lists it", type=["null", "integer"], minimum=1,
             title="Version", section=_CHANGE,
@@ -50,10 +51,10 @@ def lifecycle_dag(
             None, "do it only if the offset has this version still, as a plan had it", type=["null", "integer"], minimum=0,
             title="Present version", section=_CHANGE,
         ),
-        "repair": param_forms.choice("Repair of a gap", "", _CHANGE, _REPAIRS),
-        "plan_only": param_forms.switch("Plan only", "what would be done; nothing is changed", _SURE, on=True),
-        "confirm": param_forms.text("Confirm", "the connector's name, typed", _SURE),
-        "with_changelog": param_forms.switch("Delete the change log too", "when the connector is deleted", _SURE),
+        "repair": form_params.build_choice_param("Repair of a gap", "", _CHANGE, _REPAIRS),
+        "plan_only": form_params.build_switch_param("Plan only", "what would be done; nothing is changed", _SURE, on=True),
+        "confirm": form_params.build_text_param("Confirm", "the connector's name, typed", _SURE),
+        "with_changelog": form_params.build_switch_param("Delete the change log too", "when the connector is deleted", _SURE),
     }  # fmt: skip
     with _manual(dag_id, params, _DOC, "CDC: steer a connector", dag) as made:
         ConnectorLifecycleOperator(

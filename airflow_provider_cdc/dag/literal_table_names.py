@@ -22,23 +22,23 @@ def named_tables(properties: Mapping[str, Any]) -> list[str]:
     found: dict[str, None] = {}
     for name in _LISTS:
         for pattern in _patterns(properties.get(name)):
-            found |= dict.fromkeys(literals(pattern))
+            found |= dict.fromkeys(list_literals(pattern))
     return list(found)
 
 
-def literals(pattern: str) -> list[str]:
-    """The texts that a regular expression matches where it is made of texts, groups and choices; otherwise none.
+def list_literals(pattern: str) -> list[str]:
+    """List the texts that a regular expression matches where it is made of texts, groups and choices; otherwise none.
 
     A dot without a backslash counts as a dot, as people mean it between two names.
     """
     try:
         texts, rest = _choice(pattern, 0)
-    except _Open:
+    except _OpenPattern:
         return []
     return texts if rest == len(pattern) and "" not in texts else []
 
 
-class _Open(Exception):
+class _OpenPattern(Exception):
     """A pattern that does not say which names it matches."""
 
 
@@ -68,23 +68,23 @@ def _sequence(pattern: str, at: int) -> tuple[list[str], int]:
         if letter == "(":
             at += 3 if pattern.startswith("(?:", at) else 1
             if pattern.startswith("?", at):
-                raise _Open
+                raise _OpenPattern
             found, at = _choice(pattern, at)
             if at >= len(pattern):
-                raise _Open
+                raise _OpenPattern
             parts.append(found)
         elif letter == "\\":
             at += 1
             if at >= len(pattern) or pattern[at].isalnum():
-                raise _Open
+                raise _OpenPattern
             parts.append([pattern[at]])
         elif letter in _SPECIAL:
-            raise _Open
+            raise _OpenPattern
         else:
             parts.append([letter])
         at += 1
         if at < len(pattern) and pattern[at] in "*+?{":
-            raise _Open
+            raise _OpenPattern
     texts = list(_joined(parts))
     return texts, at
 
@@ -92,5 +92,5 @@ def _sequence(pattern: str, at: int) -> tuple[list[str], int]:
 def _joined(parts: list[list[str]]) -> Iterator[str]:
     for number, combination in enumerate(product(*parts)):
         if number == _LIMIT:
-            raise _Open
+            raise _OpenPattern
         yield "".join(combination)

@@ -10,12 +10,12 @@ from airflow.sdk import DAG, Param, task
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.signals.requests import MOST_CHUNK_ROWS
-from airflow_provider_cdc.dag import param_forms
+from airflow_provider_cdc.core.signals.signal_requests import MOST_CHUNK_ROWS
+from airflow_provider_cdc.dag import form_params
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.operators.signal import SendSignalOperator
 from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
-from airflow_provider_cdc.services.tasks.connector_fields import failure
+from airflow_provider_cdc.services.tasks.connector_fields import to_airflow_exception
 
 TYPES = (
     "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "schema-changes",
@@ -35,7 +35,9 @@ def ad_hoc_snapshot_dag(
     timeout: timedelta = timedelta(days=2),
     **dag: Any,
 ) -> DAG:
-    """A DAG with a form: which tables of which connector are to be read again, which rows, and how.
+    """Build a DAG with a form that requests a snapshot.
+
+    The form says which tables of which connector are to be read again, which rows, and how.
 
     Its tasks check what was entered against what the connector captures, send the signal, and wait without a worker until the
     snapshot is complete; progress is in the log of ``wait``.
@@ -45,11 +47,11 @@ def ad_hoc_snapshot_dag(
     :param connectors: what the form offers
     :param tables: connector → names of tables to offer besides those that its include list names one by one
     :param poll_interval: seconds between two polls of the snapshot's progress
-    :param timeout: how long to wait for a snapshot; it goes on after that
+    :param timeout: how long to wait for a snapshot; it continues after that
     :param dag: further arguments of ``DAG``
     """
-    names = param_forms.connector_names(connectors)
-    known = param_forms.known_tables(connectors, tables or {})
+    names = form_params.connector_names(connectors)
+    known = form_params.known_tables(connectors, tables or {})
     params = _snapshot_params(names, known)
     with _manual(dag_id, params, _SNAPSHOT_DOC, "CDC: read tables again", dag) as made:
         connector = "{{ params.connector }}"
@@ -77,20 +79,20 @@ def signal_dag(
     timeout: timedelta = timedelta(days=2),
     **dag: Any,
 ) -> DAG:
-    """A DAG with a form that sends any signal to a connector and waits until it has ended.
+    """Build a DAG with a form that sends any signal to a connector and waits until it has ended.
 
     :param connectors: what the form offers
     :param dag: further arguments of ``DAG``
     """
-    names = param_forms.connector_names(connectors)
+    names = form_params.connector_names(connectors)
     params = {
-        "connector": param_forms.connector_param(names, None),
+        "connector": form_params.connector_param(names, None),
         "type": Param(
             "log", "one of the documented types, one of the source, or one of your own", type="string", minLength=1,
             examples=list(TYPES), title="Type",
         ),
-        "data": param_forms.document("Data", 'what the type needs, for example {"message": "we were here at {}"}', None),
-        "id": param_forms.text("Id", "what the signal is called in notifications; by default the run", None),
+        "data": form_params.build_json_param("Data", 'what the type needs, for example {"message": "we were here at {}"}', None),
+        "id": form_params.build_text_param("Id", "what the signal is called in notifications; by default the run", None),
     }  # fmt: skip
     with _manual(dag_id, params, _SIGNAL_DOC, "CDC: send a signal", dag) as made:
         send: Any = SendSignalOperator(
@@ -115,21 +117,21 @@ def signal_dag(
 @task
 def _check(state_conn_id: str, **context: Any) -> dict[str, Any]:
     """Check what was entered; the data of the signal."""
-    from airflow_provider_cdc.core.config.tables import TableConfig
-    from airflow_provider_cdc.dag.snapshot_form import snapshot_request
+    from airflow_provider_cdc.core.config.table_config import TableConfig
+    from airflow_provider_cdc.dag.snapshot_form_parser import snapshot_request
     from airflow_provider_cdc.services.connectors.captured_tables import captured_tables
     from airflow_provider_cdc.services.connectors.connector_access import access_of, find_connector
     from airflow_provider_cdc.sources import config_class
 
     params = context["params"]
     try:
-        with CdcStateHook(state_conn_id).opened() as store:
+        with CdcStateHook(state_conn_id).open_store() as store:
             row = find_connector(store, params["connector"])
             found = access_of(row)
             config = TableConfig if found is None else config_class(found.definition.source)
             return snapshot_request(params, captured_tables(store, row), config)
     except CdcError as e:
-        raise failure(e) from e
+        raise to_airflow_exception(e) from e
 
 
 def _snapshot_params(names: Sequence[str], known: Mapping[str, Sequence[str]]) -> dict[str, Param]:
@@ -145,7 +147,7 @@ def _snapshot_params(names: Sequence[str], known: Mapping[str, Sequence[str]]) -
         title="Tables",
     )
     return {
-        "connector": param_forms.connector_param(names, None),
+        "connector": form_params.connector_param(names, None),
         "tables": tables,
         "more_tables": Param(
             None,
@@ -154,32 +156,34 @@ def _snapshot_params(names: Sequence[str], known: Mapping[str, Sequence[str]]) -
             items={"type": "string"},
             title="Further tables",
         ),
-        "filters": param_forms.document(
+        "filters": form_params.build_json_param(
             "Filter per table",
             'a condition in the database\'s SQL, for example {"inventory.orders": "region = \'north\'"}; in a blocking snapshot the whole '
             "SELECT. Rows that do not fulfil it stay as they are.",
             _WHICH,
         ),
-        "changed_since_column": param_forms.text(
+        "changed_since_column": form_params.build_text_param(
             "Changed since: column", "only rows in which this column is at or after the moment below", _WHICH
         ),
-        "changed_since": param_forms.text("Changed since: moment", "compared as UTC", _WHICH, format="date-time"),
-        "type": param_forms.choice(
+        "changed_since": form_params.build_text_param(
+            "Changed since: moment", "compared as UTC", _WHICH, format="date-time"
+        ),
+        "type": form_params.build_choice_param(
             "Type",
             "beside the capture, or with the capture standing still meanwhile",
             _HOW,
             {"incremental": "incremental: in chunks, beside the capture", "blocking": "blocking: at once, in parallel"},
         ),
-        "surrogate_key": param_forms.text(
+        "surrogate_key": form_params.build_text_param(
             "Surrogate key", "column to cut chunks by instead of the primary key; it may not be NULL", _HOW
         ),
-        "chunk_size": param_forms.whole_number(
+        "chunk_size": form_params.whole_number(
             "Chunk size",
             "rows that are read at a time in an incremental snapshot; by default as the connector has it",
             _HOW,
             MOST_CHUNK_ROWS,
         ),
-        "replace": param_forms.switch(
+        "replace": form_params.build_switch_param(
             "Empty the tables first",
             "in the targets, so that rows which are gone from the source disappear there too; not together with filters",
             _HOW,
@@ -188,7 +192,7 @@ def _snapshot_params(names: Sequence[str], known: Mapping[str, Sequence[str]]) -
 
 
 def _manual(dag_id: str, params: Mapping[str, Any], doc: str, title: str, dag: dict[str, Any]) -> DAG:
-    """A DAG that only people start."""
+    """Build a DAG that only people start."""
     given = {
         "schedule": None,
         "catchup": False,

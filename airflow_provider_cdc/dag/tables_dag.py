@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.dag import param_forms
+from airflow_provider_cdc.dag import form_params
 from airflow_provider_cdc.dag.snapshot_dags import _manual
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.table_actions import TITLES, WorkOnTablesOperator
@@ -24,7 +24,9 @@ def tables_dag(
     state_conn_id: str = DEFAULT_CONN_ID,
     **dag: Any,
 ) -> DAG:
-    """A DAG with a form that compares tables of a target with the source, has rows that differ read again, or builds tables again from the change log.
+    """Build a DAG with a form that works on tables of a target.
+
+    It compares them with the source, has rows that differ read again, or builds tables again from the change log.
 
     The pages of connectors start its runs, too.
 
@@ -33,17 +35,17 @@ def tables_dag(
     :param wait: how long a comparison waits for the capture, and then for the apply
     :param dag: further arguments of ``DAG``
     """
-    names = param_forms.connector_names(connectors)
+    names = form_params.connector_names(connectors)
     params = {
-        "connector": param_forms.connector_param(names, None),
-        "work": param_forms.choice("What", "", None, {work.value: title for work, title in TITLES.items()}),
+        "connector": form_params.connector_param(names, None),
+        "work": form_params.build_choice_param("What", "", None, {work.value: title for work, title in TITLES.items()}),
         "tables": Param(
             [], "one per line; of a comparison, names or regular expressions that match whole names, and none for all",
             type=["null", "array"], items={"type": "string"}, title="Tables",
         ),
-        "target": param_forms.text("Kind of the target", "where there are several", None),
-        "location": param_forms.text("Location of its tables", "as its apply has it, where there are several", None),
-        "confirm": param_forms.text("Confirm", "the connector's name, typed; not of a comparison", None),
+        "target": form_params.build_text_param("Kind of the target", "where there are several", None),
+        "location": form_params.build_text_param("Location of its tables", "as its apply has it, where there are several", None),
+        "confirm": form_params.build_text_param("Confirm", "the connector's name, typed; not of a comparison", None),
     }  # fmt: skip
     with _manual(dag_id, params, _DOC, "CDC: compare, repair and rebuild tables", dag) as made:
         WorkOnTablesOperator(

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow_provider_cdc.core.model.metric_samples import Measured
+from airflow_provider_cdc.core.model.metric_samples import MetricSamples
 
 PREFIX = "cdc"
 
 
-def to_airflow(found: Measured) -> None:
-    """Emit everything: values now as gauges, what was added as counts, freshness as timings. Tags are ``connector``, those of the producer, and
-    ``topic`` where it is that of one table."""
+def to_airflow(found: MetricSamples) -> None:
+    """Emit everything: values now as gauges, what was added as counts, freshness as timings.
+
+    Tags are ``connector``, those of the producer, and ``topic`` where it is that of one table.
+    """
     from airflow.sdk.observability import stats
 
     for topic, series in found.series.items():

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 def extra_of(connection: Connection, remedy: str) -> dict[str, Any]:
-    """The extra as an object. It may contain secrets; Airflow masks those whose names it knows.
+    """Return the extra as an object.
+
+    It may contain secrets; Airflow masks those whose names it knows.
 
     :param remedy: what to write there
     :raises ConfigError: it is not a JSON object

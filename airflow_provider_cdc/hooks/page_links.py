@@ -16,10 +16,10 @@ ROUTE = "cdc"
 """Of the plugin's pages within Airflow's UI."""
 
 
-def page(*parts: str | int) -> str:
+def build_page_url(*parts: str | int) -> str:
     """Address of a page of the plugin.
 
-    >>> page("connectors", "shop", "batches", 7)
+    >>> build_page_url("connectors", "shop", "batches", 7)
     '/plugin/cdc/connectors/shop/batches/7'
     """
     base = conf.get("api", "base_url", fallback="/") or "/"
@@ -33,4 +33,4 @@ class ConnectorLink(BaseOperatorLink):
     name = "CDC connector"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        return page("connectors", getattr(operator, "connector", ""))
+        return build_page_url("connectors", getattr(operator, "connector", ""))

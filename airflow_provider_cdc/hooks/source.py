@@ -1,6 +1,6 @@
 """Connections to the databases that changes are captured from.
 
-Each kind of source has a connection type (``cdc_mariadb``, ``cdc_mysql``, …) and a hook class of its own, made from the
+Each kind of source has a connection type (``cdc_mariadb``, ``cdc_mysql``, …) and its own hook class, made from the
 registry when it is needed. The hook also takes connections of other types, as it uses only the usual fields.
 """
 
@@ -16,14 +16,14 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.connector import ConnectorDefinition, open_source
-from airflow_provider_cdc.core.config.connector import NO_CONNECTOR
-from airflow_provider_cdc.core.config.secrets import credentials
+from airflow_provider_cdc.core.config.connector_config import NO_CONNECTOR
+from airflow_provider_cdc.core.config.secret_redaction import find_credentials
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.connection_extra import extra_of
 from airflow_provider_cdc.sources import SOURCES, config_class
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+    from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
     from airflow_provider_cdc.core.spi.source import Finding, Source
 
 PREFIX = "cdc_"
@@ -31,7 +31,7 @@ PREFIX = "cdc_"
 
 
 def properties_of(connection: Connection, source: str) -> dict[str, Any]:
-    """The properties, by their documented names, that a connection sets. They contain secrets.
+    """Return the properties, by their documented names, that a connection sets. They contain secrets.
 
     :param source: kind of source, which says what the fields mean
     :raises ConfigError: the connection's extra is not a JSON object, or holds what does not belong to a connection
@@ -46,15 +46,15 @@ def properties_of(connection: Connection, source: str) -> dict[str, Any]:
         extra=extra_of(connection, remedy),
     )
     for name, value in properties.items():
-        secrets = [str(value)] if config_class(source).is_secret(name) else credentials(name, value)
+        secrets = [str(value)] if config_class(source).is_secret(name) else find_credentials(name, value)
         for secret in secrets:
             mask_secret(secret)
     return properties
 
 
 @dataclass(frozen=True)
-class Offer:
-    """What the source of a connection says before there is a connector.
+class SourceInspection:
+    """The answer of a connection's source before there is a connector.
 
     :param asked: whether it was asked; otherwise only a worker can
     """
@@ -83,23 +83,25 @@ class CdcSourceHook(BaseHook):
         super().__init__()
         self.conn_id, self._source = conn_id, source
 
-    def properties(self) -> dict[str, Any]:
-        """The properties, by their documented names, that the connection sets. They contain secrets.
+    def resolve_properties(self) -> dict[str, Any]:
+        """Return the properties, by their documented names, that the connection sets. They contain secrets.
 
         :raises ConfigError: there is no such connection, or it cannot be one to a source
         """
         connection = self._found()
         return properties_of(connection, self._kind(connection))
 
-    def check(self) -> list[Finding]:
+    def check_prerequisites(self) -> list[Finding]:
         """Every prerequisite of capture that is not met.
 
         :raises CdcError: the database cannot be reached, or does not allow the queries
         """
         with self._opened() as source:
-            return source.check()
+            return source.check_prerequisites()
 
-    def offers(self, places: Mapping[str, str] = MappingProxyType({}), tables: Sequence[str] = ()) -> Offer:
+    def inspect_source(
+        self, places: Mapping[str, str] = MappingProxyType({}), tables: Sequence[str] = ()
+    ) -> SourceInspection:
         """Every prerequisite that is not met, and every table that could be captured.
 
         :param places: what is read, where no connection says it: properties of :attr:`ConnectionForm.places`. Those that name files are not
@@ -117,15 +119,15 @@ class CdcSourceHook(BaseHook):
                 remedy=f"give one of {', '.join(form.places)}" if form.places else "leave it out",
             )
         if form.places and not places.keys() - {*form.files}:
-            return Offer([], {}, asked=False)
+            return SourceInspection([], {}, asked=False)
         with self._opened({**places, config.TABLES[0]: list(tables)} if tables else places) as source:
-            findings = source.check()
+            findings = source.check_prerequisites()
         with self._opened(places) as source:
             try:
-                return Offer(findings, source.discover())
+                return SourceInspection(findings, source.discover_tables())
             except CdcError:
                 if any(found.fatal for found in findings):  # which say better what is missing
-                    return Offer(findings, {})
+                    return SourceInspection(findings, {})
                 raise
 
     @contextlib.contextmanager
@@ -139,7 +141,7 @@ class CdcSourceHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Check every prerequisite of capture; the text names what is not met, each with the statement that fixes it."""
         try:
-            findings = self.check()
+            findings = self.check_prerequisites()
         except CdcError as e:
             return False, str(e)
         if not findings:
@@ -171,7 +173,7 @@ class CdcSourceHook(BaseHook):
 
 
 def __getattr__(kind: str) -> type[CdcSourceHook]:
-    """The hook class of a kind of source: Airflow wants one for each connection type."""
+    """Return the hook class of a kind of source: Airflow wants one for each connection type."""
     if kind not in SOURCES:
         raise AttributeError(kind)
     attributes = {"conn_type": f"{PREFIX}{kind}", "hook_name": f"CDC: {kind}"}

@@ -14,24 +14,27 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.core.errors import CdcError, StateError, StateUnavailable
-from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 DEFAULT_CONN_ID = "cdc_state_default"
 
 
 class StateAddress(NamedTuple):
-    """Where the state tables are. ``url`` may hold a password."""
+    """The address of the state tables. ``url`` may hold a password."""
 
     url: str
     schema: str | None
 
 
 def address_of(connection: Connection) -> StateAddress:
-    """:raises StateError: the connection holds no URL"""
+    """Return the address that a connection holds.
+
+    :raises StateError: the connection holds no URL
+    """
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
@@ -39,7 +42,7 @@ def address_of(connection: Connection) -> StateAddress:
         raise StateError(
             f"Connection {connection.conn_id} holds no URL.",
             safe="Nothing was read or changed.",
-            remedy=f"put a SQLAlchemy URL into its password, or let it be made: `{cdc('setup', conn_id=connection.conn_id, replace=True)}`",
+            remedy=f"put a SQLAlchemy URL into its password, or let it be made: `{format_cdc_command('setup', conn_id=connection.conn_id, replace=True)}`",
         )
     try:
         if password := make_url(connection.password).password:
@@ -65,8 +68,8 @@ class CdcStateHook(BaseHook):
         super().__init__()
         self.conn_id = conn_id
 
-    def address(self) -> StateAddress:
-        """Where the state tables are.
+    def resolve_address(self) -> StateAddress:
+        """Return the address of the state tables.
 
         :raises StateError: there is no such connection, or it holds no URL
         """
@@ -75,39 +78,39 @@ class CdcStateHook(BaseHook):
         try:
             connection = self.get_connection(self.conn_id)
         except AirflowNotFoundException:
-            raise missing(self.conn_id) from None
+            raise build_connection_error(self.conn_id) from None
         return address_of(connection)
 
     def get_conn(self, *, address: StateAddress | None = None, **options: Any) -> StateStore:
-        """The store; close it after use.
+        """Return the store; close it after use.
 
         :param address: if it is looked up already
-        :param options: as of :class:`~airflow_provider_cdc.state.store.StateStore`
+        :param options: as of :class:`~airflow_provider_cdc.state.state_store.StateStore`
         """
-        from airflow_provider_cdc.state.store import StateStore
+        from airflow_provider_cdc.state.state_store import StateStore
 
-        url, schema = address or self.address()
+        url, schema = address or self.resolve_address()
         return StateStore(url, schema=schema, **options)
 
     @contextlib.contextmanager
-    def opened(self, **options: Any) -> Iterator[StateStore]:
-        """The store, after a check that its tables exist; closed at the end.
+    def open_store(self, **options: Any) -> Iterator[StateStore]:
+        """Open the store after a check that its tables exist, and close it at the end.
 
         :raises StateError: there is no such connection, or the tables are missing
         """
         store = self.get_conn(**options)
         try:
-            store.verify()
+            store.check_tables()
             yield store
         finally:
             store.close()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the state tables are there."""
+        """Check whether the state tables are there."""
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
-            with self.opened(patience_s=0):
+            with self.open_store(patience_s=0):
                 pass
         except CdcError as e:
             return False, str(e)
@@ -117,12 +120,14 @@ class CdcStateHook(BaseHook):
 
 
 def records_of(store: StateStore, names: Collection[str]) -> dict[str, ConnectorRecord | Exception | None]:
-    """What the tables hold of each connector, by one query, or why that cannot be read, such as an offset of a later release.
+    """Read what the tables hold of each connector, by one query.
+
+    If that cannot be read, such as an offset of a later release, the result has the error instead.
 
     :raises StateUnavailable: the database cannot be reached
     """
     try:
-        records = store.records(names)
+        records = store.load_records(names)
     except StateUnavailable:
         raise
     except Exception as e:
@@ -133,27 +138,29 @@ def records_of(store: StateStore, names: Collection[str]) -> dict[str, Connector
 
 
 @contextlib.contextmanager
-def reachable() -> Iterator[None]:
-    """Tells errors of the database that pass from others. Never in an event loop: importing SQLAlchemy takes its time.
+def translate_database_errors() -> Iterator[None]:
+    """Separate errors of the database that pass from others.
+
+    Never use it in an event loop: importing SQLAlchemy takes its time.
 
     :raises StateUnavailable: the database cannot be reached, or has closed the connection
     """
     from sqlalchemy.exc import DBAPIError
 
-    from airflow_provider_cdc.state.engine import passes
+    from airflow_provider_cdc.state.state_database import is_retryable_error
 
     try:
         yield
     except DBAPIError as e:
-        if passes(e):
+        if is_retryable_error(e):
             raise StateUnavailable(f"The state database cannot be asked: {e.orig or e}") from e
         raise
 
 
-def missing(conn_id: str) -> StateError:
-    """The state's connection does not exist."""
+def build_connection_error(conn_id: str) -> StateError:
+    """Build the error for a state connection that does not exist."""
     return StateError(
         f"There is no connection {conn_id}, which says where the state tables are.",
         safe="Nothing was read; no offset was touched.",
-        remedy=cdc("setup", conn_id=conn_id),
+        remedy=format_cdc_command("setup", conn_id=conn_id),
     )

@@ -7,21 +7,26 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.operators.base.apply_job import AppliesChanges
-from airflow_provider_cdc.operators.base.apply_target import ConnectorTables, alias, asset, secret_places
-from airflow_provider_cdc.operators.base.links import BatchLink
-from airflow_provider_cdc.operators.base.spark_job import SparkJobOperator, known_threads
+from airflow_provider_cdc.operators.base.apply_job import ApplyJobOperator
+from airflow_provider_cdc.operators.base.connector_tables import (
+    ConnectorTables,
+    build_connector_alias,
+    build_topic_asset,
+    secret_places,
+)
+from airflow_provider_cdc.operators.base.operator_links import BatchLink
+from airflow_provider_cdc.operators.base.spark_job_operator import SparkJobOperator, known_threads
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.connector import ConnectorDefinition
 
-__all__ = ["ApplyChangesOperator", "alias", "asset"]
+__all__ = ["ApplyChangesOperator", "build_connector_alias", "build_topic_asset"]
 
 _SHOWN = 50
 
 
-class ApplyChangesOperator(AppliesChanges, SparkJobOperator):
-    """Submits the Spark job that applies the batches of a connector's change log which the target tables have not seen.
+class ApplyChangesOperator(ApplyJobOperator, SparkJobOperator):
+    r"""Submits the Spark job that applies the batches of a connector's change log which the target tables have not seen.
 
     Repeated, killed or concurrent runs give the same result. For every table that was changed an event of the
     asset ``cdc://<connector>/<topic>`` is emitted, with ``rows`` by operation, ``position``, ``last_batch`` and ``location`` in its extra.
@@ -43,12 +48,12 @@ class ApplyChangesOperator(AppliesChanges, SparkJobOperator):
     :param writes: how rows of tables with a key are written: ``merge`` (always by a MERGE of Spark), ``commit`` (as arrays wherever they can be) or
         ``auto``, what costs less
     :param tables: rules for tables that are not kept as the source has them, or are elsewhere: a list of mappings, or a file (JSON or YAML) with
-        one, as docs/targets.md describes them: ``[{"tables": r"shop\\.orders", "mode": "history", "columns": {"drop": ["note"]}}]``.
+        one, as docs/targets.md describes them: ``[{"tables": r"shop\.orders", "mode": "history", "columns": {"drop": ["note"]}}]``.
         ``mode`` is ``current``, ``log``, ``soft_delete`` or ``history``
     :param threads: tables worked on at the same time
-    :param adopt: topics whose tables are taken over although they belong to somebody else; their rows are replaced (templated)
+    :param adopt: topics whose tables are taken over although they belong to another user or job; their rows are replaced (templated)
     :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows
-    :param run_for: go on for so long, in seconds or as a timedelta: one Spark session applies each batch as soon as it is there, and the
+    :param run_for: continue for so long, in seconds or as a timedelta: one Spark session applies each batch as soon as it is there, and the
         log of the task has a line for each round. If a task of this kind applies to the same target already, it ends as soon as this one
         is ready. Asset events come at the end. A task that is killed ends after what is being committed; its next try emits its events
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
@@ -79,7 +84,7 @@ class ApplyChangesOperator(AppliesChanges, SparkJobOperator):
         from airflow_provider_cdc.targets.lake.formats import known_profile, known_writes
 
         kwargs.setdefault("name", f"cdc-apply-{definition.name}")
-        kwargs["outlets"] = [*(kwargs.get("outlets") or []), alias(definition.name)]
+        kwargs["outlets"] = [*(kwargs.get("outlets") or []), build_connector_alias(definition.name)]
         super().__init__(
             definition=definition,
             location=location,
@@ -95,12 +100,16 @@ class ApplyChangesOperator(AppliesChanges, SparkJobOperator):
         self.batch: int | None = None
 
     def _connectors(self) -> list[ConnectorTables]:
-        return [ConnectorTables(self.access, self.target, self.location, self.tables, self.adopt, _SHOWN, self.log)]
+        return [
+            ConnectorTables(
+                self.connector_access, self.target, self.location, self.tables, self.adopt, _SHOWN, self.log
+            )
+        ]
 
     def _tell_job(self, connectors: Sequence[ConnectorTables], *more: str) -> None:
         self._prepare(
             "apply_changes.py", "--profile", self.profile, "--writes", self.writes, "--threads", str(self.threads),
-            *(f"--adopt={topic}" for topic in self.adopt), *(["--tables", self.tables.text()] if self.tables else []),
+            *(f"--adopt={topic}" for topic in self.adopt), *(["--tables", self.tables.format_rules()] if self.tables else []),
             *(["--check-crc"] if self.check_crc else []), *more,
         )  # fmt: skip
 

@@ -11,22 +11,22 @@ from typing import Any, ClassVar
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
-from airflow_provider_cdc.core.config.secrets import credentials
+from airflow_provider_cdc.core.config.secret_redaction import find_credentials
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.operators.base.apply_job import AppliesChanges
-from airflow_provider_cdc.operators.base.apply_target import ConnectorTables, alias, secret_places
-from airflow_provider_cdc.operators.base.spark_job import known_threads
+from airflow_provider_cdc.operators.base.apply_job import ApplyJobOperator
+from airflow_provider_cdc.operators.base.connector_tables import ConnectorTables, build_connector_alias, secret_places
+from airflow_provider_cdc.operators.base.spark_job_operator import known_threads
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess, storage_options
 
 _SHOWN = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class TablesOf:
-    """What is said of one of several connectors. What is left out is as the operator has it for all of them.
+class ConnectorApplyOptions:
+    """The options of one of several connectors. What is left out is as the operator has it for all of them.
 
-        >>> TablesOf(definition=billing, location="s3a://finance/{table}", profile="fast")
+        >>> ConnectorApplyOptions(definition=billing, location="s3a://finance/{table}", profile="fast")
 
     The fields mean what the arguments of :class:`~airflow_provider_cdc.operators.apply_changes.ApplyChangesOperator` do.
     """
@@ -42,16 +42,18 @@ class TablesOf:
     storage_conn_id: str | None = None
 
 
-class ApplyConnectorsOperator(AppliesChanges):
-    """Submits one Spark job that applies what is new in the change logs of several connectors: one JVM for all of them, instead of one for each.
+class ApplyConnectorsOperator(ApplyJobOperator):
+    """Submits one Spark job that applies what is new in the change logs of several connectors.
 
-    Each connector is applied as by an operator of its own, with a report of its own, and if the job goes on, with its own turns: a task that applies
+    There is one JVM for all of them, instead of one for each.
+
+    Each connector is applied as by its own operator, with its own report, and if the job is continuous, with its own turns: a task that applies
     only one of them takes this one over, and leaves the others. Tables that fail, a change log that is damaged, or a storage that is
     gone keep none of the other connectors; the task fails at its end, and names them.
 
         >>> ApplyConnectorsOperator(
         ...     task_id="apply",
-        ...     connectors=[shop, TablesOf(definition=billing, location="s3a://finance/{table}")],
+        ...     connectors=[shop, ConnectorApplyOptions(definition=billing, location="s3a://finance/{table}")],
         ...     location="s3a://lake/{connector}/{database}/{table}",
         ... )
 
@@ -61,13 +63,13 @@ class ApplyConnectorsOperator(AppliesChanges):
 
     Secret storage options of each connector reach the job through its environment, never through its command line.
 
-    :param connectors: definitions, or :class:`TablesOf`, where one differs from the others; changelog, location and adopt are templated
+    :param connectors: definitions, or :class:`ConnectorApplyOptions`, where one differs from the others; changelog, location and adopt are templated
     :param location: where tables are, of all connectors that name no other place, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``
     :param target: kind of all tables, ``delta`` or ``iceberg``
     :param profile: as of ``ApplyChangesOperator``, like ``writes``, ``tables`` (rules), ``check_crc`` and ``storage_conn_id``: of all connectors that
         say nothing else
     :param threads: tables of one connector worked on at the same time
-    :param run_for: go on for so long, in seconds or as a timedelta; without it, apply what there is, of those connectors that have anything new
+    :param run_for: continue for so long, in seconds or as a timedelta; without it, apply what there is, of those connectors that have anything new
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     :raises ConfigError: something that is known now cannot be used, or a connector is there twice
     """
@@ -79,7 +81,7 @@ class ApplyConnectorsOperator(AppliesChanges):
     def __init__(
         self,
         *,
-        connectors: Sequence[ConnectorDefinition | TablesOf],
+        connectors: Sequence[ConnectorDefinition | ConnectorApplyOptions],
         location: str | None = None,
         target: str = "delta",
         profile: str = "compatible",
@@ -96,7 +98,10 @@ class ApplyConnectorsOperator(AppliesChanges):
             "location": location, "profile": profile, "writes": writes, "tables": tables, "threads": threads, "check_crc": check_crc,
             "storage_conn_id": storage_conn_id,
         }  # fmt: skip
-        given = [one if isinstance(one, TablesOf) else TablesOf(definition=one) for one in connectors]
+        given = [
+            one if isinstance(one, ConnectorApplyOptions) else ConnectorApplyOptions(definition=one)
+            for one in connectors
+        ]
         by_name = {one.definition.name: _checked(one, common) for one in given}
         if not given or len(by_name) < len(given):
             raise ConfigError(
@@ -105,7 +110,7 @@ class ApplyConnectorsOperator(AppliesChanges):
                 remedy="give a connector that has several targets an operator for each",
             )
         kwargs.setdefault("name", "cdc-apply-connectors")
-        kwargs["outlets"] = [*(kwargs.get("outlets") or []), *map(alias, by_name)]
+        kwargs["outlets"] = [*(kwargs.get("outlets") or []), *map(build_connector_alias, by_name)]
         super().__init__(target=target, conn_id=conn_id, **kwargs)
         self._set_run_for(run_for)
         self._given = by_name
@@ -129,7 +134,8 @@ class ApplyConnectorsOperator(AppliesChanges):
         ]  # fmt: skip
 
     def _access(self, rendered: dict[str, Any]) -> ConnectorAccess:
-        """
+        """Return the connector with rendered fields.
+
         :raises ConfigError: a template has put a secret into what is shown
         """
         definition = self._given[rendered["connector"]].definition
@@ -145,19 +151,22 @@ class ApplyConnectorsOperator(AppliesChanges):
         self._prepare_job("apply_connectors.py", *told, "--target", self.target, *more)
 
     def _spec(self, one: ConnectorTables) -> dict[str, Any]:
-        """What the job is told of a connector."""
-        given = self._given[one.name]
+        """Build the specification of a connector that the job gets."""
+        given = self._given[one.connector_name]
         found = {
-            "connector": one.name, "changelog": one.access.definition.changelog, "location": one.location, "profile": given.profile,
+            "connector": one.connector_name, "changelog": one.access.definition.changelog, "location": one.location, "profile": given.profile,
             "writes": given.writes, "threads": given.threads,
         }  # fmt: skip
-        more = {"tables": json.loads(one.rules.text()), "adopt": one.adopt, "check_crc": given.check_crc}
+        more = {"tables": json.loads(one.rules.format_rules()), "adopt": one.adopt, "check_crc": given.check_crc}
         return found | {name: value for name, value in more.items() if value}
 
     def _storage_options(self) -> dict[str, Any]:
         """By connector."""
         found = {
-            one.name: {**one.access.definition.changelog_options, **storage_options(one.access.storage_conn_id)}
+            one.connector_name: {
+                **one.access.definition.changelog_options,
+                **storage_options(one.access.storage_conn_id),
+            }
             for one in self._told
         }
         return {name: options for name, options in found.items() if options}
@@ -166,7 +175,7 @@ class ApplyConnectorsOperator(AppliesChanges):
         shown = super()._with_secrets()
         for rendered in self.connectors:
             name = rendered["connector"]
-            shown += [f"location of {name}"] if credentials("location.url", rendered["location"]) else []
+            shown += [f"location of {name}"] if find_credentials("location.url", rendered["location"]) else []
             shown += [f"{text} of {name}" for text in secret_places(self._given[name].tables)]
         return shown
 
@@ -179,7 +188,7 @@ class ApplyConnectorsOperator(AppliesChanges):
         }
 
 
-def _checked(given: TablesOf, common: dict[str, Any]) -> TablesOf:
+def _checked(given: ConnectorApplyOptions, common: dict[str, Any]) -> ConnectorApplyOptions:
     """With what all have in common where it says nothing else.
 
     :raises ConfigError: something cannot be used

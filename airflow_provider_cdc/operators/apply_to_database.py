@@ -12,35 +12,36 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.reporting.metrics_monitor import EVERY_S
-from airflow_provider_cdc.hooks.database import TARGET, noted, open_database
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.operators.base.apply_target import alias, asset
-from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure
+from airflow_provider_cdc.hooks.target_database import TARGET, describe_database, open_database
+from airflow_provider_cdc.operators.base.connector_tables import build_connector_alias, build_topic_asset
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, to_airflow_exception
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.changelog.reports.asset_event_outbox import Unannounced
+    from airflow_provider_cdc.changelog.reports.asset_event_outbox import AssetEventOutbox
     from airflow_provider_cdc.connector import ConnectorDefinition
     from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
-    from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-    from airflow_provider_cdc.targets.database.apply.run_result import Done
+    from airflow_provider_cdc.targets.database.apply.apply_result import DatabaseApplyResult
+    from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
 
 
 class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
-    """Applies the batches of a connector's change log to tables of a relational database, each exactly once: rows, DDL and the marker that says which batch they
-    have are one transaction there. Repeated, killed or concurrent runs give the same result.
+    """Applies the batches of a connector's change log to tables of a relational database, each exactly once.
+
+    Rows, DDL and the marker that says which batch they have are one transaction there. Repeated, killed or concurrent runs give the same result.
 
         >>> ApplyToDatabaseOperator(task_id="apply", definition=shop, conn_id="warehouse")
 
     Without ``sink``, tables equal the source: they are made and get columns, and have the source's keys. Returns ``{"connector", "target", "last_batch",
     "events", "tables", "seconds"}``, and emits an event of the asset ``cdc://<connector>/<topic>`` for each table that was changed. What a run has changed that fails
-    in the end, the next run tells that does not.
+    in the end, the next run that does not fail reports.
 
     :param definition: the connector; paths are templated
     :param conn_id: Airflow connection to the target database (templated)
-    :param run_for: go on for so long, as batches come: they are in the tables within seconds of their capture. Another task may begin before: each batch is applied
-        once, whoever does it. Without it, what the change log has is applied
+    :param run_for: continue for so long, as batches come: they are in the tables within seconds of their capture. Another task may begin before: each batch is applied
+        once, whichever task does it. Without it, what the change log has is applied
     :param sink: properties of the Debezium JDBC sink connector that say otherwise (templated); see docs/databases.md
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     """
@@ -58,52 +59,54 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs["outlets"] = [*(kwargs.get("outlets") or []), alias(definition.name)]
+        kwargs["outlets"] = [*(kwargs.get("outlets") or []), build_connector_alias(definition.name)]
         super().__init__(**kwargs)
         self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
         self.sink = dict(sink or {})
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
         self._ended = threading.Event()
-        self._done: Done
+        self._done: DatabaseApplyResult
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-        from airflow_provider_cdc.targets.database.apply.run_result import Done
+        from airflow_provider_cdc.targets.database.apply.apply_result import DatabaseApplyResult
+        from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
 
         began, sink, failed = time.monotonic(), None, True
         try:
             with open_database(self.conn_id, self.sink) as (engine, config):
-                note = noted(self.conn_id, self.sink)
-                sink = Sink(engine, config, self.access.changelog(), self.connector, noted=note)
-                self._done = Done(sink.done.place)
+                note = describe_database(self.conn_id, self.sink)
+                sink = DatabaseApply(
+                    engine, config, self.connector_access.open_change_log(), self.connector, noted=note
+                )
+                self._done = DatabaseApplyResult(sink.done.place)
                 if self.run_for is None:
                     sink.apply()
                 else:
-                    sink.follow(self._over(self.run_for, sink))
+                    sink.apply_continuously(self._over(self.run_for, sink))
             failed = False
         except CdcError as e:
-            raise failure(e) from e
+            raise to_airflow_exception(e) from e
         finally:
             if sink is not None:
-                self._measure(sink.take(), seconds=time.monotonic() - began, failed=failed)
+                self._measure(sink.take_result(), seconds=time.monotonic() - began, failed=failed)
                 if failed:
-                    left_to_next_run(context, self.access, self._done.document(), self.log)
-        done, ended = self._done.document(), self._ended.is_set()
-        result = announced(context, self.access, done, self.log, keep=ended)
+                    left_to_next_run(context, self.connector_access, self._done.to_document(), self.log)
+        done, ended = self._done.to_document(), self._ended.is_set()
+        result = emit_asset_events(context, self.connector_access, done, self.log, keep=ended)
         if ended:  # Airflow may take no events any more of a task that it has ended: rather twice than never
-            left_to_next_run(context, self.access, done, self.log)
+            left_to_next_run(context, self.connector_access, done, self.log)
         return result
 
-    def _measure(self, done: Done, **more: Any) -> None:
-        self._done.add(done)
-        measured(self.access, done.document(), self.log, **more)
+    def _measure(self, done: DatabaseApplyResult, **more: Any) -> None:
+        self._done.merge_result(done)
+        report_database_metrics(self.connector_access, done.to_document(), self.log, **more)
 
     def on_kill(self) -> None:
         """End after what is being committed."""
         self._ended.set()
 
-    def _over(self, run_for: float, sink: Sink) -> Callable[[float], bool]:
-        """Whether the time is over; what is applied until then is measured meanwhile."""
+    def _over(self, run_for: float, sink: DatabaseApply) -> Callable[[float], bool]:
+        """Build the check for the end of the time; what is applied until then is measured meanwhile."""
         until = time.monotonic() + run_for
         told = time.monotonic()
 
@@ -111,14 +114,14 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
             nonlocal told
             if time.monotonic() - told >= EVERY_S and sink.done.tables:
                 told = time.monotonic()
-                self._measure(sink.take(), ended=False)
+                self._measure(sink.take_result(), ended=False)
             left = until - time.monotonic()
             return self._ended.wait(max(min(seconds, left), 0)) or left <= 0
 
         return over
 
 
-def measured(access: ConnectorAccess, done: Mapping[str, Any], log: Any, **more: Any) -> None:
+def report_database_metrics(access: ConnectorAccess, done: Mapping[str, Any], log: Any, **more: Any) -> None:
     """Report what was measured, which costs the task nothing if it fails.
 
     :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.database_apply.Done.document`
@@ -133,7 +136,7 @@ def measured(access: ConnectorAccess, done: Mapping[str, Any], log: Any, **more:
         log.warning("What was measured of connector %s could not be reported.", access.definition.name, exc_info=True)
 
 
-def announced(
+def emit_asset_events(
     context: Context, access: ConnectorAccess, done: Mapping[str, Any], log: Any, *, keep: bool = False
 ) -> dict[str, Any]:
     """Emit the events of the assets that were changed, also by earlier runs of the task that have failed; what the task returns.
@@ -141,7 +144,7 @@ def announced(
     :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.database_apply.Done.document`
     :param keep: what earlier runs have left stays for the next one, too
     """
-    from airflow_provider_cdc.changelog.reports.apply_report import merged
+    from airflow_provider_cdc.changelog.reports.apply_report import merge_by_table
 
     connector, left = access.definition.name, _unannounced(context, access)
     try:
@@ -149,17 +152,17 @@ def announced(
     except CdcError as e:  # they stay where they are
         older = []
         log.warning("What earlier runs of the task have left cannot be read; its next run looks again: %s", e)
-    tables = merged([*older, *done["tables"].values()])
+    tables = merge_by_table([*older, *done["tables"].values()])
     for table in tables:
         topic, batch = table["topic"], max(done["batch"], table["last_batch"])
-        context["outlet_events"][alias(connector)].add(
-            asset(connector, topic),
+        context["outlet_events"][build_connector_alias(connector)].add(
+            build_topic_asset(connector, topic),
             extra={"rows": table["rows"], "last_batch": batch, "location": table["location"]},
         )
         log.info("%s: %d events.", topic, sum(table["rows"].values()))
     try:
         if older and not keep:
-            left.forget()
+            left.delete_all()
     except CdcError as e:  # rather twice than never
         log.warning("What earlier runs of the task have left is told, and cannot be deleted: %s", e)
     return {
@@ -181,9 +184,9 @@ def left_to_next_run(context: Context, access: ConnectorAccess, done: Mapping[st
         log.warning("What was applied cannot be left to the next run of the task: %s", e)
 
 
-def _unannounced(context: Context, access: ConnectorAccess) -> Unannounced:
-    from airflow_provider_cdc.changelog.reports.asset_event_outbox import Unannounced
+def _unannounced(context: Context, access: ConnectorAccess) -> AssetEventOutbox:
+    from airflow_provider_cdc.changelog.reports.asset_event_outbox import AssetEventOutbox
 
     ti = context["ti"]
     task = f"{ti.dag_id}.{ti.task_id}.{getattr(ti, 'map_index', -1)}"
-    return Unannounced(access.changelog().storage, access.definition.name, task)
+    return AssetEventOutbox(access.open_change_log().storage, access.definition.name, task)

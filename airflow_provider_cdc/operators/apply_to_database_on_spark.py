@@ -12,16 +12,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_cdc.core.config.secrets import credentials
+from airflow_provider_cdc.core.config.secret_redaction import find_credentials
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.database import CdcDatabaseHook, noted
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.operators.apply_to_database import announced, left_to_next_run, measured
-from airflow_provider_cdc.operators.base.apply_target import alias
-from airflow_provider_cdc.operators.base.spark_job import SubmitsJob
+from airflow_provider_cdc.hooks.target_database import CdcDatabaseHook, describe_database
+from airflow_provider_cdc.operators.apply_to_database import (
+    emit_asset_events,
+    left_to_next_run,
+    report_database_metrics,
+)
+from airflow_provider_cdc.operators.base.connector_tables import build_connector_alias
+from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
 from airflow_provider_cdc.services.connectors.connector_access import storage_options
-from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, to_airflow_exception
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -32,25 +36,27 @@ PROPERTIES = "CDC_SINK_PROPERTIES"
 """Environment variable in which the job finds the properties of the sink, the login of the database among them, as a JSON object."""
 
 
-class ApplyToDatabaseOnSparkOperator(ConnectorFields, SubmitsJob):
-    """As :class:`~airflow_provider_cdc.operators.apply_to_database.ApplyToDatabaseOperator`, by a Spark job: executors read the change log and fill staging tables of
-    the database, and one transaction takes their rows, with the marker. Either operator goes on where the other one has ended.
+class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
+    """Applies the batches of a connector's change log to tables of a relational database by a Spark job.
+
+    It does what :class:`~airflow_provider_cdc.operators.apply_to_database.ApplyToDatabaseOperator` does: executors read the change log and fill staging tables of
+    the database, and one transaction takes their rows, with the marker. Either operator continues where the other one has ended.
 
         >>> ApplyToDatabaseOnSparkOperator(task_id="apply", definition=shop, database_conn_id="warehouse", conn_id="spark_default")
 
     The login of the database reaches the driver by its environment, and executors with the code of their tasks: it is on no command line, in no setting and on no page
-    of Spark. There is no such way in cluster mode, which is refused.
+    of Spark. There is no such way in cluster mode, which is rejected.
 
     :param definition: the connector; paths are templated
     :param database_conn_id: Airflow connection to the target database (templated): PostgreSQL, MySQL or MariaDB
     :param sink: properties of the Debezium JDBC sink connector that say otherwise (templated); see docs/databases.md
-    :param run_for: go on for so long, as batches come
+    :param run_for: continue for so long, as batches come
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     """
 
     template_fields: Sequence[str] = (
-        *SubmitsJob.template_fields, "changelog", "changelog_options", "sink", "database_conn_id", "storage_conn_id",
+        *SparkScriptOperator.template_fields, "changelog", "changelog_options", "sink", "database_conn_id", "storage_conn_id",
     )  # fmt: skip
     template_fields_renderers: ClassVar[dict[str, str]] = {"changelog_options": "json", "conf": "json", "sink": "json"}
     ui_color = "#fdebd3"
@@ -67,7 +73,7 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SubmitsJob):
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("name", f"cdc-sink-{definition.name}")
-        kwargs["outlets"] = [*(kwargs.get("outlets") or []), alias(definition.name)]
+        kwargs["outlets"] = [*(kwargs.get("outlets") or []), build_connector_alias(definition.name)]
         super().__init__(target="", conn_id=conn_id, **kwargs)
         self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
         self.database_conn_id, self.sink = database_conn_id, dict(sink or {})
@@ -80,29 +86,31 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SubmitsJob):
             self._run(context, told)
             failed = False
         except CdcError as e:
-            raise failure(e) from e
+            raise to_airflow_exception(e) from e
         finally:
             if "place" in told:
-                measured(self.access, told, self.log, seconds=time.monotonic() - began, failed=failed)
+                report_database_metrics(
+                    self.connector_access, told, self.log, seconds=time.monotonic() - began, failed=failed
+                )
                 if failed:
-                    left_to_next_run(context, self.access, told, self.log)
-        return announced(context, self.access, told, self.log)
+                    left_to_next_run(context, self.connector_access, told, self.log)
+        return emit_asset_events(context, self.connector_access, told, self.log)
 
     def _run(self, context: Context, told: dict[str, Any]) -> None:
         """Run the job.
 
-        :param told: becomes what it has told, also if it fails or is killed
+        :param told: becomes what it has reported, also if it fails or is killed
         :raises AirflowException: it has failed
         """
         from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-        SinkConfig.parse({**EQUAL, **self._properties()})
+        DatabaseTargetConfig.parse({**EQUAL, **self._properties()})
         with tempfile.TemporaryDirectory(prefix="cdc-sink-") as folder:
             file = Path(folder) / "result.json"
             more = [] if self.run_for is None else ["--run-for", str(self.run_for)]
             self._prepare_job(
                 "apply_to_database.py", "--changelog", self.changelog, "--connector", self.connector, "--result", str(file),
-                "--noted", json.dumps(noted(self.database_conn_id, self.sink)), *more,
+                "--noted", json.dumps(describe_database(self.database_conn_id, self.sink)), *more,
             )  # fmt: skip
             try:
                 error = self._submit(context)
@@ -115,10 +123,10 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SubmitsJob):
             raise (AirflowFailException if told["terminal"] else AirflowException)(told["error"]) from error
 
     def _properties(self) -> dict[str, Any]:
-        return {**self.sink, **CdcDatabaseHook(self.database_conn_id).properties()}
+        return {**self.sink, **CdcDatabaseHook(self.database_conn_id).resolve_properties()}
 
     def _with_secrets(self) -> list[str]:
-        return super()._with_secrets() + (["changelog"] if credentials("url", self.changelog) else [])
+        return super()._with_secrets() + (["changelog"] if find_credentials("url", self.changelog) else [])
 
     def _storage_options(self) -> dict[str, Any]:
         return {**self.changelog_options, **storage_options(self.storage_conn_id)}

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, ConnectorHalted
-from airflow_provider_cdc.core.model.metrics import shortened
+from airflow_provider_cdc.core.model.run_metrics import shorten_metrics
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.operators.base.links import BatchLink
-from airflow_provider_cdc.operators.base.openlineage_events import captured
-from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure, owner_of
+from airflow_provider_cdc.operators.base.openlineage_events import build_capture_lineage
+from airflow_provider_cdc.operators.base.operator_links import BatchLink
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, owner_of, to_airflow_exception
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from airflow_provider_cdc.connector import ConnectorDefinition
-    from airflow_provider_cdc.core.capture.capture import Capture, CapturedTable, CaptureResult
+    from airflow_provider_cdc.core.capture.connector_capture import Capture, CaptureResult, TableCaptureResult
 
 _SHOWN = 50
 """Topics that are named in the result and in the log, those with the most events."""
@@ -37,7 +37,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
     """Captures the changes of one connector into its change log, up to the end of the source's log as it is now.
 
     The first run reads whole tables first. A run that is ended (SIGTERM) commits what it has at the next boundary between
-    two transactions; one that is killed loses nothing either, the next run goes on from the offset. While the connector is
+    two transactions; one that is killed loses nothing either, the next run continues from the offset. While the connector is
     paused or stopped, the task is skipped, and its log says by whom and why.
 
         >>> CaptureOperator(task_id="capture", definition=shop, conn_id="shop_mariadb")
@@ -53,7 +53,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     :param run_for: capture for this long instead of up to the present end of the log; seconds or a timedelta
     :param hand_over: with ``run_for``: the next run of the DAG waits for the lease while this one still captures. ``run_for`` counts from the
-        beginning of the DAG run then, also after a retry; a connector that is paused is waited for, one that is restarted begins anew
+        beginning of the DAG run then, also after a retry; a connector that is paused is waited for, one that is restarted begins again
     :param lease_ttl: seconds after which the lease of a run that died is free
     :param lease_wait: seconds to wait for the lease of another run
     """
@@ -84,7 +84,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         self.hand_over, self.lease_ttl, self.lease_wait = hand_over, lease_ttl, lease_wait
         self.batch: int | None = None
         self._capture: Capture | None = None
-        self._captured: dict[str, CapturedTable] = {}
+        self._captured: dict[str, TableCaptureResult] = {}
         self._ended = False
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -93,10 +93,10 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         try:
             result = self._until_the_next(context) if self.hand_over else self._capture_for(self.run_for, context)
         except CdcError as e:
-            raise failure(e) from e
+            raise to_airflow_exception(e) from e
         self.batch = result.batches[-1] if result.batches else None
         self._captured = result.tables
-        told = report(result, self.access.definition, _SHOWN, self.log)
+        told = report_result(result, self.connector_access.definition, _SHOWN, self.log)
         if self.hand_over and self._ended and datetime.now(UTC) < self._time_is_over(context):
             # a success would leave the source to nobody until the next run begins; if the state is decided already, this changes nothing
             raise AirflowException(
@@ -105,8 +105,8 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         return told
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
-        """What the run has captured, for Airflow's OpenLineage provider."""
-        return captured(self._captured, self.changelog, self.connector)
+        """Return what the run has captured, for Airflow's OpenLineage provider."""
+        return build_capture_lineage(self._captured, self.changelog, self.connector)
 
     def _until_the_next(self, context: Context) -> CaptureResult:
         """Capture until the time of the DAG run is over, whatever ends a capture before that."""
@@ -117,7 +117,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
             try:
                 # a retry after the end of its time still captures what there is
                 done = self._capture_for(left if left > 0 else None, context)
-                result = done if result is None else result.joined(done)
+                result = done if result is None else result.merge_later_result(done)
             except ConnectorHalted as e:
                 if left <= 0 or self._ended:
                     raise
@@ -132,10 +132,10 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         return _began(context) + timedelta(seconds=self.run_for)
 
     def _capture_for(self, seconds: float | None, context: Context) -> CaptureResult:
-        access = self.access
+        access = self.connector_access
         self.log.info("Capturing connector %s (%s) into %s.", self.connector, self.source, self.changelog)
         try:
-            with access.capture(
+            with access.prepare_capture(
                 owner=owner_of(context),
                 lease_ttl_s=self.lease_ttl,
                 lease_wait_s=self.lease_wait,
@@ -154,7 +154,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
             capture.stop()
 
 
-def report(result: CaptureResult, definition: ConnectorDefinition, shown: int, log: Any) -> dict[str, Any]:
+def report_result(result: CaptureResult, definition: ConnectorDefinition, shown: int, log: Any) -> dict[str, Any]:
     """Log the result of a run, and give it as downstream tasks get it.
 
     :param shown: topics, and entries of lists and maps in metrics, that are named
@@ -177,11 +177,11 @@ def report(result: CaptureResult, definition: ConnectorDefinition, shown: int, l
         "batches": batches,
         "seconds": round(result.seconds, 3),
         "topic_prefix": str(definition.properties.get("topic.prefix", result.connector)),
-        "metrics": shortened(result.metrics, shown, _LETTERS),
+        "metrics": shorten_metrics(result.metrics, shown, _LETTERS),
     }
 
 
 def _began(context: Context) -> datetime:
-    """When the DAG run has begun; now, if that is not known."""
+    """Return when the DAG run has begun; now, if that is not known."""
     began = getattr(context.get("dag_run"), "start_date", None)
     return began if isinstance(began, datetime) else datetime.now(UTC)

@@ -10,33 +10,39 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.errors import CdcError, ConnectorHalted, LeaseHeld, SourceUnavailable, TerminalError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.operators.base.links import ConnectorsLink
-from airflow_provider_cdc.operators.base.openlineage_events import captured
-from airflow_provider_cdc.operators.capture import report
-from airflow_provider_cdc.services.connectors.connector_group import CaptureOf, GroupFields, Looked, look_at
-from airflow_provider_cdc.services.tasks.connector_fields import failure, owner_of
+from airflow_provider_cdc.operators.base.openlineage_events import build_capture_lineage
+from airflow_provider_cdc.operators.base.operator_links import ConnectorsLink
+from airflow_provider_cdc.operators.capture import report_result
+from airflow_provider_cdc.services.connectors.connector_group import (
+    ChangeInspection,
+    GroupedConnector,
+    GroupFields,
+    look_at,
+)
+from airflow_provider_cdc.services.tasks.connector_fields import owner_of, to_airflow_exception
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.core.capture.capture import Capture, CapturedTable
+    from airflow_provider_cdc.core.capture.connector_capture import Capture, TableCaptureResult
     from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 
 _SHOWN = 10
 
 
 class CaptureGroupOperator(GroupFields, BaseOperator):
-    """Captures several connectors by one process, one after the other, each up to the end of its source's log: for many small ones, of which each would need
-    less than the start of a process.
+    """Captures several connectors by one process, one after the other, each up to the end of its source's log.
 
-    Each has its own lease, offset and change log, as with a :class:`~airflow_provider_cdc.operators.capture.CaptureOperator` of its own, and the
+    It is for many small ones, of which each would need less than the start of a process.
+
+    Each has its own lease, offset and change log, as with a :class:`~airflow_provider_cdc.operators.capture.CaptureOperator` for itself, and the
     state, the page and the commands know no difference. One that fails keeps none of the others from being captured; the task fails at its end, and
     names it. It is tried again unless a person must act for each that has failed. Those that are paused or stopped are left out.
 
-    A connector with much to do, such as a first snapshot of large tables, holds up those behind it: give it a task of its own.
+    A connector with much to do, such as a first snapshot of large tables, holds up those behind it: give it a separate task.
 
-        >>> CaptureGroupOperator(task_id="capture", connectors=[CaptureOf(definition=shop, conn_id="shop_mariadb"), …])
+        >>> CaptureGroupOperator(task_id="capture", connectors=[GroupedConnector(definition=shop, conn_id="shop_mariadb"), …])
 
     Returns ``{"connectors", "quiet", "unreachable"}``: by name what ``CaptureOperator`` returns, with 10 topics instead of 50; how many had nothing to
     capture; and the names of those that were left out by ``skip_unreachable``.
@@ -46,7 +52,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
     :param look_first: look at all of them first, as the sensor does, and begin a capture only where there is something to do. Each source is asked
         once, however many connectors it has; connectors whose sources answer late are captured last
     :param skip_unreachable: leave out a connector whose source cannot be reached when it is looked at, with a warning, instead of failing at the end: for a task
-        behind a sensor, which goes on asking it. If nothing else is captured, it is a failure all the same, as one during its capture is
+        behind a sensor, which continues to ask it. If nothing else is captured, it is a failure all the same, as one during its capture is
     :param lease_ttl: seconds after which the lease of a run that died is free
     :param lease_wait: seconds to wait for the lease of another run, for each connector
     :raises ConfigError: there are no connectors, or one is there twice
@@ -60,7 +66,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
     def __init__(
         self,
         *,
-        connectors: Sequence[CaptureOf],
+        connectors: Sequence[GroupedConnector],
         state_conn_id: str = DEFAULT_CONN_ID,
         look_first: bool = True,
         skip_unreachable: bool = False,
@@ -73,7 +79,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         self.look_first, self.skip_unreachable = look_first, skip_unreachable
         self.lease_ttl, self.lease_wait = lease_ttl, lease_wait
         self._capture: Capture | None = None
-        self._captured: list[tuple[ConnectorAccess, dict[str, CapturedTable]]] = []
+        self._captured: list[tuple[ConnectorAccess, dict[str, TableCaptureResult]]] = []
         self._ended = False
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -82,8 +88,8 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         try:
             looked = self._looked()
         except CdcError as e:
-            raise failure(e) from e
-        found = _Found()
+            raise to_airflow_exception(e) from e
+        found = _GroupResult()
         for one in looked:
             if self._ended:
                 break
@@ -102,21 +108,26 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         self.log.info("Captured %d connectors; %d had nothing to capture.", len(found.done), quiet)
         return {"connectors": found.done, "quiet": quiet, "unreachable": list(found.unreachable)}
 
-    def _looked(self) -> Iterable[Looked]:
-        accesses = self.accesses
-        return look_at(accesses) if self.look_first else [Looked(one, "a run was asked for") for one in accesses]
+    def _looked(self) -> Iterable[ChangeInspection]:
+        accesses = self.connector_accesses
+        return (
+            look_at(accesses) if self.look_first else [ChangeInspection(one, "a run was asked for") for one in accesses]
+        )
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
-        """What the run has captured, for Airflow's OpenLineage provider."""
+        """Return what the run has captured, for Airflow's OpenLineage provider."""
         from airflow.providers.openlineage.extractors import OperatorLineage
 
-        told = [captured(tables, one.definition.changelog, one.definition.name) for one, tables in self._captured]
+        told = [
+            build_capture_lineage(tables, one.definition.changelog, one.definition.name)
+            for one, tables in self._captured
+        ]
         return OperatorLineage(
             inputs=[data for one in told for data in one.inputs], outputs=[data for one in told for data in one.outputs]
         )
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any]:
-        """What was captured of those connectors that have not failed: the next try does not capture it again."""
+        """Return what was captured of those connectors that have not failed: the next try does not capture it again."""
         return self.get_openlineage_facets_on_complete(task_instance)
 
     def on_kill(self) -> None:
@@ -125,7 +136,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
             self.log.warning("Ending at the next transaction boundary.")
             capture.stop()
 
-    def _attempt(self, one: Looked, context: Context, found: _Found) -> None:
+    def _attempt(self, one: ChangeInspection, context: Context, found: _GroupResult) -> None:
         """Capture a connector if there is anything to do, and note what came of it."""
         name = one.access.definition.name
         try:
@@ -150,10 +161,10 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
     def _record(self, failed: dict[str, Exception]) -> None:
         """For the page, the commands, and the sensor of the next run, also of those that have failed before a capture could begin."""
         try:
-            with CdcStateHook(self.state_conn_id).opened() as store:
+            with CdcStateHook(self.state_conn_id).open_store() as store:
                 for name, error in failed.items():
                     if not isinstance(error, LeaseHeld):  # another run is alive, which ends by itself
-                        store.ended(name, str(error) or repr(error))
+                        store.record_run_end(name, str(error) or repr(error))
         except Exception as e:  # the task fails anyway, with errors that matter more
             self.log.warning("How the captures have ended could not be recorded: %s", e)
 
@@ -163,7 +174,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
             "Capturing connector %s (%s) into %s: %s.", definition.name, definition.source, definition.changelog, reason
         )
         try:
-            with access.capture(
+            with access.prepare_capture(
                 owner=owner_of(context),
                 lease_ttl_s=self.lease_ttl,
                 lease_wait_s=self.lease_wait,
@@ -175,12 +186,12 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         finally:
             self._capture = None
         self._captured.append((access, result.tables))
-        return report(result, definition, _SHOWN, self.log)
+        return report_result(result, definition, _SHOWN, self.log)
 
 
 @dataclass
-class _Found:
-    """What has come of a run, by connector.
+class _GroupResult:
+    """The results of a run, by connector.
 
     :ivar done: what was captured
     :ivar unreachable: those left out, as their source cannot be asked
@@ -192,7 +203,7 @@ class _Found:
 
 
 def _failure(failed: dict[str, Exception], of: int) -> Exception:
-    """The task is tried again, unless a person must act for each connector."""
+    """Build the error of the task: it is tried again, unless a person must act for each connector."""
     from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
     terminal = all(isinstance(e, TerminalError) for e in failed.values())

@@ -16,21 +16,21 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.services.connectors.connector_access import access_of, find_connector
-from airflow_provider_cdc.services.tasks.action_outcome import told
-from airflow_provider_cdc.services.tasks.connector_fields import StateFields, failure, sender
-from airflow_provider_cdc.services.text.format_signal import gap_text
+from airflow_provider_cdc.services.tasks.action_outcome import record_outcome
+from airflow_provider_cdc.services.tasks.connector_fields import StateFields, format_signal_sender, to_airflow_exception
+from airflow_provider_cdc.services.text.signal_texts import gap_text
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.connector import ConnectorDefinition
-    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
-    from airflow_provider_cdc.core.lifecycle.log_gap import Repair
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
+    from airflow_provider_cdc.core.lifecycle.log_gap import GapRepair
     from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan
 
 
-class Action(enum.StrEnum):
-    """What can be done with a connector."""
+class LifecycleAction(enum.StrEnum):
+    """An action on a connector."""
 
     STATUS = "status"
     PAUSE = "pause"
@@ -44,24 +44,24 @@ class Action(enum.StrEnum):
     DELETE = "delete"
 
     @property
-    def dangerous(self) -> bool:
-        """Whether it must be confirmed, and can be planned without changing anything."""
+    def needs_confirmation(self) -> bool:
+        """Need of a confirmation; such an action can be planned without changing anything, too."""
         return self in (
-            Action.OFFSET_SET, Action.OFFSET_RESTORE, Action.OFFSET_RESET, Action.REPAIR_GAP, Action.DELETE
+            LifecycleAction.OFFSET_SET, LifecycleAction.OFFSET_RESTORE, LifecycleAction.OFFSET_RESET, LifecycleAction.REPAIR_GAP, LifecycleAction.DELETE
         )  # fmt: skip
 
 
 TITLES = {
-    Action.STATUS: "Show how it stands",
-    Action.PAUSE: "Pause it",
-    Action.RESUME: "Resume it",
-    Action.STOP: "Stop it",
-    Action.RESTART: "Restart the run that is alive",
-    Action.OFFSET_SET: "Go on from another position",
-    Action.OFFSET_RESTORE: "Go back to an earlier offset",
-    Action.OFFSET_RESET: "Forget the offset: read all tables again",
-    Action.REPAIR_GAP: "Repair a gap: the log no longer holds the position",
-    Action.DELETE: "Delete the connector",
+    LifecycleAction.STATUS: "Show how it stands",
+    LifecycleAction.PAUSE: "Pause it",
+    LifecycleAction.RESUME: "Resume it",
+    LifecycleAction.STOP: "Stop it",
+    LifecycleAction.RESTART: "Restart the run that is alive",
+    LifecycleAction.OFFSET_SET: "Go on from another position",
+    LifecycleAction.OFFSET_RESTORE: "Go back to an earlier offset",
+    LifecycleAction.OFFSET_RESET: "Forget the offset: read all tables again",
+    LifecycleAction.REPAIR_GAP: "Repair a gap: the log no longer holds the position",
+    LifecycleAction.DELETE: "Delete the connector",
 }
 """The choices in the form."""
 
@@ -75,10 +75,10 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
 
         >>> ConnectorLifecycleOperator(task_id="pause", connector="shop", action="pause", reason="upgrade of the database")
 
-    Returns how the connector stands afterwards, as ``airflow cdc status`` shows it; with ``plan_only`` what would be done.
+    Returns the status of the connector afterwards, as ``airflow cdc status`` shows it; with ``plan_only`` what would be done.
 
     :param connector: the connector, or its name (templated)
-    :param action: see :class:`Action` (templated)
+    :param action: see :class:`LifecycleAction` (templated)
     :param reason: shown to people who wonder (templated)
     :param confirm: the connector's name, of actions that have to be confirmed (templated)
     :param plan_only: change nothing, and return what would be done (templated: ``"true"`` or ``"false"``)
@@ -86,7 +86,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
     :param version: of ``offset-restore``, an offset in the connector's history (templated)
     :param repair: of ``repair-gap``: ``snapshot``, ``incremental`` or ``skip`` (templated)
     :param with_changelog: of ``delete``: delete the change log too (templated: ``"true"`` or ``"false"``)
-    :param at_version: of actions on the offset and of ``repair-gap``: do nothing unless the offset has this version still, as a plan had that somebody has seen (templated)
+    :param at_version: of actions on the offset and of ``repair-gap``: do nothing unless the offset has this version still, as the plan had that was confirmed (templated)
     :param state_conn_id: Airflow connection to the state tables (templated)
     :param wait_for_end: seconds to wait for the run that is alive to end, of ``pause`` and ``stop``; 0 = do not wait
     """
@@ -126,43 +126,43 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
-            action = Action(self.action)
+            action = LifecycleAction(self.action)
         except ValueError:
-            valid = ", ".join(a.value for a in Action)
+            valid = ", ".join(a.value for a in LifecycleAction)
             raise AirflowFailException(f"{self.action!r} is not an action. Valid values are: {valid}.") from None
         try:
-            if action.dangerous:
+            if action.needs_confirmation:
                 return self._changed(action, context)
-            return self._steer(action, sender(context))
+            return self._steer(action, format_signal_sender(context))
         except CdcError as e:
-            raise failure(e) from e
+            raise to_airflow_exception(e) from e
 
     # -- what can be undone ------------------------------------------------------------------------------------------
 
-    def _steer(self, action: Action, by: str) -> dict[str, Any]:
-        from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
+    def _steer(self, action: LifecycleAction, by: str) -> dict[str, Any]:
+        from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
 
-        with CdcStateHook(self.state_conn_id).opened() as store:
+        with CdcStateHook(self.state_conn_id).open_store() as store:
             find_connector(store, self.connector)
-            lifecycle = Lifecycle(self.connector, store)
-            if action is not Action.STATUS:
+            lifecycle = ConnectorLifecycle(self.connector, store)
+            if action is not LifecycleAction.STATUS:
                 getattr(lifecycle, action.value)(by, self.reason)
                 self.log.info("Connector %s: %s, asked for by %s. %s", self.connector, action.value, by, self.reason)
-            if action in (Action.PAUSE, Action.STOP):
+            if action in (LifecycleAction.PAUSE, LifecycleAction.STOP):
                 self._until_ended(lifecycle)
             return self._status(lifecycle)
 
-    def _until_ended(self, lifecycle: Lifecycle) -> None:
+    def _until_ended(self, lifecycle: ConnectorLifecycle) -> None:
         deadline = time.monotonic() + self.wait_for_end
-        while self.wait_for_end and (owner := lifecycle.status().owner) is not None:
+        while self.wait_for_end and (owner := lifecycle.inspect_status().owner) is not None:
             if time.monotonic() >= deadline:
                 raise AirflowException(
                     f"The run {owner} of {self.connector} has not ended within {self.wait_for_end:g} s; it was asked to."
                 )
             time.sleep(min(1.0, self.wait_for_end))
 
-    def _status(self, lifecycle: Lifecycle) -> dict[str, Any]:
-        status = lifecycle.status().document()
+    def _status(self, lifecycle: ConnectorLifecycle) -> dict[str, Any]:
+        status = lifecycle.inspect_status().to_document()
         for name, value in status.items():
             if value not in (None, "", [], {}):
                 self.log.info("  %s: %s", name, value)
@@ -170,19 +170,19 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
 
     # -- what cannot be undone --------------------------------------------------------------------------------------------------
 
-    def _changed(self, action: Action, context: Context) -> dict[str, Any]:
+    def _changed(self, action: LifecycleAction, context: Context) -> dict[str, Any]:
         dry = _yes(self.plan_only, "plan_only")
-        if dry or action is Action.DELETE:  # what is deleted has no record any more
-            return self._change(action, sender(context), dry, [])
-        with told(self.connector, self.state_conn_id, action.value, context, self.log) as lines:
-            return self._change(action, sender(context), dry, lines)
+        if dry or action is LifecycleAction.DELETE:  # what is deleted has no record any more
+            return self._change(action, format_signal_sender(context), dry, [])
+        with record_outcome(self.connector, self.state_conn_id, action.value, context, self.log) as lines:
+            return self._change(action, format_signal_sender(context), dry, lines)
 
-    def _change(self, action: Action, by: str, dry: bool, lines: list[str]) -> dict[str, Any]:
+    def _change(self, action: LifecycleAction, by: str, dry: bool, lines: list[str]) -> dict[str, Any]:
         """:param lines: what was done is added"""
         with self._opened() as lifecycle:
-            if action is Action.DELETE:
+            if action is LifecycleAction.DELETE:
                 return self._delete(lifecycle, dry)
-            if action is Action.REPAIR_GAP:
+            if action is LifecycleAction.REPAIR_GAP:
                 return self._repair(lifecycle, dry, by, lines)
             plan = self._plan(action, lifecycle)
             self._show(plan)
@@ -194,7 +194,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
                     remedy="look at the plan again",
                 )
             if dry:
-                return {"plan_only": True, **plan.document()}
+                return {"plan_only": True, **plan.to_document()}
             if self.reason:
                 by = f"{by}: {self.reason}"
             lifecycle.apply_offset(plan, self.confirm, by)
@@ -202,10 +202,10 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
             self.log.info("The offset of %s was moved to %s.", self.connector, plan.target)
             return self._status(lifecycle)
 
-    def _plan(self, action: Action, lifecycle: Lifecycle) -> OffsetPlan:
-        if action is Action.OFFSET_RESET:
+    def _plan(self, action: LifecycleAction, lifecycle: ConnectorLifecycle) -> OffsetPlan:
+        if action is LifecycleAction.OFFSET_RESET:
             return lifecycle.plan_offset(None)
-        if action is Action.OFFSET_RESTORE:
+        if action is LifecycleAction.OFFSET_RESTORE:
             try:
                 return lifecycle.plan_restore(int(str(self.version)))
             except ValueError:
@@ -226,24 +226,24 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         for line in plan.problems:
             self.log.warning("  %s", line)
 
-    def _repair(self, lifecycle: Lifecycle, dry: bool, by: str, lines: list[str]) -> dict[str, Any]:
-        from airflow_provider_cdc.core.lifecycle.log_gap import Repair
+    def _repair(self, lifecycle: ConnectorLifecycle, dry: bool, by: str, lines: list[str]) -> dict[str, Any]:
+        from airflow_provider_cdc.core.lifecycle.log_gap import GapRepair
 
-        valid = [r.value for r in Repair]
+        valid = [r.value for r in GapRepair]
         if self.repair not in valid:
             raise AirflowFailException(f"{self.repair!r} is not a repair. Valid values are: {', '.join(valid)}.")
         if dry:
-            return self._look_at_gap(lifecycle, Repair(self.repair))
+            return self._look_at_gap(lifecycle, GapRepair(self.repair))
         if self.reason:
             by = f"{by}: {self.reason}"
-        done = lifecycle.repair(Repair(self.repair), self.confirm, by, version=self._planned())
+        done = lifecycle.repair_gap(GapRepair(self.repair), self.confirm, by, version=self._planned())
         reads = "" if done.signal is None else f" Signal {done.signal} reads the tables."
         lines.append(f"{done.gap} Repaired by {done.how.value}.{reads}")
         self.log.info("%s", lines[-1])
-        return {**self._status(lifecycle), "gap": done.gap.document(), "signal": done.signal}
+        return {**self._status(lifecycle), "gap": done.gap.to_document(), "signal": done.signal}
 
-    def _look_at_gap(self, lifecycle: Lifecycle, how: Repair) -> dict[str, Any]:
-        gap = lifecycle.gap()
+    def _look_at_gap(self, lifecycle: ConnectorLifecycle, how: GapRepair) -> dict[str, Any]:
+        gap = lifecycle.find_gap()
         self.log.info("%s", gap_text(gap, self.connector))
         found: dict[str, Any] = {"plan_only": True, "connector": self.connector, "gap": None, "plan": None}
         if gap is None:
@@ -251,10 +251,10 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         plan = lifecycle.plan_repair(how)
         for problem in plan.problems:
             self.log.warning("  %s", problem)
-        return {**found, "gap": gap.document(), "plan": plan.document()}
+        return {**found, "gap": gap.to_document(), "plan": plan.to_document()}
 
     def _planned(self) -> int | None:
-        """The version of the offset that somebody has seen a plan about."""
+        """Return the version of the offset that the confirmed plan was about."""
         if self.at_version in (None, ""):
             return None
         try:
@@ -262,7 +262,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         except ValueError:
             raise AirflowFailException(f"{self.at_version!r} is not the version of an offset.") from None
 
-    def _delete(self, lifecycle: Lifecycle, dry: bool) -> dict[str, Any]:
+    def _delete(self, lifecycle: ConnectorLifecycle, dry: bool) -> dict[str, Any]:
         status, too = self._status(lifecycle), _yes(self.with_changelog, "with_changelog")
         what = f"The state of {self.connector}{' and its change log' if too else ''}"
         if dry:
@@ -273,20 +273,20 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         return {"connector": self.connector, "deleted": True}
 
     @contextmanager
-    def _opened(self) -> Iterator[Lifecycle]:
-        """The connector with its source, as its last run reached it."""
-        with CdcStateHook(self.state_conn_id).opened() as store:
+    def _opened(self) -> Iterator[ConnectorLifecycle]:
+        """Open the connector with its source, as its last run reached it."""
+        with CdcStateHook(self.state_conn_id).open_store() as store:
             access = access_of(find_connector(store, self.connector), self.state_conn_id)
         if access is None:
             raise AirflowFailException(
                 f"It is not recorded how {self.connector} reaches its source: it was captured by an earlier release. Run it once."
             )
-        with access.current().lifecycle() as lifecycle:
+        with access.use_current_connection().prepare_lifecycle() as lifecycle:
             yield lifecycle
 
 
 def _yes(value: bool | str, name: str) -> bool:
-    """A switch that may be rendered from a template."""
+    """Parse a switch that may be rendered from a template."""
     if isinstance(value, bool):
         return value
     if value.strip().lower() in ("true", "false"):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.operators.base.spark_job import SparkJobOperator, known_threads
-from airflow_provider_cdc.operators.retention import failure_of, tell
-from airflow_provider_cdc.services.retention import Retained, retain
-from airflow_provider_cdc.services.tasks.connector_fields import failure
+from airflow_provider_cdc.operators.base.spark_job_operator import SparkJobOperator, known_threads
+from airflow_provider_cdc.operators.retention import failure_of, log_retention
+from airflow_provider_cdc.services.connector_retention import RetentionResult, run_retention
+from airflow_provider_cdc.services.tasks.connector_fields import to_airflow_exception
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
 
 class MaintainTablesOperator(SparkJobOperator):
-    """Submits the Spark job that maintains the tables which a connector's changes are applied to: files, snapshots, what nobody needs any more.
+    """Submits the Spark job that maintains the tables which a connector's changes are applied to.
+
+    It maintains files and snapshots, and removes what is not needed any more.
 
     Each step looks whether it is needed; the log of the task says what was done to each table, or why there was nothing to do. Rows and the last
-    applied batch stay. It may run beside an apply that goes on, and beside readers.
+    applied batch stay. It may run beside a continuous apply, and beside readers.
 
     Before that, batches of the change log go that no target needs any more, and old rows of the state tables, as ``changelog.retention.*`` and
     ``state.retention.*`` of the definition say; without Spark. What fails of the one keeps nothing of the other from being done.
@@ -84,45 +86,46 @@ class MaintainTablesOperator(SparkJobOperator):
         try:
             return self._run(context)
         except CdcError as e:
-            raise failure(e) from e
+            raise to_airflow_exception(e) from e
 
     def _run(self, context: Context) -> dict[str, Any]:
         self._refuse_secrets()  # before anything is done
         instance = context["ti"]
-        found = Retained(self.connector)
+        found = RetentionResult(self.connector)
         if self.retention:
-            found = retain(self.access, CdcStateHook(self.state_conn_id).opened)
-            tell(found, self.log)
+            found = run_retention(self.connector_access, CdcStateHook(self.state_conn_id).open_store)
+            log_retention(found, self.log)
         run = f"{instance.dag_id}/{instance.task_id}/{instance.run_id}/{instance.try_number}"
         report = self._maintained(context, run, found)
-        if found.errors:
-            raise failure_of(found) from found.errors[0]
+        if found.step_errors:
+            raise failure_of(found) from found.step_errors[0]
         changed = {t["topic"]: [n for n, s in t["steps"].items() if s["changed"]] for t in report["tables"]}
         return {
             "connector": self.connector,
             "target": self.target,
             "tables": {topic: names for topic, names in changed.items() if names},
             "seconds": report["seconds"],
-            **(found.document() if self.retention else {"changelog": None, "state": None}),
+            **(found.to_document() if self.retention else {"changelog": None, "state": None}),
         }
 
-    def _maintained(self, context: Context, run: str, found: Retained) -> dict[str, Any]:
-        """
+    def _maintained(self, context: Context, run: str, found: RetentionResult) -> dict[str, Any]:
+        """Run the maintenance.
+
         :raises AirflowException: some tables could not be maintained; and what is the matter with change log or state tables
         """
         from airflow.sdk.exceptions import AirflowException
 
         try:
-            return self.maintain(context, run)
+            return self.run_maintenance(context, run)
         except (AirflowException, CdcError) as e:
-            if not found.errors:
+            if not found.step_errors:
                 raise
-            raise AirflowException("\n".join([str(e), *found.problems])) from e
+            raise AirflowException("\n".join([str(e), *found.problem_texts])) from e
 
-    def maintain(self, context: Context, run: str) -> dict[str, Any]:
+    def run_maintenance(self, context: Context, run: str) -> dict[str, Any]:
         """Submit the job.
 
-        :param run: tells its report from those of others
+        :param run: separates its report from those of others
         :return: the report, see :class:`airflow_provider_cdc.changelog.reports.maintenance_report.MaintenanceReports`
         :raises AirflowException: some tables could not be maintained, or the job has failed as a whole
         """
@@ -151,10 +154,12 @@ class MaintainTablesOperator(SparkJobOperator):
         return report
 
     def _report(self, run: str) -> dict[str, Any] | None:
-        """What this run's job has written beside the change log."""
+        """Read what this run's job has written beside the change log."""
         from airflow_provider_cdc.changelog.reports.maintenance_report import MaintenanceReports
 
-        found = MaintenanceReports(self.access.changelog().storage, self.connector).read(self.target, self.location)
+        found = MaintenanceReports(self.connector_access.open_change_log().storage, self.connector).read(
+            self.target, self.location
+        )
         return found if found is not None and found["run"] == run else None
 
     def _tell(self, report: dict[str, Any]) -> dict[str, str]:

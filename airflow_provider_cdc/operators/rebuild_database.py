@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.database import TARGET, noted, open_database
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure
+from airflow_provider_cdc.hooks.target_database import TARGET, describe_database, open_database
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, to_airflow_exception
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
-    """Builds tables of a relational database again from the change log: those that are lost, or that somebody has emptied or changed. Capture and apply may go on; readers see a table
-    fill up. What is killed is finished by the next apply.
+    """Builds tables of a relational database again from the change log.
+
+    They are tables that are lost, or that were emptied or changed by others. Capture and apply may continue; readers see a table fill up. What is killed is finished by the next apply.
 
         >>> RebuildDatabaseOperator(task_id="rebuild", definition=shop, conn_id="warehouse", tables=["inventory.orders"])
 
@@ -53,17 +54,17 @@ class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
-            report = self.rebuild()
+            report = self.run_rebuild()
         except CdcError as e:
-            raise failure(e) from e
+            raise to_airflow_exception(e) from e
         built = {table["topic"]: table["batch"] for table in report["tables"]}
         return {"connector": self.connector, "target": TARGET, "tables": built, "seconds": report["seconds"]}
 
-    def rebuild(self) -> dict[str, Any]:
-        """Build them.
+    def run_rebuild(self) -> dict[str, Any]:
+        """Build the tables.
 
         :return: the report, see :class:`airflow_provider_cdc.changelog.reports.rebuild_report.RebuildReports`
-        :raises ConfigError: no table is named, or one that there is not
+        :raises ConfigError: no table is named, or one that does not exist
         :raises CdcError: the tables could not be built
         :raises AirflowException: some tables could not be built
         """
@@ -79,8 +80,8 @@ class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
                 remedy="name them as <database>.<table>",
             )
         with open_database(self.conn_id, self.sink) as (engine, config):
-            note = noted(self.conn_id, self.sink)
-            job = RebuildDatabase(engine, config, self.access.changelog(), self.connector, noted=note)
+            note = describe_database(self.conn_id, self.sink)
+            job = RebuildDatabase(engine, config, self.connector_access.open_change_log(), self.connector, noted=note)
             report = job.run(names, str(uuid.uuid4()))
         if report["problem"]:
             built = ", ".join(table["topic"] for table in report["tables"])

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.operators.base.spark_job import SparkJobOperator
-from airflow_provider_cdc.services.tasks.connector_fields import failure
+from airflow_provider_cdc.operators.base.spark_job_operator import SparkJobOperator
+from airflow_provider_cdc.services.tasks.connector_fields import to_airflow_exception
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 
 
 class RebuildTablesOperator(SparkJobOperator):
-    """Builds tables again from the change log: in their places, as of their own last batch, by one commit each; or beside, as of any batch.
+    """Builds tables again from the change log.
 
-    Capture and apply may go on.
+    They are built in their places, as of their own last batch, by one commit each; or beside, as of any batch.
+
+    Capture and apply may continue.
 
         >>> RebuildTablesOperator(
         ...     task_id="rebuild", definition=shop, location="/lake/{database}/{table}", tables=["inventory.orders"])
 
-    Tables that are kept by rules are built by those of the last apply. Of a table that a route divides, all tables are built, each by a commit of its own, or the one
+    Tables that are kept by rules are built by those of the last apply. Of a table that a route divides, all tables are built, each by its own commit, or the one
     whose location is named.
 
     Returns ``{"connector", "target", "tables", "seconds"}``: topic, or ``topic → location`` of a route's table → the batch as of which it is built.
@@ -33,7 +35,7 @@ class RebuildTablesOperator(SparkJobOperator):
     :param definition: the connector; paths are templated
     :param location: where tables are, as the apply has it (templated)
     :param tables: ``<database>.<table>`` or topics of the tables to build, or locations of single tables of a route (templated)
-    :param to: build them there, beside those at ``location``; ``{place}`` in it tells the tables of a route apart (templated)
+    :param to: build them there, beside those at ``location``; ``{place}`` in it separates the tables of a route (templated)
     :param batch: with ``to``: the last batch to build from, by default the newest one
     :param time: with ``to``: the same, as the time by which it was committed to the change log, such as ``2026-03-01T12:00:00+00:00`` (templated)
     :param target: kind of the tables, ``delta`` or ``iceberg``
@@ -73,13 +75,13 @@ class RebuildTablesOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         try:
-            report = self.rebuild(context)
+            report = self.run_rebuild(context)
         except CdcError as e:
-            raise failure(e) from e
+            raise to_airflow_exception(e) from e
         built = {table.get("name") or table["topic"]: table["batch"] for table in report["tables"]}
         return {"connector": self.connector, "target": self.target, "tables": built, "seconds": report["seconds"]}
 
-    def rebuild(self, context: Context) -> dict[str, Any]:
+    def run_rebuild(self, context: Context) -> dict[str, Any]:
         """Submit the job.
 
         :return: the report, see :class:`airflow_provider_cdc.changelog.reports.rebuild_report.RebuildReports`
@@ -124,8 +126,10 @@ class RebuildTablesOperator(SparkJobOperator):
             ) from e
 
     def _report(self, run: str) -> dict[str, Any] | None:
-        """What this run's job has written beside the change log."""
+        """Read what this run's job has written beside the change log."""
         from airflow_provider_cdc.changelog.reports.rebuild_report import RebuildReports
 
-        found = RebuildReports(self.access.changelog().storage, self.connector).read(self.target, self.location)
+        found = RebuildReports(self.connector_access.open_change_log().storage, self.connector).read(
+            self.target, self.location
+        )
         return found if found is not None and found["run"] == run else None

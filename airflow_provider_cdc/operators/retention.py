@@ -1,4 +1,4 @@
-"""The task that removes what nobody needs any more of a change log and of the state tables. It needs no Spark."""
+"""The task that removes old data of a change log and of the state tables that is not needed any more. It needs no Spark."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.services.retention import Retained, retain
-from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure
+from airflow_provider_cdc.services.connector_retention import RetentionResult, run_retention
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, to_airflow_exception
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 
 class RetentionOperator(ConnectorFields, BaseOperator):
-    """Removes batches that every target has had for ``changelog.retention.ms``, or before that if the change log is larger than ``changelog.retention.bytes``,
-    and rows of the state tables that are older than ``state.retention.*``.
+    """Removes batches of the change log and rows of the state tables that are old enough.
+
+    It removes batches that every target has had for ``changelog.retention.ms``, or before that if the change log is larger than
+    ``changelog.retention.bytes``, and rows of the state tables that are older than ``state.retention.*``.
 
     ``MaintainTablesOperator`` does the same before it maintains tables; this is for connectors whose tables are maintained elsewhere, or more rarely,
     or that have none. It may run beside captures, applies, and other tasks like it.
@@ -28,7 +30,7 @@ class RetentionOperator(ConnectorFields, BaseOperator):
         >>> RetentionOperator(task_id="retention", definition=shop)
 
     Returns ``changelog`` with ``first``, ``last``, ``keep``, ``removed``, ``why``, ``applied``, ``targets`` and ``holds``, see
-    :class:`airflow_provider_cdc.changelog.retention.retention.Plan`; and ``state`` with ``removed``: kind of row → how many. What fails of the one keeps
+    :class:`airflow_provider_cdc.changelog.retention.batch_retention.RetentionPlan`; and ``state`` with ``removed``: kind of row → how many. What fails of the one keeps
     nothing of the other from being done.
 
     :param definition: the connector, whose properties say how long everything is kept; paths are templated
@@ -61,25 +63,31 @@ class RetentionOperator(ConnectorFields, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
-            found = retain(self.access, CdcStateHook(self.state_conn_id).opened, dry_run=self.only_plan)
+            found = run_retention(
+                self.connector_access, CdcStateHook(self.state_conn_id).open_store, dry_run=self.only_plan
+            )
         except CdcError as e:
-            raise failure(e) from e
-        tell(found, self.log)
-        if found.errors:
-            raise failure_of(found) from found.errors[0]
-        return found.document()
+            raise to_airflow_exception(e) from e
+        log_retention(found, self.log)
+        if found.step_errors:
+            raise failure_of(found) from found.step_errors[0]
+        return found.to_document()
 
 
-def tell(found: Retained, log: Any) -> None:
+def log_retention(found: RetentionResult, log: Any) -> None:
     """Log what became of change log and state tables; what failed, and what holds batches back, is a warning."""
     held_back = found.held_back()
-    for line in [*found.problems, *found.lines()]:
-        (log.warning if line in held_back or line in found.problems else log.info)("%s", line)
+    for line in [*found.problem_texts, *found.format_lines()]:
+        (log.warning if line in held_back or line in found.problem_texts else log.info)("%s", line)
 
 
-def failure_of(found: Retained) -> Exception:
-    """The Airflow exception for what has failed: one that is tried again if any of it may succeed then."""
+def failure_of(found: RetentionResult) -> Exception:
+    """Build the Airflow exception for what has failed: one that is tried again if any of it may succeed then."""
     from airflow.sdk.exceptions import AirflowException
 
-    (first, *others) = found.errors
-    return failure(first) if isinstance(first, CdcError) and not others else AirflowException("\n".join(found.problems))
+    (first, *others) = found.step_errors
+    return (
+        to_airflow_exception(first)
+        if isinstance(first, CdcError) and not others
+        else AirflowException("\n".join(found.problem_texts))
+    )

@@ -13,13 +13,18 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.signal import SentSignal, Signal
-from airflow_provider_cdc.core.signals.requests import Refused, parse
+from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal
+from airflow_provider_cdc.core.signals.signal_requests import SignalRejected, parse_request
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.services.connectors.connector_access import find_connector
-from airflow_provider_cdc.services.tasks.connector_fields import StateFields, failure, origin, sender
-from airflow_provider_cdc.services.text.format_signal import failure_text
+from airflow_provider_cdc.services.tasks.connector_fields import (
+    StateFields,
+    format_signal_origin,
+    format_signal_sender,
+    to_airflow_exception,
+)
+from airflow_provider_cdc.services.text.signal_texts import failure_text
 from airflow_provider_cdc.triggers.polling import poll_seconds
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 
@@ -28,8 +33,9 @@ if TYPE_CHECKING:
 
 
 class SendSignalOperator(StateFields, BaseOperator):
-    """Sends a signal to a connector: a request to a connector at work. Types and data are the documented ones
-    ("Sending signals to a connector").
+    """Sends a signal to a connector: a request to a connector at work.
+
+    Types and data are the documented ones ("Sending signals to a connector").
 
     The signal is recorded in the state tables, and the connector's run carries it out: the present run or the next one. A task that is
     retried does not send again; one that is cleared does. Invalid data is refused before it is sent.
@@ -81,7 +87,7 @@ class SendSignalOperator(StateFields, BaseOperator):
         try:
             sent = self._send(context)
         except CdcError as e:
-            raise failure(e) from e
+            raise to_airflow_exception(e) from e
         if not self.wait:
             return sent
         trigger = SignalCompletedTrigger(
@@ -100,23 +106,25 @@ class SendSignalOperator(StateFields, BaseOperator):
         self.log.info("Signal %s of %s is done.", event["number"], self.connector)
         return event
 
-    def content(self) -> dict[str, Any] | str | None:
-        """The signal's data, from rendered fields."""
+    def build_signal_data(self) -> dict[str, Any] | str | None:
+        """Build the signal's data, from rendered fields."""
         return dict(self.data) if isinstance(self.data, Mapping) else self.data
 
     def _send(self, context: Context) -> dict[str, Any]:
-        found = self.content()
+        found = self.build_signal_data()
         data = found if found is None or isinstance(found, str) else json.dumps(found)
         ti = context["ti"]
         called = self.id or f"{ti.dag_id}.{ti.task_id} {ti.run_id}"
         try:
-            parse(Signal(0, called, self.type, data))
-        except Refused as e:
+            parse_request(Signal(0, called, self.type, data))
+        except SignalRejected as e:
             raise AirflowFailException(f"The signal {self.type} for {self.connector} was not sent: {e}.") from None
-        with CdcStateHook(self.state_conn_id).opened() as store:
+        with CdcStateHook(self.state_conn_id).open_store() as store:
             if not self._defined:
                 find_connector(store, self.connector)
-            signal = SentSignal(called, self.type, data, "airflow", origin(context), sender(context))
+            signal = SentSignal(
+                called, self.type, data, "airflow", format_signal_origin(context), format_signal_sender(context)
+            )
             number = store.send(self.connector, signal)
         self.log.info("Signal %d (%s) of %s is sent: %s", number, self.type, self.connector, data or "no data")
         return {"number": number, "id": called, "type": self.type}
@@ -126,8 +134,8 @@ class SendSignalOperator(StateFields, BaseOperator):
         deadline = None if self.wait_timeout is None else time.monotonic() + self.wait_timeout.total_seconds()
         stage = ""
         try:
-            with CdcStateHook(self.state_conn_id).opened() as store:
-                while (answer := trigger.look(store)).event is None:
+            with CdcStateHook(self.state_conn_id).open_store() as store:
+                while (answer := trigger.poll_once(store)).event is None:
                     if answer.stage != stage:
                         self.log.info("%s", answer.text)
                         stage = answer.stage
@@ -135,7 +143,7 @@ class SendSignalOperator(StateFields, BaseOperator):
                         raise AirflowException(f"Not within {self.wait_timeout}: {answer.text}")
                     time.sleep(self.poll_interval)
         except CdcError as e:
-            raise failure(e) from e
+            raise to_airflow_exception(e) from e
         return answer.event
 
 
@@ -182,7 +190,7 @@ class AdHocSnapshotOperator(SendSignalOperator):
         self.surrogate_key, self.chunk_size, self.replace = surrogate_key, chunk_size, replace
         self.key_ranges = key_ranges
 
-    def content(self) -> dict[str, Any]:
+    def build_signal_data(self) -> dict[str, Any]:
         return execute_snapshot(
             self.tables,
             blocking=self.blocking,
@@ -204,7 +212,7 @@ def execute_snapshot(
     replace: bool = False,
     key_ranges: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The data of an ``execute-snapshot`` signal.
+    """Build the data of an ``execute-snapshot`` signal.
 
     >>> execute_snapshot(["inventory.orders"], filters={"inventory.orders": "id > 7"})["additional-conditions"]
     [{'data-collection': 'inventory.orders', 'filter': 'id > 7'}]
@@ -225,7 +233,10 @@ def execute_snapshot(
 
 
 def _number(given: int | str | None) -> int | str | None:
-    """A number from a template's text. A text that is no number is left as it is, and refused when the signal is sent."""
+    """Parse a number from a template's text.
+
+    A text that is no number is left as it is, and rejected when the signal is sent.
+    """
     if not isinstance(given, str):
         return given
     text = given.strip()

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.services.connectors.connector_access import access_of, find_connector
-from airflow_provider_cdc.services.tasks.connector_fields import StateFields, failure, sender
+from airflow_provider_cdc.services.tasks.connector_fields import StateFields, format_signal_sender, to_airflow_exception
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -62,24 +62,24 @@ class SourceProcedureOperator(StateFields, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
-            return self._carry_out(sender(context))
+            return self._carry_out(format_signal_sender(context))
         except CdcError as e:
-            raise failure(e) from e
+            raise to_airflow_exception(e) from e
 
     def _carry_out(self, by: str) -> dict[str, Any]:
-        with CdcStateHook(self.state_conn_id).opened() as store:
+        with CdcStateHook(self.state_conn_id).open_store() as store:
             access = access_of(find_connector(store, self.connector), self.state_conn_id)
         if access is None:
             raise AirflowFailException(
                 f"It is not recorded how {self.connector} reaches its source: it was captured by an earlier release. Run it once."
             )
-        with access.current().lifecycle() as lifecycle:
+        with access.use_current_connection().prepare_lifecycle() as lifecycle:
             plan = lifecycle.plan_procedure(self.procedure, self.table, self.flags)
             for line in (*plan.steps, *plan.consequences):
                 self.log.info("  %s", line)
             for line in plan.problems:
                 self.log.warning("  %s", line)
             if self.plan_only:
-                return {"plan_only": True, **plan.document()}
+                return {"plan_only": True, **plan.to_document()}
             signal = lifecycle.carry_out(plan, self.confirm, by, lambda line: self.log.info("%s", line))
-        return {**plan.document(), "signal": signal}
+        return {**plan.to_document(), "signal": signal}

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.database import TARGET
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.hooks.target_database import TARGET
 from airflow_provider_cdc.services.connectors.connector_targets import UNTOUCHED, database_of, known_access, one_target
-from airflow_provider_cdc.services.tasks.action_outcome import told
-from airflow_provider_cdc.services.tasks.connector_fields import StateFields, failure
+from airflow_provider_cdc.services.tasks.action_outcome import record_outcome
+from airflow_provider_cdc.services.tasks.connector_fields import StateFields, to_airflow_exception
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 
 
-class Work(enum.StrEnum):
-    """What can be done with tables."""
+class TableAction(enum.StrEnum):
+    """An action on tables."""
 
     VERIFY = "verify"
     REPAIR = "repair"
@@ -34,16 +34,17 @@ class Work(enum.StrEnum):
 
 
 TITLES = {
-    Work.VERIFY: "Compare them with the source",
-    Work.REPAIR: "Compare them, and have rows that differ read again",
-    Work.REBUILD: "Build them again from the change log",
+    TableAction.VERIFY: "Compare them with the source",
+    TableAction.REPAIR: "Compare them, and have rows that differ read again",
+    TableAction.REBUILD: "Build them again from the change log",
 }
 """The choices in the form."""
 
 
 class WorkOnTablesOperator(StateFields, BaseOperator):
-    """Compares tables of a target with the source, repairs those that differ, or builds tables again from the change log; as ``airflow cdc verify``,
-    ``verify --repair`` and ``rebuild`` do.
+    """Verifies tables of a target, repairs those that differ, or builds tables again from the change log.
+
+    It does what ``airflow cdc verify``, ``verify --repair`` and ``rebuild`` do.
 
         >>> WorkOnTablesOperator(task_id="compare", connector="shop", work="verify")
 
@@ -51,7 +52,7 @@ class WorkOnTablesOperator(StateFields, BaseOperator):
     :class:`~airflow_provider_cdc.operators.rebuild_tables.RebuildTablesOperator` returns.
 
     :param connector: the connector, or its name (templated)
-    :param work: see :class:`Work` (templated)
+    :param work: see :class:`TableAction` (templated)
     :param tables: of a comparison, patterns as in ``table.include.list``, by default all; of a rebuild, ``<database>.<table>`` or topics.
         A JSON list is taken, too (templated)
     :param target: kind of the target, where there are several (templated)
@@ -90,11 +91,11 @@ class WorkOnTablesOperator(StateFields, BaseOperator):
         self._task: Any = None
 
     def execute(self, context: Context) -> Any:
-        with told(self.connector, self.state_conn_id, self.work, context, self.log) as lines:
+        with record_outcome(self.connector, self.state_conn_id, self.work, context, self.log) as lines:
             try:
                 self._task = self._made()
             except CdcError as e:
-                raise failure(e) from e
+                raise to_airflow_exception(e) from e
             found = self._task.execute(context)
             lines += _said(found)
         return found
@@ -104,29 +105,29 @@ class WorkOnTablesOperator(StateFields, BaseOperator):
             self._task.on_kill()
 
     def _made(self) -> Any:
-        """The task that does the work.
+        """Build the task that does the work.
 
         :raises CdcError: it is not known how, or not confirmed
         """
         work = self._confirmed()
-        with CdcStateHook(self.state_conn_id).opened() as store:
+        with CdcStateHook(self.state_conn_id).open_store() as store:
             access = known_access(store, self.connector, self.state_conn_id)
         target, location = one_target(access, self.target or None, self.location or None)
         tables = _listed(self.tables)
-        if work is Work.REBUILD:
-            return rebuilding(access, target, location, tables, self.spark)
-        options: dict[str, Any] = {"tables": tables, "wait": self.wait, "repair": work is Work.REPAIR}
-        return comparing(access, target, location, self.spark, **options)
+        if work is TableAction.REBUILD:
+            return build_rebuild_task(access, target, location, tables, self.spark)
+        options: dict[str, Any] = {"tables": tables, "wait": self.wait, "repair": work is TableAction.REPAIR}
+        return build_verify_task(access, target, location, self.spark, **options)
 
-    def _confirmed(self) -> Work:
-        if self.work not in list(Work):
+    def _confirmed(self) -> TableAction:
+        if self.work not in list(TableAction):
             raise ConfigError(
                 f"{self.work!r} is not known.",
                 safe=UNTOUCHED,
-                remedy=f"give one of {', '.join(work.value for work in Work)}",
+                remedy=f"give one of {', '.join(work.value for work in TableAction)}",
             )
-        work = Work(self.work)
-        if work is not Work.VERIFY and self.confirm != self.connector:
+        work = TableAction(self.work)
+        if work is not TableAction.VERIFY and self.confirm != self.connector:
             raise ConfigError(
                 f"To {work.value} tables is not confirmed: the name given is {self.confirm or ''!r}, and the connector is {self.connector}.",
                 safe=UNTOUCHED,
@@ -136,7 +137,7 @@ class WorkOnTablesOperator(StateFields, BaseOperator):
 
 
 def _said(found: Mapping[str, Any]) -> list[str]:
-    """What a comparison or a rebuild has found or done, for people.
+    """Format what a comparison or a rebuild has found or done, for people.
 
     >>> _said({"tables": {"shop.a": 2}, "not_compared": {"shop.b": "it has no key"}})
     ['Equal to the source: shop.a (2 rows).', 'Not compared: shop.b: it has no key']
@@ -166,7 +167,7 @@ def _listed(tables: Sequence[str] | str) -> list[str]:
     return [str(one) for one in found] if isinstance(found, list) else [tables] if tables else []
 
 
-def comparing(
+def build_verify_task(
     access: ConnectorAccess,
     target: str,
     location: str,
@@ -175,7 +176,7 @@ def comparing(
     database: str | None = None,
     **options: Any,
 ) -> Any:
-    """The task that compares tables of a target.
+    """Build the task that compares tables of a target.
 
     :param database: another connection to a target database
     :param options: that both kinds of tasks have
@@ -194,7 +195,7 @@ def comparing(
     return VerifyTablesOperator(target=target, location=location, **common, **spark)
 
 
-def rebuilding(
+def build_rebuild_task(
     access: ConnectorAccess,
     target: str,
     location: str,
@@ -204,7 +205,7 @@ def rebuilding(
     database: str | None = None,
     **beside: Any,
 ) -> Any:
-    """The task that builds tables of a target again.
+    """Build the task that builds tables of a target again.
 
     :param database: another connection to a target database
     :param beside: ``to``, ``batch`` and ``time``, of tables in a lakehouse
@@ -229,4 +230,4 @@ def rebuilding(
     return RebuildDatabaseOperator(conn_id=conn_id, sink=sink, **common)
 
 
-__all__ = ["TITLES", "Work", "WorkOnTablesOperator", "comparing", "rebuilding"]
+__all__ = ["TITLES", "TableAction", "WorkOnTablesOperator", "build_rebuild_task", "build_verify_task"]

@@ -1,4 +1,4 @@
-"""The task that compares the tables of a relational database with their source, while capture and apply go on."""
+"""The task that compares the tables of a relational database with their source, while capture and apply continue."""
 
 from __future__ import annotations
 
@@ -9,25 +9,30 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.hooks.database import TARGET, open_database
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.hooks.target_database import TARGET, open_database
 from airflow_provider_cdc.operators.base.apply_metrics import measure_comparison
 from airflow_provider_cdc.operators.base.verify_result import result_of, send_repairs
-from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure, sender
+from airflow_provider_cdc.services.tasks.connector_fields import (
+    ConnectorFields,
+    format_signal_sender,
+    to_airflow_exception,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.connector import ConnectorDefinition
-    from airflow_provider_cdc.verify.verification_report import Verified
+    from airflow_provider_cdc.verify.verification_report import VerificationReport
 
 
 class VerifyDatabaseOperator(ConnectorFields, BaseOperator):
-    """Compares the tables that a connector's changes are applied to in a relational database with the source, row by row and value by value. Nothing has to stand still, and
-    Spark is not needed.
+    """Compares the tables of a connector in a relational database with the source, row by row and value by value.
 
-    As :class:`~airflow_provider_cdc.operators.verify_tables.VerifyTablesOperator`: the source is read once more, at one position of its log, into a scratch change log; each table
-    is compared as of its own last batch, in one transaction there. The task fails if a table is not equal, and is tried again if one could not be compared. Tables whose rows need not
+    They are the tables that the connector's changes are applied to. Nothing has to stand still, and Spark is not needed.
+
+    It works as :class:`~airflow_provider_cdc.operators.verify_tables.VerifyTablesOperator`: the source is read once more, at one position of its log, into a scratch change log; each table
+    is compared as of its last batch, in one transaction there. The task fails if a table is not equal, and is tried again if one could not be compared. Tables whose rows need not
     be those of the source, by the properties of the sink, are named and do not count, unless ``tables`` means them.
 
         >>> VerifyDatabaseOperator(task_id="verify", definition=shop, source_conn_id="shop_mariadb", conn_id="warehouse")
@@ -87,32 +92,34 @@ class VerifyDatabaseOperator(ConnectorFields, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
-            verified = self.verify(sender(context))
+            verified = self.run_verification(format_signal_sender(context))
         except CdcError as e:
-            raise failure(e) from e
-        self.log.info("%s", verified.text())
+            raise to_airflow_exception(e) from e
+        self.log.info("%s", verified.format_text())
         return result_of(verified, TARGET, self.repaired)
 
-    def verify(self, by: str) -> Verified:
+    def run_verification(self, by: str) -> VerificationReport:
         """Read the source, and compare. What was done to repair what differs is in :attr:`repaired`.
 
         :param by: who sends signals
         :raises CdcError: the source or the target cannot be read, or the capture does not come to the position
         """
-        from airflow_provider_cdc.targets.database.engine import place_of
+        from airflow_provider_cdc.targets.database.target_engine import place_of
         from airflow_provider_cdc.targets.database.verify.verify_database import VerifyDatabase, why_not
 
         with (
             open_database(self.target_conn_id, self.sink) as (engine, config),
-            self.access.verification(scratch=self.scratch or None, keep=self.keep_scratch) as verification,
+            self.connector_access.prepare_verification(
+                scratch=self.scratch or None, keep=self.keep_scratch
+            ) as verification,
         ):
-            plan = verification.prepare(
+            plan = verification.prepare_plan(
                 self.tables, wait_s=self.wait.total_seconds(), never=lambda topic: why_not(config, topic)
             )
             scratch = verification.scratch
-            keys = self.keys or (scratch.storage.uri("keys") if self.repair else "")
-            changelog = self.access.changelog()
+            keys = self.keys or (scratch.storage.build_uri("keys") if self.repair else "")
+            changelog = self.connector_access.open_change_log()
             found = VerifyDatabase(engine, config, plan, scratch, changelog, values=self.values, keys=keys).run()
-            self.repaired = send_repairs(verification, found.document(), by) if self.repair else []
-            measure_comparison(self.access, TARGET, place_of(engine, config), found)
+            self.repaired = send_repairs(verification, found.to_document(), by) if self.repair else []
+            measure_comparison(self.connector_access, TARGET, place_of(engine, config), found)
         return found

@@ -1,4 +1,4 @@
-"""The task that compares lakehouse tables with their source, while capture and apply go on."""
+"""The task that compares lakehouse tables with their source, while capture and apply continue."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.base.apply_metrics import measure_comparison
-from airflow_provider_cdc.operators.base.spark_job import SparkJobOperator, known_threads
+from airflow_provider_cdc.operators.base.spark_job_operator import SparkJobOperator, known_threads
 from airflow_provider_cdc.operators.base.verify_result import result_of, send_repairs
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
-from airflow_provider_cdc.services.tasks.connector_fields import failure, sender
+from airflow_provider_cdc.services.tasks.connector_fields import format_signal_sender, to_airflow_exception
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.connector import ConnectorDefinition
     from airflow_provider_cdc.core.config.table_rules import TableRules
-    from airflow_provider_cdc.verify.verification_report import Verified
+    from airflow_provider_cdc.verify.verification_report import VerificationReport
 
 
 class VerifyTablesOperator(SparkJobOperator):
@@ -100,13 +100,13 @@ class VerifyTablesOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         try:
-            verified = self.verify(context, sender(context))
+            verified = self.run_verification(context, format_signal_sender(context))
         except CdcError as e:
-            raise failure(e) from e
-        self.log.info("%s", verified.text())
+            raise to_airflow_exception(e) from e
+        self.log.info("%s", verified.format_text())
         return result_of(verified, self.target, self.repaired)
 
-    def verify(self, context: Context, by: str) -> Verified:
+    def run_verification(self, context: Context, by: str) -> VerificationReport:
         """Read the source, submit the job, and give back what it has found. What was done to repair it is in :attr:`repaired`.
 
         :param by: who sends signals
@@ -114,16 +114,16 @@ class VerifyTablesOperator(SparkJobOperator):
         :raises AirflowException: the job has failed as a whole
         """
         from airflow_provider_cdc.verify.verification_plan import read_report
-        from airflow_provider_cdc.verify.verification_report import Verified
+        from airflow_provider_cdc.verify.verification_report import VerificationReport
 
         self._refuse_secrets()
         connector = ConnectorAccess(
-            self.access.definition, self.source_conn_id, self.state_conn_id, self.storage_conn_id or None
+            self.connector_access.definition, self.source_conn_id, self.state_conn_id, self.storage_conn_id or None
         )
-        with connector.verification(scratch=self.scratch or None, keep=self.keep_scratch) as verification:
-            verification.prepare(self.tables, wait_s=self.wait.total_seconds(), rules=self._rules())
+        with connector.prepare_verification(scratch=self.scratch or None, keep=self.keep_scratch) as verification:
+            verification.prepare_plan(self.tables, wait_s=self.wait.total_seconds(), rules=self._rules())
             scratch = verification.scratch.storage
-            keys = self.keys or (scratch.uri("keys") if self.repair else "")
+            keys = self.keys or (scratch.build_uri("keys") if self.repair else "")
             self._prepare(
                 "verify_tables.py", "--threads", str(self.threads), "--plan", *(["--values"] if self.values else []),
                 *(["--keys", keys] if keys else []), changelog=scratch.url,
@@ -133,14 +133,16 @@ class VerifyTablesOperator(SparkJobOperator):
             self.repaired = send_repairs(verification, report, by) if self.repair and report is not None else []
         if report is None:
             raise error or self._no_report(scratch.url)
-        verified = Verified.of(report)
+        verified = VerificationReport.from_document(report)
         measure_comparison(connector, self.target, self.location, verified)
         return verified
 
     def _rules(self) -> TableRules:
         """By which the last apply has kept the tables, as far as that is known."""
-        from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports, rules_of
+        from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports, rules_of
         from airflow_provider_cdc.core.config.table_rules import NO_RULES
 
-        report = AppliedReports(self.access.changelog().storage, self.connector).read(self.target, self.location)
+        report = ApplyReports(self.connector_access.open_change_log().storage, self.connector).read(
+            self.target, self.location
+        )
         return rules_of(report or {}) or NO_RULES

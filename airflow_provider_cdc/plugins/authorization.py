@@ -25,8 +25,8 @@ ROWS = "CDC rows"
 """The view that an auth manager with views of its own is asked about before a row is shown."""
 
 
-class Right(StrEnum):
-    """What somebody may do with a connector. Each needs the one before, except that of rows: it needs :attr:`READ`."""
+class ConnectorRight(StrEnum):
+    """A right of a user on a connector. Each needs the one before, except that of rows: it needs :attr:`READ`."""
 
     READ = "read"
     """See its state: who may read the DAG."""
@@ -40,7 +40,7 @@ class Right(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KnownDag:
-    """What Airflow knows of a DAG.
+    """Airflow's record of a DAG.
 
     :param next_at: when its next run is due; ``None``: nothing but an event or a person starts it
     :param stale: no file has it any more
@@ -75,12 +75,12 @@ def known_dags(ids: Iterable[str]) -> dict[str, KnownDag]:
 
 
 def dag_of(record: ConnectorRecord) -> str | None:
-    """The DAG whose task has captured a connector last."""
+    """Return the DAG whose task has captured a connector last."""
     return None if record.registration is None else record.registration.connections.get("dag")
 
 
-class Known:
-    """What Airflow knows of connectors: the DAGs that capture them, and the teams of the connections to their sources.
+class AuthorizationContext:
+    """Airflow's records of connectors: the DAGs that capture them, and the teams of the connections to their sources.
 
     :param dags: by id
     """
@@ -89,61 +89,72 @@ class Known:
         self.dags = dags or {}
         self._sources, self._teams = sources, dict[str, str | None]()
 
-    def dag(self, record: ConnectorRecord) -> KnownDag | None:
-        """The DAG that captures a connector."""
+    def find_dag(self, record: ConnectorRecord) -> KnownDag | None:
+        """Return the DAG that captures a connector."""
         return self.dags.get(dag_of(record) or "")
 
-    def team(self, record: ConnectorRecord) -> str | None:
-        """The team of the connection to a source; of one that is in none of Airflow's tables, but in a secrets backend, that of the DAG: it is the DAG that finds it there.
+    def find_team(self, record: ConnectorRecord) -> str | None:
+        """Return the team of the connection to a source.
+
+        A connection that is in none of Airflow's tables, but in a secrets backend, has the team of the DAG: it is the DAG that finds it there.
 
         Asked by one query for all connectors, when it is wanted.
         """
         if self._sources:
             self._teams, self._sources = teams_of(self._sources), ()
-        source, dag = source_of(record), self.dag(record)
+        source, dag = source_of(record), self.find_dag(record)
         elsewhere = None if dag is None else dag.team
         return elsewhere if source is None else self._teams.get(source, elsewhere)
 
 
 def source_of(record: ConnectorRecord) -> str | None:
-    """The connection to the source of a connector."""
+    """Return the connection to the source of a connector."""
     return None if record.registration is None else record.registration.connections.get("source")
 
 
-def known_of(records: Iterable[ConnectorRecord]) -> Known:
-    """What Airflow knows of these connectors."""
+def known_of(records: Iterable[ConnectorRecord]) -> AuthorizationContext:
+    """Return what Airflow knows of these connectors."""
     records = list(records)
     dags = known_dags(dag for record in records if (dag := dag_of(record)) is not None)
-    return Known(dags, [source for record in records if (source := source_of(record)) is not None])
+    return AuthorizationContext(dags, [source for record in records if (source := source_of(record)) is not None])
 
 
-def may(user: BaseUser, record: ConnectorRecord, right: Right, known: Known) -> bool:
-    """Whether a user has a right on a connector. Where no DAG has captured it, the connection to its source decides instead of one.
+def has_right(user: BaseUser, record: ConnectorRecord, right: ConnectorRight, known: AuthorizationContext) -> bool:
+    """Check whether a user has a right on a connector.
+
+    Where no DAG has captured it, the connection to its source decides instead of one.
 
     :param known: of :func:`known_of`
     """
     match right:
-        case Right.READ:
+        case ConnectorRight.READ:
             return _dag(user, record, known, writes=False)
-        case Right.OPERATE:
+        case ConnectorRight.OPERATE:
             return _dag(user, record, known, writes=False) and _dag(user, record, known, writes=True)
-        case Right.ADMINISTER:
-            return may(user, record, Right.OPERATE, known) and _connection(user, record, known, writes=True)
-        case Right.ROWS:
+        case ConnectorRight.ADMINISTER:
+            return has_right(user, record, ConnectorRight.OPERATE, known) and _connection(
+                user, record, known, writes=True
+            )
+        case ConnectorRight.ROWS:
             seen = get_auth_manager().is_authorized_custom_view(method="GET", resource_name=ROWS, user=user)
-            return bool(seen) and may(user, record, Right.OPERATE, known)
+            return bool(seen) and has_right(user, record, ConnectorRight.OPERATE, known)
 
 
-def readable(user: BaseUser, records: Iterable[ConnectorRecord], known: Known) -> list[ConnectorRecord]:
-    """The connectors on which a user has :attr:`Right.READ`; the auth manager is asked once a team for all DAGs, and for all connections."""
+def filter_readable(
+    user: BaseUser, records: Iterable[ConnectorRecord], known: AuthorizationContext
+) -> list[ConnectorRecord]:
+    """Return the connectors on which a user has :attr:`ConnectorRight.READ`.
+
+    The auth manager is asked once a team for all DAGs, and for all connections.
+    """
     records = list(records)
     dags, connections = defaultdict[str | None, set[str]](set), defaultdict[str | None, set[str]](set)
     for record in records:
         if (dag := dag_of(record)) is not None:
-            found = known.dag(record)
+            found = known.find_dag(record)
             dags[None if found is None else found.team].add(dag)
         elif (source := source_of(record)) is not None:
-            connections[known.team(record)].add(source)
+            connections[known.find_team(record)].add(source)
     manager = get_auth_manager()
     read = {
         id_ for team, ids in dags.items()
@@ -158,14 +169,14 @@ def readable(user: BaseUser, records: Iterable[ConnectorRecord], known: Known) -
         dag, source = dag_of(record), source_of(record)
         if dag is not None:
             return dag in read
-        return may(user, record, Right.READ, known) if source is None else source in linked
+        return has_right(user, record, ConnectorRight.READ, known) if source is None else source in linked
 
     return [record for record in records if seen(record)]
 
 
-def rights_on(user: BaseUser, record: ConnectorRecord, known: Known) -> list[Right]:
+def rights_on(user: BaseUser, record: ConnectorRecord, known: AuthorizationContext) -> list[ConnectorRight]:
     """All rights that a user has on a connector."""
-    return [right for right in Right if may(user, record, right, known)]
+    return [right for right in ConnectorRight if has_right(user, record, right, known)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +192,10 @@ class KnownConnection:
 
 
 def known_connections(prefix: str, kinds: Iterable[str]) -> list[KnownConnection]:
-    """Connections of Airflow's database whose type is the prefix and one of these kinds of sources, by their ids."""
+    """Return connections of Airflow's database by their ids.
+
+    Their type is the prefix and one of these kinds of sources.
+    """
     types = {f"{prefix}{kind}": kind for kind in kinds}
     columns = sa.select(Connection.conn_id, Connection.conn_type, Connection.team_name)
     with create_session() as session:
@@ -190,27 +204,27 @@ def known_connections(prefix: str, kinds: Iterable[str]) -> list[KnownConnection
 
 
 def teams_of(conn_ids: Iterable[str]) -> dict[str, str | None]:
-    """Connections of Airflow's database → the team of each; ``None``: of all teams."""
+    """Return connections of Airflow's database → the team of each; ``None``: of all teams."""
     found: dict[str, str | None] = Connection.get_conn_id_to_team_name_mapping(sorted(set(conn_ids)))
     return found
 
 
 def team_of(conn_id: str) -> str | None:
-    """The team that a connection of Airflow's database belongs to."""
+    """Return the team that a connection of Airflow's database belongs to."""
     return teams_of([conn_id]).get(conn_id)
 
 
 def may_connect(user: BaseUser, conn_id: str, team: str | None, *, edit: bool) -> bool:
-    """Whether a user may see a connection, or edit it."""
+    """Check whether a user may see a connection, or edit it."""
     details = ConnectionDetails(conn_id=conn_id, team_name=team)
     manager = get_auth_manager()
     return bool(manager.is_authorized_connection(method="PUT" if edit else "GET", details=details, user=user))
 
 
-def _dag(user: BaseUser, record: ConnectorRecord, known: Known, *, writes: bool) -> bool:
+def _dag(user: BaseUser, record: ConnectorRecord, known: AuthorizationContext, *, writes: bool) -> bool:
     if (dag := dag_of(record)) is None:
         return _connection(user, record, known, writes=writes)
-    found = known.dag(record)
+    found = known.find_dag(record)
     return bool(
         get_auth_manager().is_authorized_dag(
             method="POST" if writes else "GET",
@@ -221,7 +235,7 @@ def _dag(user: BaseUser, record: ConnectorRecord, known: Known, *, writes: bool)
     )
 
 
-def _connection(user: BaseUser, record: ConnectorRecord, known: Known, *, writes: bool) -> bool:
-    details = ConnectionDetails(conn_id=source_of(record), team_name=known.team(record))
+def _connection(user: BaseUser, record: ConnectorRecord, known: AuthorizationContext, *, writes: bool) -> bool:
+    details = ConnectionDetails(conn_id=source_of(record), team_name=known.find_team(record))
     manager = get_auth_manager()
     return bool(manager.is_authorized_connection(method="PUT" if writes else "GET", details=details, user=user))

@@ -30,7 +30,7 @@ class CdcPlugin(AirflowPlugin):
 
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """What is served; made when it is asked for."""
+        """Applications that the plugin serves; made when they are asked for."""
         from airflow_provider_cdc.plugins.plugin_app import app
 
         return [{"app": app, "url_prefix": PREFIX, "name": "Change data capture"}]

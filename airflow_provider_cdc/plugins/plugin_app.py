@@ -1,4 +1,4 @@
-"""What the plugin serves below ``/cdc``: the API of the pages, their built files, and what was measured for Prometheus.
+"""The application below ``/cdc``: the API of the pages, their built files, and the metrics for Prometheus.
 
 Who may do what: docs/security.md. FastAPI evaluates annotations: everything they name is imported at module level.
 """
@@ -17,10 +17,17 @@ from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 
 from airflow_provider_cdc.core.errors import CdcError, NotGranted, StateError, TransientError
-from airflow_provider_cdc.plugins.api import actions, connectors, diagnostics, models, rows, wizard
+from airflow_provider_cdc.plugins.api import (
+    action_routes,
+    connector_routes,
+    diagnostic_routes,
+    response_models,
+    row_history_routes,
+    wizard_routes,
+)
 from airflow_provider_cdc.plugins.api.dependencies import Store, right_of
-from airflow_provider_cdc.plugins.authorization import known_of, readable
-from airflow_provider_cdc.services.dashboards.openmetrics import CONTENT_TYPE, openmetrics
+from airflow_provider_cdc.plugins.authorization import filter_readable, known_of
+from airflow_provider_cdc.services.dashboards.openmetrics_text import CONTENT_TYPE, format_openmetrics
 from airflow_provider_cdc.services.dashboards.overview_models import LastError
 
 STATIC = Path(__file__).parent / "static"
@@ -28,7 +35,7 @@ STATIC = Path(__file__).parent / "static"
 _PAGES = "plugin/cdc"
 """Where Airflow shows them, below its own base path."""
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": models.Problem, "description": what}
+    status: {"model": response_models.ProblemAnswer, "description": what}
     for status, what in {
         401: "Nobody is logged in",
         403: "The user may not do this",
@@ -58,7 +65,13 @@ def _json_only(request: Request) -> None:
 
 _signed_in = [Depends(requires_access_asset("GET"))]
 _api = APIRouter(prefix="/api/v1", dependencies=[*_signed_in, Depends(_json_only)], responses=_PROBLEMS)
-for router in (connectors.router, diagnostics.router, actions.router, rows.router, wizard.router):
+for router in (
+    connector_routes.router,
+    diagnostic_routes.router,
+    action_routes.router,
+    row_history_routes.router,
+    wizard_routes.router,
+):
     _api.include_router(router)
 for route in _api.routes:
     if isinstance(route, APIRoute):  # who reads the document learns what each route needs
@@ -67,17 +80,17 @@ app.include_router(_api)
 
 
 @app.get("/metrics", dependencies=_signed_in, include_in_schema=False)
-def metrics(store: Store, user: GetUserDep) -> Response:
-    """What was measured of all connectors that the user may see, as OpenMetrics text."""
-    records = store.connectors()
+def export_metrics(store: Store, user: GetUserDep) -> Response:
+    """Return what was measured of all connectors that the user may see, as OpenMetrics text."""
+    records = store.list_connectors()
     known = known_of(records)
-    seen = {record.connector for record in readable(user, records, known)}
-    found = [series for series in store.metrics.of() if series.connector in seen]
-    return Response(openmetrics(found), media_type=CONTENT_TYPE)
+    seen = {record.connector for record in filter_readable(user, records, known)}
+    found = [series for series in store.metrics.load_series() if series.connector in seen]
+    return Response(format_openmetrics(found), media_type=CONTENT_TYPE)
 
 
-class _Built(StaticFiles):
-    """Files that a browser asks for anew whenever it has them from an earlier release."""
+class _BuiltFiles(StaticFiles):
+    """Files that a browser asks for again whenever it has them from an earlier release."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         answer = super().file_response(*args, **kwargs)
@@ -85,13 +98,13 @@ class _Built(StaticFiles):
         return answer
 
 
-app.mount("/static", _Built(directory=STATIC, check_dir=False), name="static")
+app.mount("/static", _BuiltFiles(directory=STATIC, check_dir=False), name="static")
 
 
 @app.get("/", include_in_schema=False)
 @app.get("/connectors/{rest:path}", include_in_schema=False)
-def page(request: Request, rest: str = "") -> Response:
-    """Where pages of earlier releases were, links lead on to where they are."""
+def redirect_page(request: Request, rest: str = "") -> Response:
+    """Redirect links to the pages of earlier releases to where the pages are now."""
     path = f"connectors/{quote(rest)}" if rest else ""
     return RedirectResponse(f"{_outside(request)}/{_PAGES}/{path}")
 
@@ -104,12 +117,15 @@ def _outside(request: Request) -> str:
 @app.exception_handler(CdcError)
 def _trouble(request: Request, error: CdcError) -> Response:
     status = 503 if isinstance(error, (TransientError, StateError)) else 403 if isinstance(error, NotGranted) else 409
-    return _answer(status, models.Problem(detail=str(error), error=LastError.of(str(error))).model_dump(mode="json"))
+    return _answer(
+        status,
+        response_models.ProblemAnswer(detail=str(error), error=LastError.from_text(str(error))).model_dump(mode="json"),
+    )
 
 
 @app.exception_handler(HTTPException)
 def _refused(request: Request, error: HTTPException) -> Response:
-    body = models.Problem(detail=str(error.detail), error=None).model_dump(mode="json")
+    body = response_models.ProblemAnswer(detail=str(error.detail), error=None).model_dump(mode="json")
     return _answer(error.status_code, body, error.headers)
 
 

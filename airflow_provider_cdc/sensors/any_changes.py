@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
-from airflow_provider_cdc.services.connectors.connector_group import CaptureOf, GroupFields, Looked, look_at
-from airflow_provider_cdc.services.tasks.connector_fields import failure
+from airflow_provider_cdc.services.connectors.connector_group import (
+    ChangeInspection,
+    GroupedConnector,
+    GroupFields,
+    look_at,
+)
+from airflow_provider_cdc.services.tasks.connector_fields import to_airflow_exception
 from airflow_provider_cdc.triggers.any_changes import AnyChangesTrigger
 
 if TYPE_CHECKING:
@@ -18,13 +23,14 @@ if TYPE_CHECKING:
 
 
 class AnyChangesSensor(GroupFields, WaitingSensor):
-    """Succeeds when a capture of any of several connectors would find something, as
-    :class:`~airflow_provider_cdc.sensors.changes_available.ChangesAvailableSensor` does for one. Meanwhile it occupies no worker. A connector that cannot be
+    """Succeeds when a capture of any of several connectors would find something.
+
+    :class:`~airflow_provider_cdc.sensors.changes_available.ChangesAvailableSensor` does it for one. Meanwhile it occupies no worker. A connector that cannot be
     asked does not hold up the others. If a person must act for it, the sensor succeeds, in the triggerer after five minutes in which no other has changes, and what
     captures the connector fails and says why. In the triggerer, one of which the last run has failed counts only five minutes after that. So one that stays
     broken does not make one failed run after the other.
 
-        >>> AnyChangesSensor(task_id="wait", connectors=[CaptureOf(definition=shop, conn_id="shop_mariadb"), …])
+        >>> AnyChangesSensor(task_id="wait", connectors=[GroupedConnector(definition=shop, conn_id="shop_mariadb"), …])
 
     :param connectors: those to wait for; properties, paths and ids of connections are templated
     :param state_conn_id: Airflow connection to the state tables (templated)
@@ -39,7 +45,7 @@ class AnyChangesSensor(GroupFields, WaitingSensor):
     def __init__(
         self,
         *,
-        connectors: Sequence[CaptureOf],
+        connectors: Sequence[GroupedConnector],
         state_conn_id: str = DEFAULT_CONN_ID,
         poll_interval: float | timedelta = 10.0,
         deferrable: bool = True,
@@ -55,22 +61,22 @@ class AnyChangesSensor(GroupFields, WaitingSensor):
         """Have a connector that cannot be asked captured, too: the capture fails and names it."""
         return any(one.reason is not None or one.error is not None for one in self._looked())
 
-    def wait(self, context: Context) -> None:
+    def start_waiting(self, context: Context) -> None:
         try:
-            accesses = self.accesses
+            accesses = self.connector_accesses
         except CdcError as e:
-            raise failure(e) from e
-        self.defer_to(AnyChangesTrigger.of(accesses, self.poll_interval))
+            raise to_airflow_exception(e) from e
+        self.defer_to(AnyChangesTrigger.from_accesses(accesses, self.poll_interval))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
         """Take the event of the trigger."""
         self._found(event["connector"], event["reason"])
 
-    def _looked(self) -> list[Looked]:
+    def _looked(self) -> list[ChangeInspection]:
         try:
-            looked = list(look_at(self.accesses))
+            looked = list(look_at(self.connector_accesses))
         except CdcError as e:
-            raise failure(e) from e
+            raise to_airflow_exception(e) from e
         for one in looked:
             if one.reason is not None:
                 self._found(one.access.definition.name, one.reason)
@@ -83,5 +89,5 @@ class AnyChangesSensor(GroupFields, WaitingSensor):
 
 
 def _not_by_itself(error: Exception | None) -> bool:
-    """Whether an error does not pass by itself."""
+    """Check whether an error does not pass by itself."""
     return error is not None and not isinstance(error, TransientError)

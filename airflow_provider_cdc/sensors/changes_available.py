@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
-from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, to_airflow_exception
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 
 if TYPE_CHECKING:
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 
 class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
-    """Succeeds when a capture of the connector would find something: at once before the first capture, afterwards when the
-    source's log has gone on or the connector's properties were changed. Meanwhile it occupies no worker.
+    """Succeeds when a capture of the connector would find something.
+
+    That is at once before the first capture, afterwards when the source's log has moved past the offset or the connector's properties were changed.
+    Meanwhile it occupies no worker.
 
         >>> ChangesAvailableSensor(task_id="wait", definition=shop, conn_id="shop_mariadb")
 
@@ -54,9 +56,9 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
         try:
             return self._look()
         except CdcError as e:
-            raise failure(e) from e
+            raise to_airflow_exception(e) from e
 
-    def wait(self, context: Context) -> None:
+    def start_waiting(self, context: Context) -> None:
         try:
             if self._look():
                 return
@@ -64,8 +66,8 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
         except TransientError as e:
             self.log.warning("Connector %s cannot be asked now; trying again in the triggerer: %s", self.connector, e)
         except CdcError as e:
-            raise failure(e) from e
-        self.defer_to(ChangesAvailableTrigger(self.access.document(), self.poll_interval))
+            raise to_airflow_exception(e) from e
+        self.defer_to(ChangesAvailableTrigger(self.connector_access.to_document(), self.poll_interval))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
         """Take the event of the trigger."""
@@ -74,9 +76,9 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
         self._found(str(event["reason"]))
 
     def _look(self) -> bool:
-        probe = self.access.probe()
+        probe = self.connector_access.open_probe()
         try:
-            reason = probe.look()
+            reason = probe.explain_changes()
         finally:
             probe.close()
         if reason is not None:

@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_cdc.sensors.state_sensor import StateSensor
 from airflow_provider_cdc.services.tasks.connector_fields import StateFields
-from airflow_provider_cdc.services.text.format_signal import failure_text
+from airflow_provider_cdc.services.text.signal_texts import failure_text
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 
@@ -38,7 +38,7 @@ class SnapshotCompletedSensor(StateSensor):
         super().__init__(**kwargs)
         self.number = number
 
-    def trigger(self) -> StateTrigger:
+    def build_trigger(self) -> StateTrigger:
         common: dict[str, Any] = {"state_conn_id": self.state_conn_id, "poll_interval": self.poll_interval}
         if self.number in (None, ""):
             return InitialSnapshotTrigger(self.connector, **common)
@@ -49,7 +49,7 @@ class SnapshotCompletedSensor(StateSensor):
             raise AirflowFailException(f"{found!r} is not the number of a signal.") from None
         return SignalCompletedTrigger(self.connector, number, **common)
 
-    def result(self, event: dict[str, Any]) -> dict[str, Any]:
+    def build_result(self, event: dict[str, Any]) -> dict[str, Any]:
         if "state" in event and (wrong := failure_text(self.connector, event)) is not None:
             raise AirflowFailException(wrong)
         return event

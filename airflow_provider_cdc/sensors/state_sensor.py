@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
-from airflow_provider_cdc.services.tasks.connector_fields import StateFields, failure
+from airflow_provider_cdc.services.tasks.connector_fields import StateFields, to_airflow_exception
 from airflow_provider_cdc.triggers.state_trigger import PollResult, StateTrigger
 
 if TYPE_CHECKING:
@@ -49,23 +49,23 @@ class StateSensor(StateFields, WaitingSensor):
         self._set_connector_name(connector, state_conn_id)
 
     @abc.abstractmethod
-    def trigger(self) -> StateTrigger:
-        """The trigger, made of rendered fields."""
+    def build_trigger(self) -> StateTrigger:
+        """Build the trigger from rendered fields."""
 
-    def result(self, event: dict[str, Any]) -> Any:
-        """What the task returns for the trigger's event. Raises if the event is a failure."""
+    def build_result(self, event: dict[str, Any]) -> Any:
+        """Return what the task returns for the trigger's event. Raises if the event is a failure."""
         return event
 
     def poke(self, context: Context) -> bool | PokeReturnValue:
-        answer = self._ask(self.trigger())
-        return False if answer.event is None else PokeReturnValue(True, self.result(answer.event))
+        answer = self._ask(self.build_trigger())
+        return False if answer.event is None else PokeReturnValue(True, self.build_result(answer.event))
 
-    def wait(self, context: Context) -> Any:
-        trigger = self.trigger()
+    def start_waiting(self, context: Context) -> Any:
+        trigger = self.build_trigger()
         try:
             answer = self._ask(trigger)
             if answer.event is not None:
-                return self.result(answer.event)
+                return self.build_result(answer.event)
         except AirflowFailException:
             raise
         except AirflowException as e:
@@ -76,13 +76,13 @@ class StateSensor(StateFields, WaitingSensor):
         """Take the event of the trigger."""
         if "error" in event:
             raise AirflowFailException(event["error"])
-        return self.result(event)
+        return self.build_result(event)
 
     def _ask(self, trigger: StateTrigger) -> PollResult:
         try:
-            with CdcStateHook(self.state_conn_id).opened() as store:
-                answer = trigger.look(store)
+            with CdcStateHook(self.state_conn_id).open_store() as store:
+                answer = trigger.poll_once(store)
         except CdcError as e:
-            raise failure(e) from e
+            raise to_airflow_exception(e) from e
         self.log.info("%s", answer.text)
         return answer

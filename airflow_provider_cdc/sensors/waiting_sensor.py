@@ -40,12 +40,12 @@ class WaitingSensor(BaseSensorOperator):
         self.deferrable = deferrable
 
     @abc.abstractmethod
-    def wait(self, context: Context) -> Any:
+    def start_waiting(self, context: Context) -> Any:
         """Return what the task returns, if it need not wait; otherwise defer the task."""
 
     def execute(self, context: Context) -> Any:
         if self.deferrable:
-            return self.wait(context)
+            return self.start_waiting(context)
         with self._skipped_by_timeout_only():
             return super().execute(context)
 

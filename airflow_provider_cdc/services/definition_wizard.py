@@ -1,7 +1,7 @@
 """Writes a definition for a new connector: Python for the DAG folder, or YAML for a folder of definitions. Nothing is stored anywhere.
 
->>> asked = NewDefinition(source="mariadb", name="shop", conn_id="shop_db", tables=["shop.orders"], location="/lake/{database}/{table}")
->>> print(written(asked).python)
+>>> asked = DefinitionRequest(source="mariadb", name="shop", conn_id="shop_db", tables=["shop.orders"], location="/lake/{database}/{table}")
+>>> print(write_definition(asked).python)
 from airflow_provider_cdc.dag import ConnectorDefinition, cdc_dag
 …
 """
@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.topics import sanitized
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources import SOURCES, config_class
 
@@ -41,8 +41,8 @@ TableName = Annotated[str, Field(min_length=1, max_length=2000)]
 Place = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
-class NewDefinition(BaseModel):
-    """What somebody wants."""
+class DefinitionRequest(BaseModel):
+    """The user's choices for a new connector."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -81,8 +81,8 @@ class WrittenDefinition(BaseModel):
     lacks: list[str] = Field(description="What has to be filled in before it can run")
 
 
-def properties_of(asked: NewDefinition) -> dict[str, Any]:
-    """The properties of the connector.
+def properties_of(asked: DefinitionRequest) -> dict[str, Any]:
+    """Build the properties of the connector.
 
     :raises ConfigError: there is no such kind of source, or a property cannot be used
     """
@@ -99,16 +99,16 @@ def properties_of(asked: NewDefinition) -> dict[str, Any]:
     return found
 
 
-def _patterns(asked: NewDefinition, config: ConnectorConfig) -> list[str]:
-    """The include list.
+def _patterns(asked: DefinitionRequest, config: ConnectorConfig) -> list[str]:
+    """Build the include list.
 
     :raises ConfigError: two tables would have one topic
     """
-    tables = [config.listed(table) for table in asked.tables]
-    beside = {config.listed(table).casefold() for table in {*asked.left_out} - {*asked.tables}}
+    tables = [config.format_listed_name(table) for table in asked.tables]
+    beside = {config.format_listed_name(table).casefold() for table in {*asked.left_out} - {*asked.tables}}
     topics: dict[str, str] = {}
     for table in tables:
-        topic = sanitized(f"{asked.name}.{table}")
+        topic = sanitize_name(f"{asked.name}.{table}")
         if topics.setdefault(topic, table) != table and "topic.delimiter" not in asked.properties:
             raise ConfigError(
                 f"{topics[topic]} and {table} would both have the topic {topic}: in a topic, other signs than letters, digits, dots and hyphens become underscores.",
@@ -118,7 +118,9 @@ def _patterns(asked: NewDefinition, config: ConnectorConfig) -> list[str]:
 
 
 def pattern_of(name: str, *, case: bool = False) -> str:
-    """A pattern for an include list that matches one name. Signs that cannot be seen, or that lists cut at their ends, are written as numbers.
+    """Build a pattern for an include list that matches one name.
+
+    Signs that cannot be seen, or that lists cut at their ends, are written as numbers.
 
     :param case: not what differs by case alone, which lists match otherwise
 
@@ -136,8 +138,8 @@ def _numbered(c: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def written(asked: NewDefinition) -> WrittenDefinition:
-    """The definition as texts.
+def write_definition(asked: DefinitionRequest) -> WrittenDefinition:
+    """Write the definition as texts.
 
     :raises ConfigError: it could not be used
     """
@@ -158,7 +160,7 @@ _DAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 def _place(config: type[ConnectorConfig], properties: Mapping[str, Any]) -> dict[str, str]:
-    """What stands there until somebody says what is read, where no connection does."""
+    """Return what stands there until the user says what is read, where no connection does."""
     places = config.FORM.places
     return dict([*places.items()][:1]) if not places.keys() & properties.keys() else {}
 
@@ -169,11 +171,14 @@ def _least(config: type[ConnectorConfig], name: str, properties: Mapping[str, An
 
 
 def _stand_in(name: str) -> int:
-    """A number that no other client of the server should have, always the same for a connector: ids of replicas are mostly small."""
+    """Return a number that no other client of the server should have, always the same for a connector.
+
+    Ids of replicas are mostly small.
+    """
     return 100_000 + zlib.crc32(name.encode()) % 1_000_000_000
 
 
-def _refuse(asked: NewDefinition, config: type[ConnectorConfig]) -> None:
+def _refuse(asked: DefinitionRequest, config: type[ConnectorConfig]) -> None:
     """Check what would make a definition that does not run.
 
     :raises ConfigError: something cannot be used
@@ -194,7 +199,7 @@ def _refuse(asked: NewDefinition, config: type[ConnectorConfig]) -> None:
         raise ConfigError("A name has a character that no file of definitions can hold.", remedy="leave it out")
 
 
-def _arguments(asked: NewDefinition) -> dict[str, Any]:
+def _arguments(asked: DefinitionRequest) -> dict[str, Any]:
     """Arguments of ``cdc_dag`` besides the definition."""
     into: dict[Target, dict[str, Any]] = {
         "delta": {"location": asked.location},
@@ -205,7 +210,7 @@ def _arguments(asked: NewDefinition) -> dict[str, Any]:
     return {"conn_id": asked.conn_id, **into[asked.target]}
 
 
-def _python(asked: NewDefinition, properties: Mapping[str, Any]) -> str:
+def _python(asked: DefinitionRequest, properties: Mapping[str, Any]) -> str:
     lines = [f"        {name!r}: {_literal(value, 8)}," for name, value in properties.items()]
     inside = "{\n" + "\n".join(lines) + "\n    }" if lines else "{}"
     more = "".join(f",\n    {name}={value!r}" for name, value in _arguments(asked).items())
@@ -224,8 +229,11 @@ def _literal(value: Any, indent: int) -> str:
     return "[\n" + "".join(f"{' ' * (indent + 4)}{one!r},\n" for one in value) + f"{' ' * indent}]"
 
 
-def _yaml(asked: NewDefinition, properties: Mapping[str, Any]) -> str:
-    """The definition as YAML, each value in the form of JSON, which YAML takes as it is: nothing depends on how a text looks."""
+def _yaml(asked: DefinitionRequest, properties: Mapping[str, Any]) -> str:
+    """Write the definition as YAML, each value in the form of JSON, which YAML takes as it is.
+
+    Nothing depends on how a text looks.
+    """
     lines = [f"{name}: {_json(getattr(asked, name))}" for name in ("name", "source", "changelog")]
     if properties:
         lines.append("properties:")
@@ -245,7 +253,7 @@ def _json(value: Any) -> str:
 
 
 def modes_of(kind: str) -> dict[str, str]:
-    """The modes of :data:`MODES` that a kind of source knows."""
+    """Return the modes of :data:`MODES` that a kind of source knows."""
     config, found = config_class(kind), {}
     for mode, what in MODES.items():
         stand_ins = {**config.FORM.stand_ins, **_place(config, {})}
@@ -264,22 +272,22 @@ def places_of(kind: str) -> dict[str, tuple[str, str]]:
     return {name: (described[name], example) for name, example in config.FORM.places.items()}
 
 
-def kinds() -> list[str]:
-    """The kinds of sources that are for users: the one inside a process is for tests."""
+def list_source_kinds() -> list[str]:
+    """List the kinds of sources that are for users: the one inside a process is for tests."""
     return sorted(kind for kind in SOURCES if kind != "memory")
 
 
 __all__ = [
     "MODES",
     "TARGETS",
-    "NewDefinition",
+    "DefinitionRequest",
     "TableName",
     "Target",
     "WrittenDefinition",
-    "kinds",
+    "list_source_kinds",
     "modes_of",
     "pattern_of",
     "places_of",
     "properties_of",
-    "written",
+    "write_definition",
 ]

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow_provider_cdc.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.config.connector import ConnectorConfig
-    from airflow_provider_cdc.core.spi.partial_updates import PartialUpdates
-    from airflow_provider_cdc.core.spi.procedures import Procedure
+    from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+    from airflow_provider_cdc.core.spi.partial_updates import PartialUpdateApplier
     from airflow_provider_cdc.core.spi.source import Source
+    from airflow_provider_cdc.core.spi.source_procedures import Procedure
 
 
-class Kind(NamedTuple):
-    """Where the classes of a kind of source are, as ``module:class``.
+class SourceClassPaths(NamedTuple):
+    """Class paths of a kind of source, each as ``module:class``.
 
     :param config: its configuration; the module loads without the database's driver, as every DAG that is parsed loads it
     :param procedures: what ``Source.PROCEDURES`` is, where it has some; the module loads like that of the configuration
-    :param updates: what applies its partial updates (:class:`~airflow_provider_cdc.core.spi.partial_updates.PartialUpdates`), where events have some; the module loads
+    :param updates: what applies its partial updates (:class:`~airflow_provider_cdc.core.spi.partial_updates.PartialUpdateApplier`), where events have some; the module loads
         without the database's driver
     """
 
@@ -35,25 +35,29 @@ class Kind(NamedTuple):
 
 
 SOURCES = {
-    "memory": Kind(f"{__name__}.memory.source:MemorySource", f"{__name__}.memory.config:MemoryConfig"),
-    "mysql": Kind(f"{__name__}.mysql.source:MySqlSource", f"{__name__}.mysql.config:MySqlConfig"),
-    "mariadb": Kind(f"{__name__}.mysql.source:MariaDbSource", f"{__name__}.mysql.config:MySqlConfig"),
-    "oracle": Kind(f"{__name__}.oracle.source:OracleSource", f"{__name__}.oracle.config:OracleConfig"),
-    "db2": Kind(
-        f"{__name__}.db2.source:Db2Source", f"{__name__}.db2.config:Db2Config", f"{__name__}.db2.procedures:PROCEDURES"
+    "memory": SourceClassPaths(f"{__name__}.memory.source:MemorySource", f"{__name__}.memory.config:MemoryConfig"),
+    "mysql": SourceClassPaths(f"{__name__}.mysql.source:MySqlSource", f"{__name__}.mysql.config:MySqlConfig"),
+    "mariadb": SourceClassPaths(f"{__name__}.mysql.source:MariaDbSource", f"{__name__}.mysql.config:MySqlConfig"),
+    "oracle": SourceClassPaths(f"{__name__}.oracle.source:OracleSource", f"{__name__}.oracle.config:OracleConfig"),
+    "db2": SourceClassPaths(
+        f"{__name__}.db2.source:Db2Source",
+        f"{__name__}.db2.config:Db2Config",
+        f"{__name__}.db2.procedure_definitions:PROCEDURES",
     ),
-    "mongodb": Kind(
+    "mongodb": SourceClassPaths(
         f"{__name__}.mongodb.source:MongoDbSource",
         f"{__name__}.mongodb.config:MongoDbConfig",
         updates=f"{__name__}.mongodb.documents.partial_updates:PARTIAL_UPDATES",
     ),
-    "debezium": Kind(f"{__name__}.debezium.source:DebeziumSource", f"{__name__}.debezium.config:DebeziumConfig"),
+    "debezium": SourceClassPaths(
+        f"{__name__}.debezium.source:DebeziumSource", f"{__name__}.debezium.config:DebeziumConfig"
+    ),
 }
 """Kind, as connector definitions spell it → its classes."""
 
 
 def load_source(kind: str) -> type[Source]:
-    """The class of a kind of source.
+    """Return the class of a kind of source.
 
     :raises ConfigError: there is no such kind, or its driver is not installed
     """
@@ -68,21 +72,21 @@ def load_source(kind: str) -> type[Source]:
 
 
 def config_class(kind: str) -> type[ConnectorConfig]:
-    """The configuration model of a kind of source, without loading the source and its driver: fit for DAG parse.
+    """Return the configuration model of a kind of source, without loading the source and its driver: fit for DAG parse.
 
     :raises ConfigError: there is no such kind
     """
     return _load(_kind(kind).config)  # type: ignore[no-any-return]
 
 
-def procedures(kind: str) -> Mapping[str, Procedure]:
-    """What an administrator can have done at a kind of source, by name; fit for the help of commands."""
+def load_procedures(kind: str) -> Mapping[str, Procedure]:
+    """Return what an administrator can have done at a kind of source, by name; fit for the help of commands."""
     path = _kind(kind).procedures
     return _load(path) if path is not None else {}
 
 
-def partial_updates(kind: str) -> PartialUpdates:
-    """What applies the partial updates of a kind of source in targets.
+def partial_updates(kind: str) -> PartialUpdateApplier:
+    """Return the object that applies the partial updates of a kind of source in targets.
 
     :raises ConfigError: there is no such kind, or its events have no partial updates
     """
@@ -92,7 +96,7 @@ def partial_updates(kind: str) -> PartialUpdates:
     return _load(path)  # type: ignore[no-any-return]
 
 
-def _kind(kind: str) -> Kind:
+def _kind(kind: str) -> SourceClassPaths:
     if kind not in SOURCES:
         raise ConfigError(f"{kind!r} is not a kind of source. Valid values are: {', '.join(sorted(SOURCES))}.")
     return SOURCES[kind]

@@ -20,10 +20,10 @@ class ErrorMeaning:
     """The error for some error codes or texts of a database.
 
     :param what: first sentence; the server's message follows it
-    :param remedy: like ``what``, may contain names in braces, which :meth:`error` fills in
+    :param remedy: like ``what``, may contain names in braces, which :meth:`build_error` fills in
 
     >>> meaning = ErrorMeaning(CdcError, "The database refused user {user}", UNTOUCHED, "GRANT CONNECT TO {user}")
-    >>> meaning.error("no right", "db:1521", user="cdc").what
+    >>> meaning.build_error("no right", "db:1521", user="cdc").what
     'The database refused user cdc: no right'
     """
 
@@ -32,7 +32,7 @@ class ErrorMeaning:
     safe: str
     remedy: str
 
-    def error(self, message: str, where: str, **names: str) -> CdcError:
+    def build_error(self, message: str, where: str, **names: str) -> CdcError:
         """Return the error for a message of the server."""
         return self.kind(
             f"{self.what.format(**names)}: {message}",
@@ -55,10 +55,10 @@ def meaning_per_code(meanings: Iterable[tuple[Iterable[int], ErrorMeaning]]) -> 
     return found
 
 
-def masked(text: str, *secrets: SecretStr) -> str:
+def mask_secrets(text: str, *secrets: SecretStr) -> str:
     """Return the text with ``***`` instead of each secret of three characters or more.
 
-    >>> masked("no login as cdc/tiger", SecretStr("tiger"))
+    >>> mask_secrets("no login as cdc/tiger", SecretStr("tiger"))
     'no login as cdc/***'
     """
     for secret in secrets:

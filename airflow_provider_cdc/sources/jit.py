@@ -1,4 +1,4 @@
-"""How the kernels of all sources are compiled."""
+"""Compilation of the kernels of all sources."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _MARK = b"sources.jit import "
 
 
 def jit(function: _F) -> _F:
-    """Compile without the GIL, keep the result on disk until the source of any kernel of the same database, or of several, changes. Code that was sent to where
-    it runs, in an archive, is compiled there.
+    """Compile without the GIL; keep the result on disk until the source of any kernel of the same database, or of several, changes.
 
-    ``NUMBA_BOUNDSCHECK=1`` turns the checks of indices on; give it a ``NUMBA_CACHE_DIR`` of its own.
+    Code that was sent to where it runs, in an archive, is compiled there.
+
+    ``NUMBA_BOUNDSCHECK=1`` turns the checks of indices on; give it a separate ``NUMBA_CACHE_DIR``.
     """
     if not _HERE.is_file():
         return cast(_F, nb.njit(nogil=True)(function))
@@ -42,37 +43,40 @@ class _KernelCache(FunctionCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
         file = self._cache_file
-        file._source_stamp = (file._source_stamp, stamp(_folder(Path(function.__code__.co_filename)), _SHARED))
+        file._source_stamp = (
+            file._source_stamp,
+            fingerprint_sources(_folder(Path(function.__code__.co_filename)), _SHARED),
+        )
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """The machine code of a signature; ``None`` if there is none."""
+        """Load the machine code of a signature; ``None`` if there is none."""
         rtsys.initialize(target_context)  # the functions that count references to arrays
         with self._guard_against_spurious_io_errors():
             return self._load_overload(signature, target_context)  # type: ignore[no-untyped-call]
 
 
-def inlined(function: _F) -> _F:
-    """A helper of kernels that becomes part of each of them, as if its lines stood there.
+def inline_helper(function: _F) -> _F:
+    """Compile a helper of kernels that becomes part of each of them, as if its lines stood there.
 
     For what is done once per value: a call costs more there than what is called.
     """
     return cast(_F, nb.njit(inline="always", nogil=True)(function))
 
 
-def forced(function: _F) -> _F:
-    """A helper of kernels that the machine code of each of them contains, and does not call.
+def force_inline_helper(function: _F) -> _F:
+    """Compile a helper of kernels that the machine code of each of them contains, and does not call.
 
-    As :func:`inlined`, for helpers that branch much: these are compiled once, and only then put into their callers. A call passes each array as seven words.
+    As :func:`inline_helper`, for helpers that branch much: these are compiled once, and only then put into their callers. A call passes each array as seven words.
     """
     return cast(_F, nb.njit(forceinline=True, nogil=True)(function))
 
 
 @cache
-def stamp(*folders: Path) -> str:
-    """Stands for the sources of all kernels below some folders, and for how they are compiled.
+def fingerprint_sources(*folders: Path) -> str:
+    """Hash the sources of all kernels below some folders, and how they are compiled.
 
     numba compiles a kernel's helpers and constants into it, yet keeps the result as long as the kernel's own file is the same: after an
-    upgrade that changed only a helper, the old machine code would go on running.
+    upgrade that changed only a helper, the old machine code would still run.
     """
     texts = {path: path.read_bytes() for folder in folders for path in sorted(folder.rglob("*.py"))}
     kernels = [text for path, text in texts.items() if path.parent.name == "kernels" or _MARK in text]
@@ -80,6 +84,6 @@ def stamp(*folders: Path) -> str:
 
 
 def _folder(file: Path) -> Path:
-    """The database's folder that a file is in; a file elsewhere stands for its own folder."""
+    """Return the database's folder that a file is in; a file elsewhere stands for its own folder."""
     above = [folder for folder in file.parents if folder.parent == _HERE.parent]
     return above[0] if above else file.parent

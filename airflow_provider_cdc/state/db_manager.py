@@ -17,7 +17,7 @@ _FOLDER = Path(__file__).resolve().parent
 
 
 def _metadata() -> MetaData:
-    """The tables, in the schema that Airflow's own tables are in."""
+    """Return the tables, in the schema that Airflow's own tables are in."""
     schema = conf.get("database", "sql_alchemy_schema", fallback="") or None
     if schema is None:
         return Base.metadata

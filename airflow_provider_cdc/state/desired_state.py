@@ -1,4 +1,4 @@
-"""Whether connectors are to run, and how their last runs ended."""
+"""Stores whether connectors are to run, and how their last runs ended."""
 
 from __future__ import annotations
 
@@ -8,60 +8,60 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from airflow_provider_cdc.core.spi.stores import Control, DesiredState
-from airflow_provider_cdc.state.engine import Database, storable
+from airflow_provider_cdc.core.spi.store_interfaces import ConnectorControl, DesiredState
 from airflow_provider_cdc.state.models import ControlRow
+from airflow_provider_cdc.state.state_database import StateDatabase, to_storable_text
 
 _NEW: dict[str, Any] = {"wanted": DesiredState.RUNNING.value, "restarts": 0, "asked_by": "", "reason": ""}
 
 
 class Controls:
-    """Whether a connector is to run, be paused or be stopped, and how its last run ended."""
+    """Stores whether a connector is to run, be paused or be stopped, and how its last run ended."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: StateDatabase) -> None:
         self._database = database
 
-    def control(self, connector: str) -> Control:
-        for attempt in self._database.attempts():
+    def load_control(self, connector: str) -> ConnectorControl:
+        for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
                 row = c.execute(sa.select(ControlRow.__table__).where(ControlRow.connector == connector)).one_or_none()
-        return Control() if row is None else control_of(row)
+        return ConnectorControl() if row is None else control_of(row)
 
-    def set_control(self, connector: str, wanted: DesiredState, by: str, reason: str = "") -> Control:
+    def set_control(self, connector: str, wanted: DesiredState, by: str, reason: str = "") -> ConnectorControl:
         """Record what people want of a connector; a run that is alive sees it within a second or two.
 
         :param by: who asks
         """
-        for attempt in self._database.attempts():
-            with attempt, self._database.write() as c:
-                before = locked(c, connector)
+        for attempt in self._database.iterate_attempts():
+            with attempt, self._database.open_transaction() as c:
+                before = lock_control_row(c, connector)
                 since = before.since if before.wanted == wanted.value else datetime.now(UTC)
                 _update(c, connector, by, reason, wanted=wanted.value, since=since)
-        return self.control(connector)
+        return self.load_control(connector)
 
-    def request_restart(self, connector: str, by: str, reason: str = "") -> Control:
+    def request_restart(self, connector: str, by: str, reason: str = "") -> ConnectorControl:
         """Ask the run that is alive to end, so that another one begins. What is wanted of the connector stays."""
-        for attempt in self._database.attempts():
-            with attempt, self._database.write() as c:
-                before = locked(c, connector)
+        for attempt in self._database.iterate_attempts():
+            with attempt, self._database.open_transaction() as c:
+                before = lock_control_row(c, connector)
                 _update(c, connector, by, reason, restarts=before.restarts + 1)
-        return self.control(connector)
+        return self.load_control(connector)
 
-    def ended(self, connector: str, error: str | None, metrics: dict[str, Any] | None = None) -> None:
+    def record_run_end(self, connector: str, error: str | None, metrics: dict[str, Any] | None = None) -> None:
         now = datetime.now(UTC)
         values: dict[str, Any] = {"run_ended_at": now}
         if metrics is not None:
             values["metrics"] = metrics
         if error is not None:
-            values |= {"last_error": storable(error, 1_000_000), "last_error_at": now}
-        for attempt in self._database.attempts():
-            with attempt, self._database.write() as c:
-                locked(c, connector)
+            values |= {"last_error": to_storable_text(error, 1_000_000), "last_error_at": now}
+        for attempt in self._database.iterate_attempts():
+            with attempt, self._database.open_transaction() as c:
+                lock_control_row(c, connector)
                 c.execute(sa.update(ControlRow).where(ControlRow.connector == connector).values(**values))
 
 
-def locked(c: sa.Connection, connector: str) -> sa.Row[Any]:
-    """The connector's row, locked until the transaction ends; created if there is none."""
+def lock_control_row(c: sa.Connection, connector: str) -> sa.Row[Any]:
+    """Lock and return the connector's row, until the transaction ends; created if there is none."""
     statement = sa.select(ControlRow.__table__).where(ControlRow.connector == connector).with_for_update()
     row = c.execute(statement).one_or_none()
     if row is None:
@@ -75,10 +75,10 @@ def locked(c: sa.Connection, connector: str) -> sa.Row[Any]:
 
 
 def _update(c: sa.Connection, connector: str, by: str, reason: str, **values: Any) -> None:
-    asked = {"asked_by": storable(by, 250), "reason": storable(reason, 10_000)}
+    asked = {"asked_by": to_storable_text(by, 250), "reason": to_storable_text(reason, 10_000)}
     c.execute(sa.update(ControlRow).where(ControlRow.connector == connector).values(**asked, **values))
 
 
-def control_of(row: sa.Row[Any]) -> Control:
+def control_of(row: sa.Row[Any]) -> ConnectorControl:
     """:param row: with the columns of :class:`ControlRow`"""
-    return Control(DesiredState(row.wanted), row.restarts, row.asked_by, row.reason, row.since)
+    return ConnectorControl(DesiredState(row.wanted), row.restarts, row.asked_by, row.reason, row.since)

@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from airflow_provider_cdc.core.errors import LeaseHeld, LeaseLost
-from airflow_provider_cdc.core.remedy_commands import cdc
-from airflow_provider_cdc.core.spi.stores import Lease
-from airflow_provider_cdc.state.engine import Database
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.spi.store_interfaces import Lease
 from airflow_provider_cdc.state.models import LeaseRow
+from airflow_provider_cdc.state.state_database import StateDatabase
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +27,12 @@ class Leases:
     :param ttl_s: how long a lease lives without being renewed
     """
 
-    def __init__(self, database: Database, ttl_s: float) -> None:
+    def __init__(self, database: StateDatabase, ttl_s: float) -> None:
         self._database, self._ttl_ms = database, int(ttl_s * 1000)
 
     @contextlib.contextmanager
-    def hold(self, connector: str, owner: str, *, wait_s: float) -> Iterator[Lease]:
-        """See :meth:`airflow_provider_cdc.core.spi.stores.StateStore.lease`."""
+    def hold_lease(self, connector: str, owner: str, *, wait_s: float) -> Iterator[Lease]:
+        """See :meth:`airflow_provider_cdc.core.spi.store_interfaces.StateStore.acquire_lease`."""
         lease = self.acquire(connector, owner, wait_s)
         stop = threading.Event()
         beat = threading.Thread(target=self.keep_alive, args=(lease, stop), name="cdc-lease", daemon=True)
@@ -47,11 +47,14 @@ class Leases:
             except Exception as e:  # it expires by itself; the result or error of the run matters more
                 log.warning("The lease of %s could not be given back; it ends by itself: %s", lease.connector, e)
 
-    def confirm(self, lease: Lease) -> None:
-        """:raises LeaseLost: another run took over"""
-        for attempt in self._database.attempts():
-            with attempt, self._database.write() as c:
-                self.require(c, lease)
+    def confirm_lease(self, lease: Lease) -> None:
+        """Confirm that the lease is still held.
+
+        :raises LeaseLost: another run took over
+        """
+        for attempt in self._database.iterate_attempts():
+            with attempt, self._database.open_transaction() as c:
+                self.lock_lease(c, lease)
 
     def acquire(self, connector: str, owner: str, wait_s: float) -> Lease:
         """Acquire a lease, without renewing it.
@@ -61,7 +64,7 @@ class Leases:
         deadline = time.monotonic() + wait_s
         logged = False
         while True:
-            for attempt in self._database.attempts():
+            for attempt in self._database.iterate_attempts():
                 with attempt:
                     epoch, holder, left_s = self._try_acquire(connector, owner)
             if epoch is not None:
@@ -70,7 +73,7 @@ class Leases:
                 raise LeaseHeld(
                     f"Connector {connector} is being captured by {holder}.",
                     safe="This run read and wrote nothing.",
-                    remedy=f"let it finish (`{cdc('status', connector)}` shows how far it is); if it is dead, its lease ends by itself in {left_s:.0f} s",
+                    remedy=f"let it finish (`{format_cdc_command('status', connector)}` shows how far it is); if it is dead, its lease ends by itself in {left_s:.0f} s",
                 )
             if not logged:
                 log.info("Waiting for the lease of %s, held by %s.", connector, holder)
@@ -78,9 +81,9 @@ class Leases:
             time.sleep(min(max(left_s, 0.05), 1.0))
 
     def _try_acquire(self, connector: str, owner: str) -> tuple[int | None, str | None, float]:
-        """The epoch of the acquired lease; otherwise its holder and the seconds that are left."""
+        """Return the epoch of the acquired lease; otherwise its holder and the seconds that are left."""
         try:
-            with self._database.write() as c:
+            with self._database.open_transaction() as c:
                 now = c.scalar(self._database.now_ms)
                 row = c.execute(
                     sa.select(LeaseRow.owner, LeaseRow.epoch, LeaseRow.expires_ms)
@@ -103,7 +106,7 @@ class Leases:
         """Renew a lease until ``stop`` is set, or until another run has taken over."""
         while not stop.wait(self._ttl_ms / 3000):
             try:
-                with self._database.write() as c:
+                with self._database.open_transaction() as c:
                     expires = c.scalar(self._database.now_ms) + self._ttl_ms
                     mine = (LeaseRow.connector == lease.connector) & (LeaseRow.epoch == lease.epoch)
                     if not c.execute(sa.update(LeaseRow).where(mine).values(expires_ms=expires)).rowcount:
@@ -120,11 +123,11 @@ class Leases:
 
     def release(self, lease: Lease) -> None:
         """Release a lease."""
-        with self._database.write() as c:
+        with self._database.open_transaction() as c:
             mine = (LeaseRow.connector == lease.connector) & (LeaseRow.epoch == lease.epoch)
             c.execute(sa.update(LeaseRow).where(mine).values(expires_ms=0, owner=None))
 
-    def require(self, c: sa.Connection, lease: Lease) -> None:
+    def lock_lease(self, c: sa.Connection, lease: Lease) -> None:
         """Lock the lease's row until the transaction ends.
 
         :raises LeaseLost: another run took over

@@ -26,7 +26,7 @@ Long = Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 """Texts that may be larger than the 64 KB that ``TEXT`` holds with MySQL."""
 
 
-class Moment(TypeDecorator[datetime]):
+class UtcDateTime(TypeDecorator[datetime]):
     """A moment in UTC, to the microsecond, also on databases without time zones."""
 
     impl = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
@@ -61,11 +61,11 @@ class ConnectorRow(Base):
     changelog_options: Mapped[dict[str, Any]]
     properties: Mapped[dict[str, Any]]
     connections: Mapped[dict[str, Any]]
-    updated_at: Mapped[datetime] = mapped_column(Moment)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class LeaseRow(Base):
-    """Which run may write for a connector. The epoch grows with every change of owner."""
+    """The run that may write for a connector. The epoch grows with every change of owner."""
 
     __tablename__ = "cdc_lease"
 
@@ -74,13 +74,15 @@ class LeaseRow(Base):
     epoch: Mapped[int] = mapped_column(BigInteger, default=0)
     expires_ms: Mapped[int] = mapped_column(BigInteger, default=0)
     """Milliseconds since the epoch by the database's clock."""
-    taken_at: Mapped[datetime | None] = mapped_column(Moment)
+    taken_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     """When the owner took it."""
 
 
 class OffsetRow(Base):
-    """The committed offset of a connector; ``version`` is what compare-and-set compares. What it says of single tables is in
-    :class:`OffsetTableRow`."""
+    """The committed offset of a connector; ``version`` is what compare-and-set compares.
+
+    What it says of single tables is in :class:`OffsetTableRow`.
+    """
 
     __tablename__ = "cdc_offset"
 
@@ -91,7 +93,7 @@ class OffsetRow(Base):
     seq: Mapped[int] = mapped_column(BigInteger)
     batch: Mapped[int] = mapped_column(BigInteger)
     source: Mapped[str] = mapped_column(String(50), default="")
-    updated_at: Mapped[datetime] = mapped_column(Moment)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class OffsetHistoryRow(Base):
@@ -105,13 +107,13 @@ class OffsetHistoryRow(Base):
     offset: Mapped[dict[str, Any]]
     epoch: Mapped[int] = mapped_column(BigInteger)
     reason: Mapped[str] = mapped_column(String(250))
-    created_at: Mapped[datetime] = mapped_column(Moment)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
     __table_args__ = (Index(None, "connector", "version", unique=True),)
 
 
 class OffsetTableRow(Base):
-    """What the offsets of some versions say of one table; see :mod:`.offset_tables`.
+    """The part of offsets of some versions that is about one table; see :mod:`.offset_table_states`.
 
     ``part`` is the part of the offset, ``place`` orders the tables in it. ``until_version`` is the first version that does not have it any more.
     """
@@ -131,7 +133,7 @@ class OffsetTableRow(Base):
 
 
 class BatchRow(Base):
-    """One committed batch: what the manifest says, short enough for lists and links."""
+    """A committed batch: what the manifest says, short enough for lists and links."""
 
     __tablename__ = "cdc_batch"
 
@@ -145,11 +147,11 @@ class BatchRow(Base):
     topics: Mapped[dict[str, Any]]
     position: Mapped[dict[str, Any]]
     epoch: Mapped[int] = mapped_column(BigInteger)
-    created_at: Mapped[datetime] = mapped_column(Moment)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class SchemaHistoryRow(Base):
-    """One DDL statement and the table schemas after it."""
+    """A DDL statement and the table schemas after it."""
 
     __tablename__ = "cdc_schema_history"
 
@@ -158,7 +160,7 @@ class SchemaHistoryRow(Base):
     seq: Mapped[int] = mapped_column(BigInteger)
     batch: Mapped[int] = mapped_column(BigInteger)
     record: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime] = mapped_column(Moment)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
     __table_args__ = (
         Index(None, "connector", "seq"),
@@ -167,7 +169,7 @@ class SchemaHistoryRow(Base):
 
 
 class SchemaBaseRow(Base):
-    """What the schema history up to one change says of one table; see :mod:`.schema_history`.
+    """The part of the schema history up to one change that is about one table; see :mod:`.schema_history`.
 
     ``place`` orders the tables by their first schema; ``upto`` is the last change that is in it, the same in all rows of a connector.
     """
@@ -184,7 +186,7 @@ class SchemaBaseRow(Base):
 
 
 class SignalRow(Base):
-    """One signal and its state. ``id`` is its number, which is never given out again.
+    """A signal and its state. ``id`` is its number, which is never given out again.
 
     ``origin`` identifies it, so that a signal that is found twice is recorded once; see ``signals.origin_key``.
     """
@@ -202,9 +204,9 @@ class SignalRow(Base):
     state: Mapped[str] = mapped_column(String(20))
     message: Mapped[str] = mapped_column(Long)
     progress: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    received_at: Mapped[datetime] = mapped_column(Moment)
-    running_at: Mapped[datetime | None] = mapped_column(Moment)
-    ended_at: Mapped[datetime | None] = mapped_column(Moment)
+    received_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    running_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
     __table_args__ = (
         Index("idx_cdc_signal_connector_id", "connector", "id"),
@@ -214,7 +216,10 @@ class SignalRow(Base):
 
 
 class NotificationRow(Base):
-    """One notification, committed together with what it reports. ``batch`` is the batch of that commit, if there is one."""
+    """A notification, committed together with what it reports.
+
+    ``batch`` is the batch of that commit, if there is one.
+    """
 
     __tablename__ = "cdc_notification"
 
@@ -225,13 +230,13 @@ class NotificationRow(Base):
     type: Mapped[str] = mapped_column(String(250))
     additional_data: Mapped[dict[str, Any]]
     batch: Mapped[int | None] = mapped_column(BigInteger)
-    created_at: Mapped[datetime] = mapped_column(Moment)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
     __table_args__ = (Index("idx_cdc_notification_connector_id", "connector", "id"), {"sqlite_autoincrement": True})
 
 
 class ControlRow(Base):
-    """What people want of a connector, and how its last run ended."""
+    """The state that people want of a connector, and how its last run ended."""
 
     __tablename__ = "cdc_control"
 
@@ -240,10 +245,10 @@ class ControlRow(Base):
     restarts: Mapped[int] = mapped_column(BigInteger)
     asked_by: Mapped[str] = mapped_column(String(250))
     reason: Mapped[str] = mapped_column(Text)
-    since: Mapped[datetime | None] = mapped_column(Moment)
-    run_ended_at: Mapped[datetime | None] = mapped_column(Moment)
+    since: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    run_ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_error: Mapped[str | None] = mapped_column(Long)
-    last_error_at: Mapped[datetime | None] = mapped_column(Moment)
+    last_error_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     """The same as ``run_ended_at`` if the last run failed."""
     metrics: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """Of the last run that read anything, also if it failed: context → name → value."""
@@ -263,7 +268,7 @@ class MetricRow(Base):
     topic: Mapped[str] = mapped_column(Text)
     tags: Mapped[dict[str, Any]]
     metrics: Mapped[dict[str, Any]]
-    at: Mapped[datetime] = mapped_column(Moment)
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class MetricHistoryRow(Base):
@@ -276,6 +281,6 @@ class MetricHistoryRow(Base):
     series: Mapped[str] = mapped_column(String(64))
     number: Mapped[int] = mapped_column(BigInteger)
     metrics: Mapped[dict[str, Any]]
-    at: Mapped[datetime] = mapped_column(Moment)
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
 
     __table_args__ = (Index(None, "connector", "series", "number"),)

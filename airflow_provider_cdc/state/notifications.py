@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.spi.state_records import NotificationRecord
-from airflow_provider_cdc.state.engine import Database, storable
 from airflow_provider_cdc.state.models import NotificationRow
+from airflow_provider_cdc.state.state_database import StateDatabase, to_storable_text
 
 
 def record_notifications(
@@ -23,10 +23,12 @@ def record_notifications(
     rows = [
         {
             "connector": connector,
-            "notification_id": storable(n.id, 500),
-            "aggregate_type": storable(n.aggregate_type, 250),
-            "type": storable(n.type, 250),
-            "additional_data": {storable(k, 1000): storable(v, 100_000) for k, v in n.additional_data.items()},
+            "notification_id": to_storable_text(n.id, 500),
+            "aggregate_type": to_storable_text(n.aggregate_type, 250),
+            "type": to_storable_text(n.type, 250),
+            "additional_data": {
+                to_storable_text(k, 1000): to_storable_text(v, 100_000) for k, v in n.additional_data.items()
+            },
             "batch": batch,
             "created_at": datetime.fromtimestamp(n.ts_ms / 1000, UTC),
         }
@@ -39,16 +41,16 @@ def record_notifications(
 class Notifications:
     """Reads notifications."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: StateDatabase) -> None:
         self._database = database
 
     def add(self, connector: str, notification: Notification) -> None:
-        """Write a notification in a transaction of its own."""
-        for attempt in self._database.attempts():
-            with attempt, self._database.write() as c:
+        """Write a notification in a separate transaction."""
+        for attempt in self._database.iterate_attempts():
+            with attempt, self._database.open_transaction() as c:
                 record_notifications(c, connector, [notification], None)
 
-    def newest(
+    def list_newest(
         self,
         connector: str,
         *,
@@ -75,7 +77,7 @@ class Notifications:
             statement = statement.where(r.id > after).order_by(r.id)
         else:
             statement = statement.order_by(r.id.desc())
-        for attempt in self._database.attempts():
+        for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
                 rows = [_record(*row) for row in c.execute(statement.limit(limit))]
         return rows if after is not None else rows[::-1]

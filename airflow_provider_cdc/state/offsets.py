@@ -9,28 +9,28 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.errors import CommitConflict, CommitStateUnknown, StateUnavailable
-from airflow_provider_cdc.core.model.manifest import Manifest, SignalOutcome
+from airflow_provider_cdc.core.model.batch_manifest import Manifest, SignalOutcome
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.spi.state_records import BatchRecord, OffsetRecord
-from airflow_provider_cdc.core.spi.stores import Lease, StoredOffset
-from airflow_provider_cdc.state.engine import Database, storable
+from airflow_provider_cdc.core.spi.store_interfaces import Lease, StoredOffset
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.models import BatchRow, OffsetHistoryRow, OffsetRow, SchemaHistoryRow
 from airflow_provider_cdc.state.notifications import record_notifications
-from airflow_provider_cdc.state.offset_tables import has_tables, split, whole_offsets
-from airflow_provider_cdc.state.offset_tables import record as record_tables
+from airflow_provider_cdc.state.offset_table_states import has_tables, split_document, whole_offsets
+from airflow_provider_cdc.state.offset_table_states import record_states as record_tables
 from airflow_provider_cdc.state.signals import record_signal_state
+from airflow_provider_cdc.state.state_database import StateDatabase, to_storable_text
 
 
 class Offsets:
     """Moves offsets, with everything that is committed together with them."""
 
-    def __init__(self, database: Database, leases: Leases) -> None:
+    def __init__(self, database: StateDatabase, leases: Leases) -> None:
         self._database, self._leases = database, leases
 
     def load(self, connector: str) -> StoredOffset:
-        for attempt in self._database.attempts():
+        for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
                 row = c.execute(
                     sa.select(OffsetRow.offset, OffsetRow.version).where(OffsetRow.connector == connector)
@@ -62,13 +62,13 @@ class Offsets:
     def replace(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset:
         """Replace the offset with another one, as a person has asked. Raises like :meth:`commit`.
 
-        The offset before stays in :meth:`history`.
+        The offset before stays in :meth:`list_history`.
 
         :param reason: who asked for it, and why
         """
-        return self._move(lease, expected, offset, storable(reason, 250))
+        return self._move(lease, expected, offset, to_storable_text(reason, 250))
 
-    def history(self, connector: str, limit: int = 50, *, version: int | None = None) -> list[OffsetRecord]:
+    def list_history(self, connector: str, limit: int = 50, *, version: int | None = None) -> list[OffsetRecord]:
         """Offsets that a connector has had, newest first.
 
         :param version: only this one
@@ -77,7 +77,7 @@ class Offsets:
         statement = sa.select(h.version, h.offset, h.epoch, h.reason, h.created_at).where(h.connector == connector)
         if version is not None:
             statement = statement.where(h.version == version)
-        for attempt in self._database.attempts():
+        for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(h.version.desc()).limit(limit)).all()
                 offsets = whole_offsets(c, connector, {row.version: row.offset for row in rows})
@@ -99,11 +99,11 @@ class Offsets:
     ) -> StoredOffset:
         commit_sent = False
         try:
-            for attempt in self._database.attempts():
+            for attempt in self._database.iterate_attempts():
                 with attempt:
                     try:
-                        with self._database.write() as c:
-                            self._leases.require(c, lease)
+                        with self._database.open_transaction() as c:
+                            self._leases.lock_lease(c, lease)
                             self._set_offset(c, lease, expected, offset, reason, manifest)
                             if manifest is not None:
                                 self._record(c, manifest, path)
@@ -138,7 +138,7 @@ class Offsets:
         manifest: Manifest | None,
     ) -> None:
         now, version = datetime.now(UTC), expected.version
-        document, states = split(offset.document())
+        document, states = split_document(offset.to_document())
         values = {
             "version": version + 1, "offset": document, "epoch": lease.epoch, "seq": offset.seq, "batch": offset.batch,
             "updated_at": now,
@@ -171,7 +171,7 @@ class Offsets:
         c.execute(
             sa.insert(BatchRow).values(
                 connector=manifest.connector, batch=manifest.batch, manifest=path, first_seq=manifest.first_seq,
-                last_seq=manifest.last_seq, events=manifest.events, bytes=sum(f.bytes for f in manifest.files),
+                last_seq=manifest.last_seq, events=manifest.event_count, bytes=sum(f.bytes for f in manifest.files),
                 topics=topics, position=manifest.offset_after.position or {}, epoch=manifest.epoch, created_at=now,
             )
         )  # fmt: skip
@@ -183,8 +183,8 @@ class Offsets:
                 )
             )  # fmt: skip
 
-    def batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[BatchRecord]:
-        """The newest batches of a connector, newest first, or one of them."""
+    def list_batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[BatchRecord]:
+        """List the newest batches of a connector, newest first, or one of them."""
         statement = sa.select(BatchRow.__table__).where(BatchRow.connector == connector)
         if batch is not None:
             statement = statement.where(BatchRow.batch == batch)

@@ -3,9 +3,9 @@
 What stays, however old it is:
 
 - the offset, the offset before the oldest one that is kept by its age (which was in force when the retention began), and the rows of tables
-  (:mod:`.offset_tables`) that one of those has;
+  (:mod:`.offset_table_states`) that one of those has;
 - the newest batch: positions are compared with it;
-- notifications that somebody has looked at the data of a row, or asked for an action: there is no other record of it;
+- notifications that a user has looked at the data of a row, or asked for an action: there is no other record of it;
 - signals that have not ended: an open snapshot on demand is asked for by one. Of those that came from outside and may be read once more (a row of
   the source's log after a rewind, a message) the row stays, without its data and message: by its origin the signal is known again, and
   not carried out twice.
@@ -19,25 +19,25 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_provider_cdc.core.model.connector_signal import SignalState
 from airflow_provider_cdc.core.model.notifications import ACTION, ROW
-from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.retention_settings import StateRetention
-from airflow_provider_cdc.state.engine import Database
 from airflow_provider_cdc.state.models import BatchRow, NotificationRow, OffsetHistoryRow, OffsetTableRow, SignalRow
 from airflow_provider_cdc.state.signals import SENT_ONCE
+from airflow_provider_cdc.state.state_database import StateDatabase
 
 _AT_ONCE = 5000
 """Rows that one transaction removes at most."""
 
 
-class Pruning:
+class RowPruner:
     """Removes old rows of connectors."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: StateDatabase) -> None:
         self._database = database
 
-    def prune(self, connector: str, retention: StateRetention, now: datetime) -> dict[str, int]:
-        """See :meth:`airflow_provider_cdc.core.lifecycle.lifecycle_stores.LifecycleStore.prune`."""
+    def prune_rows(self, connector: str, retention: StateRetention, now: datetime) -> dict[str, int]:
+        """See :meth:`airflow_provider_cdc.core.lifecycle.lifecycle_stores.LifecycleStore.prune_rows`."""
         steps: dict[str, tuple[timedelta | None, Callable[[str, datetime], int]]] = {
             "offset_history": (retention.offset_history, self._offsets),
             "batches": (retention.batches, self._batches),
@@ -74,19 +74,19 @@ class Pruning:
 
     def _signals(self, connector: str, before: datetime) -> int:
         s = SignalRow
-        final = s.state.in_([state.value for state in SignalState if state.final])
+        final = s.state.in_([state.value for state in SignalState if state.is_final])
         ended = (s.connector == connector) & final & (s.ended_at < before)
         once = s.origin.is_(None) | s.origin.startswith(SENT_ONCE, autoescape=True)
         removed = self._remove(s.id, ended & once)
         full = s.data.is_not(None) | (s.message != "") | s.progress.is_not(None)
         emptied = sa.update(s).where(ended & ~once & full).values(data=None, message="", progress=None)
-        for attempt in self._database.attempts():
-            with attempt, self._database.write() as c:
+        for attempt in self._database.iterate_attempts():
+            with attempt, self._database.open_transaction() as c:
                 removed += c.execute(emptied).rowcount
         return removed
 
     def _ask(self, statement: sa.Select[Any]) -> Any:
-        for attempt in self._database.attempts():
+        for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
                 found = c.scalar(statement)
         return found
@@ -102,7 +102,7 @@ class Pruning:
             last = self._ask(sa.select(sa.func.max(piece.c[0])))
             if last is None:
                 return removed
-            for attempt in self._database.attempts():
-                with attempt, self._database.write() as c:
+            for attempt in self._database.iterate_attempts():
+                with attempt, self._database.open_transaction() as c:
                     gone = c.execute(sa.delete(number.class_).where(old & (number <= last))).rowcount
             removed += gone

@@ -12,12 +12,12 @@ from typing import Any, cast
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
-from airflow_provider_cdc.core.signals.requests import LARGEST
-from airflow_provider_cdc.core.spi.state_records import Progress, SignalRecord
-from airflow_provider_cdc.state.desired_state import locked
-from airflow_provider_cdc.state.engine import Database, storable
+from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal, SignalState
+from airflow_provider_cdc.core.signals.signal_requests import LARGEST
+from airflow_provider_cdc.core.spi.state_records import SignalProgress, SignalRecord
+from airflow_provider_cdc.state.desired_state import lock_control_row
 from airflow_provider_cdc.state.models import OffsetRow, SignalRow
+from airflow_provider_cdc.state.state_database import StateDatabase, to_storable_text
 
 _PLAIN = re.compile(r"[a-z0-9:/._=-]{1,200}")
 SENT_ONCE = "once:"
@@ -29,7 +29,7 @@ _SHOWN = 2000
 class Signals:
     """Records signals and their states."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: StateDatabase) -> None:
         self._database = database
 
     def send(self, connector: str, signal: SentSignal) -> int:
@@ -38,32 +38,32 @@ class Signals:
         )  # an attempt whose reply was lost is found again
         values = {
             "connector": connector,
-            "signal_id": storable(signal.id, 500),
-            "type": storable(signal.type, 250),
+            "signal_id": to_storable_text(signal.id, 500),
+            "type": to_storable_text(signal.type, 250),
             # what is larger than LARGEST is refused anyway, and one more is enough to see it
-            "data": None if signal.data is None else storable(signal.data, LARGEST + 1),
-            "channel": storable(signal.channel, 50),
+            "data": None if signal.data is None else to_storable_text(signal.data, LARGEST + 1),
+            "channel": to_storable_text(signal.channel, 50),
             "origin": origin,
-            "sent_by": None if signal.by is None else storable(signal.by, 250),
+            "sent_by": None if signal.by is None else to_storable_text(signal.by, 250),
             "state": SignalState.RECEIVED.value,
             "message": "",
             "received_at": datetime.now(UTC),
         }
         known = sa.select(SignalRow.id).where(SignalRow.connector == connector, SignalRow.origin == origin)
-        for attempt in self._database.attempts():
-            with attempt, self._database.write() as c:
+        for attempt in self._database.iterate_attempts():
+            with attempt, self._database.open_transaction() as c:
                 # One sender after the other: otherwise a number could become visible after a higher one was read, and
                 # a run that asks for numbers above the last one would never see that signal.
-                locked(c, connector)
+                lock_control_row(c, connector)
                 found = c.scalar(known)
                 number = self._insert(c, values) if found is None else found
         return number
 
-    def after(self, connector: str, after: int) -> list[Signal]:
+    def list_later_signals(self, connector: str, after: int) -> list[Signal]:
         r = SignalRow
         statement = sa.select(r.id, r.signal_id, r.type, r.data, r.channel)
         statement = statement.where(r.connector == connector, r.id > after).order_by(r.id)
-        for attempt in self._database.attempts():
+        for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement).all()
         return [Signal(*row) for row in rows]
@@ -71,33 +71,33 @@ class Signals:
     def set_signal_state(
         self, connector: str, number: int, state: SignalState, message: str = "", progress: dict[str, Any] | None = None
     ) -> None:
-        for attempt in self._database.attempts():
-            with attempt, self._database.write() as c:
+        for attempt in self._database.iterate_attempts():
+            with attempt, self._database.open_transaction() as c:
                 record_signal_state(c, connector, number, state, message, progress)
 
-    def refuse(self, connector: str, *, after: int, upto: int, sent_after: datetime, message: str) -> list[int]:
-        """See :meth:`airflow_provider_cdc.core.spi.stores.StateStore.refuse_signals`."""
+    def reject_signals(self, connector: str, *, after: int, upto: int, sent_after: datetime, message: str) -> list[int]:
+        """See :meth:`airflow_provider_cdc.core.spi.store_interfaces.StateStore.refuse_signals`."""
         r = SignalRow
         found = sa.select(r.id).where(r.connector == connector, r.id > after, r.id <= upto, r.received_at > sent_after)
         found = found.where(r.state == SignalState.RECEIVED.value).order_by(r.id)
         return self._fail(connector, found, message)
 
     def fail_lost(self, connector: str, *, upto: int, requests: Collection[int], message: str) -> list[int]:
-        """See :meth:`airflow_provider_cdc.core.spi.stores.StateStore.fail_lost_signals`."""
+        """See :meth:`airflow_provider_cdc.core.spi.store_interfaces.StateStore.fail_lost_signals`."""
         r = SignalRow
         found = sa.select(r.id).where(r.connector == connector, r.id <= upto, r.id.not_in(sorted(requests)))
-        found = found.where(r.state.in_([state.value for state in SignalState if not state.final])).order_by(r.id)
+        found = found.where(r.state.in_([state.value for state in SignalState if not state.is_final])).order_by(r.id)
         return self._fail(connector, found, message)
 
     def _fail(self, connector: str, found: sa.Select[int], message: str) -> list[int]:
-        for attempt in self._database.attempts():
-            with attempt, self._database.write() as c:
+        for attempt in self._database.iterate_attempts():
+            with attempt, self._database.open_transaction() as c:
                 numbers = [int(number) for number in c.scalars(found)]
                 for number in numbers:
                     record_signal_state(c, connector, number, SignalState.FAILED, message)
         return numbers
 
-    def newest(
+    def list_newest(
         self, connector: str, limit: int = 50, *, number: int | None = None, under_way: bool = False
     ) -> list[SignalRecord]:
         """Signals with their states, newest first.
@@ -114,32 +114,32 @@ class Signals:
         if number is not None:
             statement = statement.where(r.id == number)
         if under_way:
-            statement = statement.where(r.state.in_([f.value for f in SignalState if not f.final]))
-        for attempt in self._database.attempts():
+            statement = statement.where(r.state.in_([f.value for f in SignalState if not f.is_final]))
+        for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(r.id.desc()).limit(limit)).all()
         return [
             SignalRecord(
-                number, id_, type_, text, channel, sent_by, SignalState(state), message, cast("Progress", progress or {}),
+                number, id_, type_, text, channel, sent_by, SignalState(state), message, cast("SignalProgress", progress or {}),
                 received_at, running_at, ended_at,
             )
             for number, id_, type_, text, channel, sent_by, state, message, progress, received_at, running_at, ended_at in rows
         ]  # fmt: skip
 
-    def open(self) -> dict[str, list[SignalRecord]]:
+    def list_open_signals(self) -> dict[str, list[SignalRecord]]:
         """Connector → its signals that have not ended, newest first, without their data; by one query."""
         r = SignalRow
         statement = sa.select(
             r.connector, r.id, r.signal_id, r.type, r.channel, r.sent_by, r.state, r.message, r.progress, r.received_at, r.running_at,
-        ).where(r.state.in_([f.value for f in SignalState if not f.final]))  # fmt: skip
-        for attempt in self._database.attempts():
+        ).where(r.state.in_([f.value for f in SignalState if not f.is_final]))  # fmt: skip
+        for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(r.id.desc())).all()
         found: dict[str, list[SignalRecord]] = {}
         for name, number, id_, type_, channel, by, state, message, progress, received_at, running_at in rows:
             found.setdefault(name, []).append(
                 SignalRecord(
-                    number, id_, type_, None, channel, by, SignalState(state), message, cast("Progress", progress or {}), received_at,
+                    number, id_, type_, None, channel, by, SignalState(state), message, cast("SignalProgress", progress or {}), received_at,
                     running_at,
                 )
             )  # fmt: skip
@@ -167,7 +167,7 @@ class Signals:
         if (
             self._database.engine.dialect.name == "postgresql"
         ):  # the others count on from the highest number by themselves
-            name = self._database.qualified(SignalRow.__tablename__)
+            name = self._database.qualify_table(SignalRow.__tablename__)
             c.execute(sa.text("SELECT setval(pg_get_serial_sequence(:t, 'id'), :n)"), {"t": name, "n": number})
         return number
 
@@ -183,22 +183,23 @@ def record_signal_state(
     """Record the state of a signal within an open transaction. A final state stays; a message replaces the one before."""
     mine = (SignalRow.connector == connector) & (SignalRow.id == number)
     row = c.execute(sa.select(SignalRow.state, SignalRow.running_at).where(mine).with_for_update()).one_or_none()
-    if row is None or SignalState(row.state).final or (state is SignalState.RECEIVED and row.state != state.value):
+    if row is None or SignalState(row.state).is_final or (state is SignalState.RECEIVED and row.state != state.value):
         return
     now = datetime.now(UTC)
-    values: dict[str, Any] = {"state": state.value, "message": storable(message, 1_000_000)}
+    values: dict[str, Any] = {"state": state.value, "message": to_storable_text(message, 1_000_000)}
     if progress is not None:
         values["progress"] = progress
     if state is SignalState.RUNNING and row.running_at is None:
         values["running_at"] = now
-    if state.final:
+    if state.is_final:
         values["ended_at"] = now
     c.execute(sa.update(SignalRow).where(mine).values(**values))
 
 
 def origin_key(origin: str) -> str:
-    """An origin as the table stores it: unchanged, or as a digest if a database might take two different ones for the same, as MySQL
-    does with capital letters and accents.
+    """Return an origin as the table stores it: unchanged, or as a digest.
+
+    It is a digest if a database might take two different ones for the same, as MySQL does with capital letters and accents.
 
     >>> origin_key("kafka:signals:0:17")
     'kafka:signals:0:17'

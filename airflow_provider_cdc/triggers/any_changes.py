@@ -21,13 +21,14 @@ next one waits again.
 
 
 class AnyChangesTrigger(BaseTrigger):
-    """Fires when there is something to capture of any of several connectors. One that is down, or of which the last run has failed, does not disturb the others:
-    it is asked again.
+    """Fires when there is something to capture of any of several connectors.
 
-    Fires ``{"connector", "reason"}``: the first that has something; or, if none has for five minutes, one for which a person must act: whoever captures it
+    One that is down, or of which the last run has failed, does not disturb the others: it is asked again.
+
+    Fires ``{"connector", "reason"}``: the first that has something; or, if none has for five minutes, one for which a person must act: the task that captures it
     finds out and fails.
 
-    :param accesses: from :meth:`of`. As they are, a hundred connectors were more than a column of MySQL takes, which is 64 KB
+    :param accesses: from :meth:`from_accesses`. As they are, a hundred connectors were more than a column of MySQL takes, which is 64 KB
     :param poll_interval: seconds between two polls
     """
 
@@ -36,9 +37,9 @@ class AnyChangesTrigger(BaseTrigger):
         self.accesses, self.poll_interval = accesses, poll_interval
 
     @classmethod
-    def of(cls, accesses: list[ConnectorAccess], poll_interval: float = 10.0) -> Self:
-        """A trigger for these connectors."""
-        documents = json.dumps([access.document() for access in accesses], separators=(",", ":"))
+    def from_accesses(cls, accesses: list[ConnectorAccess], poll_interval: float = 10.0) -> Self:
+        """Build a trigger for these connectors."""
+        documents = json.dumps([access.to_document() for access in accesses], separators=(",", ":"))
         return cls(base64.b85encode(zlib.compress(documents.encode(), 9)).decode(), poll_interval)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -47,7 +48,7 @@ class AnyChangesTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         documents = json.loads(zlib.decompress(base64.b85decode(self.accesses)))
-        waiting = [asyncio.create_task(self._one(ConnectorAccess.of(access))) for access in documents]
+        waiting = [asyncio.create_task(self._one(ConnectorAccess.from_document(access))) for access in documents]
         try:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             event = next(task for task in waiting if task in done).result()

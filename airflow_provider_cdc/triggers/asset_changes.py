@@ -1,6 +1,6 @@
 """Fires events of assets when tables change, for DAGs that start when a table changes.
 
-One poll of the state tables serves all watched tables of a connector. Each table has a cursor of its own in the asset's state store: the
+One poll of the state tables serves all watched tables of a connector. Each table has its own cursor in the asset's state store: the
 number of the last batch that an event was fired for. It moves on only when the event is in Airflow's database. So no event is missed when
 a triggerer dies; an event may come twice.
 """
@@ -18,17 +18,17 @@ from airflow.sdk import Asset
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
-from airflow_provider_cdc.core.config.topics import sanitized
+from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.triggers.polling import polls
+from airflow_provider_cdc.triggers.polling import poll_repeatedly
 from airflow_provider_cdc.triggers.shared_state import shared_state
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_provider_cdc.core.spi.state_records import BatchRecord, ConnectorRecord
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _BEHIND = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Poll:
+class BatchPoll:
     """The result of one poll of the state tables.
 
     :param number: of the poll
@@ -101,12 +101,12 @@ class CdcChangeTrigger(BaseEventTrigger):
         return _Poller(kwargs)
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
-        cursor = _Cursor(self)
+        cursor = _AssetCursor(self)
         _cursors.setdefault(self.shared_stream_key(), set()).add(cursor)
         try:
             async for poll in shared_stream:
                 if cursor.batch is None:
-                    await cursor.find(poll.after)
+                    await cursor.load_batch(poll.after)
                 assert cursor.batch is not None
                 batches = poll.batches
                 if cursor.batch > poll.upto:  # the connector was deleted, and has begun again
@@ -114,7 +114,7 @@ class CdcChangeTrigger(BaseEventTrigger):
                 if cursor.batch < poll.after:  # committed while nobody listened
                     batches = [*await self._missed(cursor.batch, poll.after), *batches]
                 payload = self._payload([b for b in batches if b.batch > cursor.batch])
-                cursor.fired(poll, bool(payload))
+                cursor.record_poll(poll, bool(payload))
                 if payload:
                     yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
         finally:
@@ -123,14 +123,14 @@ class CdcChangeTrigger(BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """By itself, where there is no shared stream: in tests, or for a deferred task."""
         producer = _Poller(self.serialize()[1])
-        last: Poll | None = None
+        last: BatchPoll | None = None
 
-        async def stream() -> AsyncGenerator[Poll, None]:
+        async def stream() -> AsyncGenerator[BatchPoll, None]:
             nonlocal last
             async with aclosing(producer.open_stream()) as looks:  # type: ignore[type-var]
                 async for poll, _ in looks:
                     if last is not None:
-                        await producer.confirm(last.number)
+                        await producer.confirm_poll(last.number)
                     last = poll
                     yield poll
 
@@ -140,14 +140,16 @@ class CdcChangeTrigger(BaseEventTrigger):
 
     async def _missed(self, after: int, upto: int) -> list[BatchRecord]:
         async with shared_state(self.state_conn_id) as state:
-            return await state.ask(self.connector, lambda _, store: _batches(store, self.connector, after, upto))
+            return await state.query_connector(
+                self.connector, lambda _, store: _batches(store, self.connector, after, upto)
+            )
 
     def _payload(self, batches: Sequence[BatchRecord]) -> dict[str, Any] | None:
         found: dict[str, int] = {}
         changed = []
-        wanted = {sanitized(topic) for topic in self.topics}  # connectors of earlier releases have others
+        wanted = {sanitize_name(topic) for topic in self.topics}  # connectors of earlier releases have others
         for batch in batches:
-            events = {t: n for t, n in batch.topics.items() if n and (not wanted or sanitized(t) in wanted)}
+            events = {t: n for t, n in batch.topics.items() if n and (not wanted or sanitize_name(t) in wanted)}
             if events:
                 changed.append(batch)
             for topic, n in events.items():
@@ -165,7 +167,7 @@ class CdcChangeTrigger(BaseEventTrigger):
 
 
 @dataclass(eq=False)
-class _Cursor:
+class _AssetCursor:
     """The last batch that an event of one asset was fired for."""
 
     trigger: CdcChangeTrigger
@@ -175,7 +177,7 @@ class _Cursor:
     open: dict[int, tuple[int, bool]] = field(default_factory=dict)
     """Poll → its last batch, and whether an event was fired for it."""
 
-    async def find(self, now: int) -> None:
+    async def load_batch(self, now: int) -> None:
         """Begin where the asset's state store says, the first time with what comes from ``now`` on."""
         found = None if (store := self._store()) is None else await store.aget(CURSOR)
         if found is None:
@@ -184,12 +186,12 @@ class _Cursor:
         else:
             self.batch = self.kept = int(found)
 
-    def fired(self, poll: Poll, something: bool) -> None:
+    def record_poll(self, poll: BatchPoll, something: bool) -> None:
         self.batch = poll.upto
         self.open[poll.number] = (self.batch, something)
 
-    async def confirm(self, poll: int) -> None:
-        """The events of this poll, and of those before it, are in Airflow's database.
+    async def confirm_poll(self, poll: int) -> None:
+        """Confirm that the events of this poll, and of those before it, are in Airflow's database.
 
         A cursor that did not see this poll may have failed at one before it, and is not concerned.
         """
@@ -209,7 +211,7 @@ class _Cursor:
         return store if store is None or asset is None else store[Asset(asset)]
 
 
-_cursors: dict[Hashable, set[_Cursor]] = {}
+_cursors: dict[Hashable, set[_AssetCursor]] = {}
 """Shared stream → the cursors of its listeners; all in the one event loop of a triggerer."""
 
 
@@ -226,20 +228,23 @@ class _Poller(SharedStreamProducer):
         self._interval = kwargs["poll_interval"]
 
     async def open_stream(self) -> AsyncIterator[tuple[Any, Any]]:
-        last: Poll | None = None
+        last: BatchPoll | None = None
 
-        def ask(record: ConnectorRecord | None, store: StateStore) -> Poll:
+        def ask(record: ConnectorRecord | None, store: StateStore) -> BatchPoll:
             number, offset = time.monotonic_ns(), None if record is None else (record.version, record.moved_at)
             if last is not None and offset is not None and last.offset == offset:  # no batch comes without a new offset
-                return Poll(number, last.upto, last.upto, offset)
-            newest = store.batches(self._connector, limit=1)
+                return BatchPoll(number, last.upto, last.upto, offset)
+            newest = store.list_batches(self._connector, limit=1)
             upto = newest[0].batch if newest else 0
             after = upto if last is None or last.upto > upto else last.upto
-            return Poll(number, after, upto, offset, _batches(store, self._connector, after, upto))
+            return BatchPoll(number, after, upto, offset, _batches(store, self._connector, after, upto))
 
         async with shared_state(self._conn_id) as state:
-            found = polls(
-                lambda: state.ask(self._connector, ask), self._interval, whom=f"The state of {self._connector}", log=log
+            found = poll_repeatedly(
+                lambda: state.query_connector(self._connector, ask),
+                self._interval,
+                whom=f"The state of {self._connector}",
+                log=log,
             )
             async with aclosing(found) as found:  # type: ignore[type-var]
                 async for poll in found:
@@ -252,18 +257,18 @@ class _Poller(SharedStreamProducer):
             # What failed is not kept for all who listened: those that live on are confirmed with the next look, and those that
             # do not begin again at their own cursor.
             if not item.outcome.failed:
-                await self.confirm(item.broker_payload)
+                await self.confirm_poll(item.broker_payload)
 
-    async def confirm(self, poll: int) -> None:
+    async def confirm_poll(self, poll: int) -> None:
         for cursor in list(_cursors.get(self._key, ())):
-            await cursor.confirm(poll)
+            await cursor.confirm_poll(poll)
 
 
 def _batches(store: StateStore, connector: str, after: int, upto: int) -> list[BatchRecord]:
     """Batches after one up to another one, oldest first."""
     limit = upto - after
     while limit > 0:
-        newest = store.batches(connector, limit=limit)
+        newest = store.list_batches(connector, limit=limit)
         if len(newest) < limit or newest[-1].batch <= after + 1:
             return [b for b in reversed(newest) if after < b.batch <= upto]
         limit += newest[-1].batch - after  # more were committed meanwhile

@@ -11,12 +11,12 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_cdc.core.errors import TerminalError
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
-from airflow_provider_cdc.triggers.polling import polls
+from airflow_provider_cdc.triggers.polling import poll_repeatedly
 from airflow_provider_cdc.triggers.shared_source import shared_source
 from airflow_provider_cdc.triggers.shared_state import shared_state
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.connector import Changes
+    from airflow_provider_cdc.connector import ChangeCheck
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.triggers.shared_source import SharedSource
     from airflow_provider_cdc.triggers.shared_state import SharedState
@@ -46,7 +46,9 @@ class ChangesAvailableTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         try:
-            reason = await something_to_capture(ConnectorAccess.of(self.access), self.poll_interval, log=self.log)
+            reason = await something_to_capture(
+                ConnectorAccess.from_document(self.access), self.poll_interval, log=self.log
+            )
         except TerminalError as e:
             yield TriggerEvent({"error": str(e)})  # type: ignore[no-untyped-call]
         else:
@@ -63,8 +65,8 @@ async def something_to_capture(
     :raises TerminalError: a person must act
     """
     async with shared_source(access) as source, shared_state(access.state_conn_id) as state:
-        looks = _Looks(access, source, state, poll_interval / 2, after_failure_s)
-        found = polls(looks.look, poll_interval, whom=f"Connector {access.definition.name}", log=log)
+        looks = _ChangeLookup(access, source, state, poll_interval / 2, after_failure_s)
+        found = poll_repeatedly(looks.find_reason, poll_interval, whom=f"Connector {access.definition.name}", log=log)
         async with aclosing(found) as found:  # type: ignore[type-var]
             async for reason in found:
                 if reason is not None:
@@ -72,7 +74,7 @@ async def something_to_capture(
     raise AssertionError("polls go on for ever")
 
 
-class _Looks:
+class _ChangeLookup:
     """Looks for changes of one connector, at what it shares with others."""
 
     def __init__(
@@ -81,33 +83,33 @@ class _Looks:
         self._access, self._source, self._state, self._young_s = access, source, state, young_s
         self._after_failure = timedelta(seconds=after_failure_s)
         self._properties: dict[str, Any] | None = None
-        self._changes: Changes | None = None
+        self._changes: ChangeCheck | None = None
 
-    async def look(self) -> str | None:
-        """What there is to capture, if anything.
+    async def find_reason(self) -> str | None:
+        """Return what there is to capture, if anything.
 
-        :raises CdcError: somebody cannot be asked, or the definition cannot be used
+        :raises CdcError: the source or the state tables cannot be asked, or the definition cannot be used
         """
-        properties = await self._source.properties(self._access)
+        properties = await self._source.resolve_properties(self._access)
         changes = await self._of(properties)
         # the offset first: what is committed after it was read is no reason to wait longer
-        found = await self._state.ask(
+        found = await self._state.query_connector(
             self._access.definition.name,
             lambda record, store: None if self._failed(record) else changes.in_state(record, store),
         )
         if found is None or isinstance(found, str):
             return found
-        end = await self._source.end(self._access, properties, self._young_s)
-        return await self._source.run(lambda: changes.since(found, end))  # sets of GTIDs may be long
+        end = await self._source.read_log_end(self._access, properties, self._young_s)
+        return await self._source.run(lambda: changes.explain_log_progress(found, end))  # sets of GTIDs may be long
 
     def _failed(self, record: ConnectorRecord | None) -> bool:
-        """Whether the last run has failed a short time ago."""
+        """Check whether the last run has failed a short time ago."""
         failed_at = None if record is None else record.failed_at
         return failed_at is not None and datetime.now(UTC) - failed_at < self._after_failure
 
-    async def _of(self, properties: dict[str, Any]) -> Changes:
+    async def _of(self, properties: dict[str, Any]) -> ChangeCheck:
         """By its own definition: whatever is wrong with that is no concern of others that share the source."""
         if self._changes is None or properties != self._properties:
-            self._changes = await self._source.run(lambda: self._access.changes(properties))
+            self._changes = await self._source.run(lambda: self._access.build_change_check(properties))
             self._properties = properties
         return self._changes

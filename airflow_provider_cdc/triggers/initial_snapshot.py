@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.services.text.format_signal import why_idle
+from airflow_provider_cdc.services.text.signal_texts import why_idle
 from airflow_provider_cdc.triggers.state_trigger import PollResult, StateTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 _SHOWN = 5
 """Tables that are named."""
@@ -21,13 +21,13 @@ class InitialSnapshotTrigger(StateTrigger):
     Tables that a signal asks for do not count. Fires ``{"seq", "batch"}``: what the connector had captured by then.
     """
 
-    def ask(self, record: ConnectorRecord | None, store: StateStore) -> PollResult:
+    def poll_state(self, record: ConnectorRecord | None, store: StateStore) -> PollResult:
         offset = None if record is None else record.offset
         why = why_idle(record, self.connector)
         if offset is None or offset.position is None:
             text = f"Connector {self.connector} has captured nothing yet{f': {why}' if why else ''}."
             return PollResult(text, f"nothing {why}")
-        left = sorted(table for table in offset.snapshot.pending if table not in offset.snapshot.requests)
+        left = sorted(table for table in offset.snapshot.pending if table not in offset.snapshot.request_numbers)
         if not left:
             text = f"The initial snapshot of {self.connector} is complete, at seq {offset.seq}."
             return PollResult(text, "complete", {"seq": offset.seq, "batch": offset.batch})

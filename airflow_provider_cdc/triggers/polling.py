@@ -15,8 +15,10 @@ _SLOWEST = 8
 """What cannot be asked is asked at growing intervals, up to this many times the interval."""
 
 
-async def polls(ask: Callable[[], Awaitable[T]], interval: float, *, whom: str, log: Any) -> AsyncIterator[T]:
-    """The answers to a question, every ``interval`` seconds, for ever; now, and then at the same moments as all others that have this interval.
+async def poll_repeatedly(ask: Callable[[], Awaitable[T]], interval: float, *, whom: str, log: Any) -> AsyncIterator[T]:
+    """Yield the answers to a question, every ``interval`` seconds, for ever.
+
+    It asks now, and then at the same moments as all others that have this interval.
 
     :param whom: who is asked, for the log
     :raises CdcError: as the question raises, unless it can be asked again

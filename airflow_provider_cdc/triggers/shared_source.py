@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.triggers.call_threads import outside
+from airflow_provider_cdc.triggers.blocking_call_threads import get_loop_threads
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.position import Position
@@ -38,39 +38,42 @@ class SharedSource:
 
     def __init__(self, key: Hashable) -> None:
         self._key = key
-        self._answers = _Answers()
+        self._answers = _SharedAnswers()
         self._properties: dict[str, Any] | None = None
         self.users = 0
 
     async def run(self, call: Callable[[], T]) -> T:
         """Make a call in a thread."""
-        return await outside().run(self._key, call)
+        return await get_loop_threads().run(self._key, call)
 
-    async def properties(self, access: ConnectorAccess) -> dict[str, Any]:
-        """The properties from the connection, which hold secrets. They are looked up once a minute, and after an error of the source, as they may
-        have been corrected.
+    async def resolve_properties(self, access: ConnectorAccess) -> dict[str, Any]:
+        """Return the properties from the connection, which hold secrets.
+
+        They are looked up once a minute, and after an error of the source, as they may have been corrected.
         """
-        return await self._answers.get("properties", lambda: self._look_up(access), LOOK_UP_S)
+        return await self._answers.get_answer("properties", lambda: self._look_up(access), LOOK_UP_S)
 
-    async def end(self, access: ConnectorAccess, properties: dict[str, Any], young_s: float = YOUNG_S) -> Position:
-        """The end of the log.
+    async def read_log_end(
+        self, access: ConnectorAccess, properties: dict[str, Any], young_s: float = YOUNG_S
+    ) -> Position:
+        """Return the end of the log.
 
         :param access: who asks; its definition can be used
-        :param properties: from :meth:`properties`
+        :param properties: from :meth:`resolve_properties`
         :param young_s: how long ago it may have been asked for, a second at most
         :raises CdcError: the source cannot be asked
         """
         try:
-            return await self._answers.get(
+            return await self._answers.get_answer(
                 "end", lambda: self.run(lambda: access.end_of_log(properties)), min(young_s, YOUNG_S)
             )
         except CdcError:
-            self._answers.forget("properties")
+            self._answers.discard_answer("properties")
             raise
 
     async def _look_up(self, access: ConnectorAccess) -> dict[str, Any]:
         try:
-            self._properties = await self.run(access.properties)
+            self._properties = await self.run(access.resolve_properties)
         except Exception as e:
             if self._properties is None:
                 raise
@@ -79,22 +82,25 @@ class SharedSource:
         return self._properties
 
 
-class _Answers:
+class _SharedAnswers:
     """Answers to questions, each asked once for all that ask it at about the same time."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[Any]] = {}
 
-    async def get(self, key: str, ask: Callable[[], Awaitable[T]], young_s: float) -> T:
-        """The answer that there is now, or was at most ``young_s`` seconds ago; an error was at most a second ago."""
+    async def get_answer(self, key: str, ask: Callable[[], Awaitable[T]], young_s: float) -> T:
+        """Return the present answer, or one that is at most ``young_s`` seconds old.
+
+        An error is at most a second old.
+        """
         task = self._tasks.get(key)
         if task is None:
             task = self._tasks[key] = asyncio.create_task(self._asked(key, ask, young_s))
             task.add_done_callback(_seen)
         return await asyncio.shield(task)
 
-    def forget(self, key: str) -> None:
-        """Ask anew when it is asked for next."""
+    def discard_answer(self, key: str) -> None:
+        """Discard an answer, so that the next request asks again."""
         self._tasks.pop(key, None)
 
     async def _asked(self, key: str, ask: Callable[[], Awaitable[T]], young_s: float) -> T:
@@ -109,11 +115,11 @@ class _Answers:
     def _old(self, key: str, task: asyncio.Task[Any] | None) -> None:
         """Forget this answer, not one that has come after it."""
         if self._tasks.get(key) is task:
-            self.forget(key)
+            self.discard_answer(key)
 
 
 def _seen(task: asyncio.Task[Any]) -> None:
-    """All that wait may have been cancelled: an error that nobody looks at would be told as one of the event loop."""
+    """Read the error of a task: if all that wait have been cancelled, the event loop would report it as its own."""
     if not task.cancelled():
         task.exception()
 
@@ -123,12 +129,12 @@ _of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, SharedSour
 
 @contextlib.asynccontextmanager
 async def shared_source(access: ConnectorAccess) -> AsyncIterator[SharedSource]:
-    """The source of a connector, for as long as any trigger waits for it.
+    """Yield the source of a connector, for as long as any trigger waits for it.
 
     :raises ConfigError: there is no such kind of source, or the definition holds a secret
     """
     sources = _of_loop.setdefault(asyncio.get_running_loop(), {})
-    key = await outside().run(("source", access.conn_id), access.source_key)
+    key = await get_loop_threads().run(("source", access.conn_id), access.source_key)
     source = sources.setdefault(key, SharedSource(key))
     source.users += 1
     try:

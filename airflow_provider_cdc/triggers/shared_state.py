@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from airflow_provider_cdc.core.errors import StateUnavailable
-from airflow_provider_cdc.hooks.state import CdcStateHook, reachable, records_of
-from airflow_provider_cdc.triggers.call_threads import Threads
+from airflow_provider_cdc.hooks.state import CdcStateHook, records_of, translate_database_errors
+from airflow_provider_cdc.triggers.blocking_call_threads import CallThreads
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.hooks.state import StateAddress
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 T = TypeVar("T")
 
@@ -43,14 +43,14 @@ class SharedState:
     """
 
     def __init__(self, conn_id: str) -> None:
-        self._tables = _Tables(conn_id)
-        self._thread = Threads(1)  # one poll after the other: none closes what another one uses
-        self._asked: list[_Asked] = []
+        self._tables = _StateReader(conn_id)
+        self._thread = CallThreads(1)  # one poll after the other: none closes what another one uses
+        self._asked: list[_StateQuestion] = []
         self._polling: asyncio.Task[None] | None = None
         self.users = 0
 
-    async def ask(self, connector: str, question: Callable[[ConnectorRecord | None, StateStore], T]) -> T:
-        """The answer to a question about a connector, asked in a thread.
+    async def query_connector(self, connector: str, question: Callable[[ConnectorRecord | None, StateStore], T]) -> T:
+        """Return the answer to a question about a connector, asked in a thread.
 
         If the database cannot be reached, the next question looks its connection up again, as it may have been corrected; otherwise it is looked up
         once a minute.
@@ -59,7 +59,7 @@ class SharedState:
             ask anything else that may take long: all others wait for it
         :raises CdcError: as the question raises; :class:`StateUnavailable` if the database cannot be reached
         """
-        asked = _Asked(connector, question, asyncio.get_running_loop().create_future())
+        asked = _StateQuestion(connector, question, asyncio.get_running_loop().create_future())
         self._asked.append(asked)
         if self._polling is None or self._polling.done():
             self._polling = asyncio.create_task(self._poll())
@@ -75,7 +75,7 @@ class SharedState:
         while asked := [one for one in self._asked if not one.answer.done()]:
             self._asked = []
             try:
-                answers = await self._thread.run("state", lambda asked=asked: self._tables.answers(asked))  # type: ignore[misc]
+                answers = await self._thread.run("state", lambda asked=asked: self._tables.answer_questions(asked))  # type: ignore[misc]
             except Exception as e:  # told to all that have asked
                 answers = [e] * len(asked)
             for one, answer in zip(asked, answers, strict=True):
@@ -88,13 +88,13 @@ class SharedState:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
+class _StateQuestion:
     connector: str
     question: Callable[[ConnectorRecord | None, StateStore], Any]
     answer: asyncio.Future[Any]
 
 
-class _Tables:
+class _StateReader:
     """Opens the state tables and asks them, in one thread at a time."""
 
     def __init__(self, conn_id: str) -> None:
@@ -103,14 +103,16 @@ class _Tables:
         self._address: StateAddress | None = None
         self._looked_up = 0.0
 
-    def answers(self, asked: Sequence[_Asked]) -> list[Any]:
-        """The answer to each question, or its error: what is wrong with one connector is no concern of the others.
+    def answer_questions(self, asked: Sequence[_StateQuestion]) -> list[Any]:
+        """Return the answer to each question, or its error.
+
+        What is wrong with one connector is no concern of the others.
 
         :raises CdcError: the tables cannot be asked
         """
         store = self._opened()
         try:
-            with reachable():
+            with translate_database_errors():
                 found = records_of(store, {one.connector for one in asked})
                 return [_answer(one, found[one.connector], store) for one in asked]
         except StateUnavailable:
@@ -133,8 +135,8 @@ class _Tables:
         self.close()
         store = CdcStateHook(self._conn_id).get_conn(address=address, patience_s=_PATIENCE_S)
         try:
-            with reachable():
-                store.verify()
+            with translate_database_errors():
+                store.check_tables()
         except BaseException:
             store.close()
             raise
@@ -143,7 +145,7 @@ class _Tables:
 
     def _look_up(self) -> StateAddress:
         try:
-            return CdcStateHook(self._conn_id).address()
+            return CdcStateHook(self._conn_id).resolve_address()
         except Exception as e:
             if self._store is None or self._address is None:
                 raise
@@ -152,11 +154,11 @@ class _Tables:
             return self._address
 
 
-def _answer(asked: _Asked, record: ConnectorRecord | Exception | None, store: StateStore) -> Any:
+def _answer(asked: _StateQuestion, record: ConnectorRecord | Exception | None, store: StateStore) -> Any:
     if isinstance(record, Exception):
         return record
     try:
-        with reachable():
+        with translate_database_errors():
             return asked.question(record, store)
     except StateUnavailable:
         raise
@@ -171,7 +173,10 @@ _closing: set[asyncio.Task[None]] = set()
 
 @contextlib.asynccontextmanager
 async def shared_state(conn_id: str) -> AsyncIterator[SharedState]:
-    """The state tables of a connection. They are opened with the first question, and closed when the last one leaves."""
+    """Yield the state tables of a connection.
+
+    They are opened with the first question, and closed when the last one leaves.
+    """
     states = _of_loop.setdefault(asyncio.get_running_loop(), {})
     state = states.setdefault(conn_id, SharedState(conn_id))
     state.users += 1

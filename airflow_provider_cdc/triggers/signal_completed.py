@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import StateError
-from airflow_provider_cdc.core.model.signal import SignalState
-from airflow_provider_cdc.core.remedy_commands import cdc
-from airflow_provider_cdc.services.text.format_signal import progress_text, why_idle
+from airflow_provider_cdc.core.model.connector_signal import SignalState
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.services.text.signal_texts import progress_text, why_idle
 from airflow_provider_cdc.triggers.state_trigger import PollResult, StateTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 
 class SignalCompletedTrigger(StateTrigger):
@@ -30,16 +30,16 @@ class SignalCompletedTrigger(StateTrigger):
         super().__init__(connector, **common)
         self.number = number
 
-    def arguments(self) -> dict[str, Any]:
+    def build_arguments(self) -> dict[str, Any]:
         return {"number": self.number}
 
-    def ask(self, record: ConnectorRecord | None, store: StateStore) -> PollResult:
+    def poll_state(self, record: ConnectorRecord | None, store: StateStore) -> PollResult:
         found = store.signals_of(self.connector, 1, number=self.number)
         if not found:
             raise StateError(
                 f"Connector {self.connector} has no signal {self.number}.",
                 safe="Nothing was changed.",
-                remedy=f"look at what was sent: `{cdc('signals', self.connector)}`",
+                remedy=f"look at what was sent: `{format_cdc_command('signals', self.connector)}`",
             )
         (signal,) = found
         state, progress = signal.state, signal.progress
@@ -48,10 +48,10 @@ class SignalCompletedTrigger(StateTrigger):
             why = why_idle(record, self.connector)
             return PollResult(f"{name} waits to be taken{f': {why}' if why else ''}.", f"received {why}")
         stage = f"{state.value} {progress.get('table')} {progress.get('left')} {signal.message}"
-        if not state.final:
+        if not state.is_final:
             text = "; ".join(filter(None, (progress_text(progress), signal.message)))
             return PollResult(f"{text or 'begun'} ({name[0].lower()}{name[1:]})", stage)
         text = f"{name} is {state.value}" + (f": {signal.message}" if signal.message else ".")
-        document = signal.document()
+        document = signal.to_document()
         event = {name: document[name] for name in ("number", "id", "type", "message", "progress")}
         return PollResult(text, stage, {**event, "state": state.value})

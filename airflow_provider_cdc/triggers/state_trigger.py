@@ -13,13 +13,13 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_cdc.core.errors import TerminalError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.triggers.call_threads import outside
-from airflow_provider_cdc.triggers.polling import polls
+from airflow_provider_cdc.triggers.blocking_call_threads import get_loop_threads
+from airflow_provider_cdc.triggers.polling import poll_repeatedly
 from airflow_provider_cdc.triggers.shared_state import SharedState, shared_state
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 LOG_EVERY_S = 10.0
 """How often a trigger writes into the log of its task while nothing changes."""
@@ -43,7 +43,7 @@ class StateTrigger(BaseTrigger):
     """Waits for something that the state tables show.
 
     It keeps nothing besides its arguments and the state tables, so that any triggerer can take it over at any time. Arguments
-    hold ids of connections, never their contents. Fires the event of :meth:`ask`, or ``{"error": …}`` when a person must act.
+    hold ids of connections, never their contents. Fires the event of :meth:`poll_state`, or ``{"error": …}`` when a person must act.
 
     :param connector: name of the connector
     :param state_conn_id: Airflow connection to the state tables
@@ -54,17 +54,17 @@ class StateTrigger(BaseTrigger):
         super().__init__()  # type: ignore[no-untyped-call]
         self.connector, self.state_conn_id, self.poll_interval = connector, state_conn_id, poll_interval
 
-    def arguments(self) -> dict[str, Any]:
-        """Those of the subclass's own."""
+    def build_arguments(self) -> dict[str, Any]:
+        """Return the arguments that the subclass adds."""
         return {}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         common = {"state_conn_id": self.state_conn_id, "poll_interval": self.poll_interval}
         path = f"{type(self).__module__}.{type(self).__qualname__}"
-        return path, {"connector": self.connector, **self.arguments(), **common}
+        return path, {"connector": self.connector, **self.build_arguments(), **common}
 
     @abc.abstractmethod
-    def ask(self, record: ConnectorRecord | None, store: StateStore) -> PollResult | Callable[[], PollResult]:
+    def poll_state(self, record: ConnectorRecord | None, store: StateStore) -> PollResult | Callable[[], PollResult]:
         """Ask the state tables once.
 
         :param record: what they hold of the connector
@@ -72,19 +72,19 @@ class StateTrigger(BaseTrigger):
         :raises CdcError: a person must act, or the question can be asked again
         """
 
-    def look(self, store: StateStore) -> PollResult:
+    def poll_once(self, store: StateStore) -> PollResult:
         """Poll once, for sensors that wait in a worker.
 
-        :raises CdcError: as :meth:`ask`
+        :raises CdcError: as :meth:`poll_state`
         """
-        found = self.ask(store.connector(self.connector), store)
+        found = self.poll_state(store.find_connector(self.connector), store)
         return found if isinstance(found, PollResult) else found()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         logged_at, stage = 0.0, None
         try:
             async with shared_state(self.state_conn_id) as state:
-                found = polls(
+                found = poll_repeatedly(
                     lambda: self._poll(state), self.poll_interval, whom="The state of the connector", log=self.log
                 )
                 async with contextlib.aclosing(found) as found:  # type: ignore[type-var]
@@ -100,5 +100,7 @@ class StateTrigger(BaseTrigger):
             yield TriggerEvent({"error": str(e)})  # type: ignore[no-untyped-call]
 
     async def _poll(self, state: SharedState) -> PollResult:
-        found = await state.ask(self.connector, self.ask)
-        return found if isinstance(found, PollResult) else await outside().run(("storage", self.connector), found)
+        found = await state.query_connector(self.connector, self.poll_state)
+        return (
+            found if isinstance(found, PollResult) else await get_loop_threads().run(("storage", self.connector), found)
+        )

@@ -1,4 +1,4 @@
-"""What a comparison of tables with the source is told, and what it tells: two documents in the scratch change log of its references."""
+"""The plan and the report of a verification: two documents in the scratch change log of its references."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class ReferencePoint:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class VerifyPlan:
-    """How tables are compared while capture and apply go on.
+class VerificationPlan:
+    """A plan of how tables are verified while capture and apply continue.
 
     :param connector: whose tables they are
     :param changelog: of this connector
     :param not_compared: topic → why it can never be compared
     :param wait_s: how long to wait for the apply to bring a table to the position of its reference, seconds
-    :param named: whether somebody has named the tables: then one that cannot be compared is no success
+    :param named: whether a user has named the tables: then one that cannot be compared is no success
     """
 
     connector: str
@@ -66,14 +66,15 @@ class VerifyPlan:
 
     def write(self, scratch: Storage) -> None:
         """Put it where the job finds it."""
-        scratch.replace(scratch.path(_PLAN), orjson.dumps(dataclasses.asdict(self)))
+        scratch.replace(scratch.join_path(_PLAN), orjson.dumps(dataclasses.asdict(self)))
 
     @classmethod
     def read(cls, scratch: Storage) -> Self:
-        """
+        """Read the plan.
+
         :raises ChangeLogDamaged: there is none
         """
-        path = scratch.path(_PLAN)
+        path = scratch.join_path(_PLAN)
         data = scratch.read(path)
         if data is None:
             raise ChangeLogDamaged(
@@ -90,12 +91,15 @@ class VerifyPlan:
 
 
 def write_report(scratch: Storage, report: dict[str, Any]) -> None:
-    """Put the result where whoever started the job finds it. If he was killed, and the plan is deleted, nothing is written."""
-    if scratch.read(scratch.path(_PLAN)) is not None:
-        scratch.replace(scratch.path(_REPORT), orjson.dumps(report))
+    """Write the result where the process that started the job finds it.
+
+    If that was killed, and the plan is deleted, nothing is written.
+    """
+    if scratch.read(scratch.join_path(_PLAN)) is not None:
+        scratch.replace(scratch.join_path(_REPORT), orjson.dumps(report))
 
 
 def read_report(scratch: Storage) -> dict[str, Any] | None:
-    """The result; ``None`` if the job has not come so far."""
-    data = scratch.read(scratch.path(_REPORT))
+    """Read the result; ``None`` if the job has not come so far."""
+    data = scratch.read(scratch.join_path(_REPORT))
     return None if data is None else dict(orjson.loads(data))

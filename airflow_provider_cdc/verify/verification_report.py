@@ -1,4 +1,4 @@
-"""What comparing tables with the source has found."""
+"""The result of a verification: what the comparison of tables with the source has found."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Self
 
 
 @dataclasses.dataclass(slots=True)
-class Compared:
-    """One table.
+class TableVerification:
+    """The result of one table.
 
     :param name: what it is called, if a route makes several of its topic; otherwise that is the topic
     :param position: where the source's log was when its rows were read
@@ -22,11 +22,11 @@ class Compared:
     :param examples: the first different, missing and surplus rows: their key and the columns concerned
     :param only_in_table: columns that the source does not have (any more)
     :param by_rule: a rule makes other rows or columns of it than the source has
-    :param told: columns of such a table that tell about events; they are not compared
+    :param told: columns of such a table that describe events; they are not compared
     :param aside: rows of such a table that the source does not have any more, by what they say themselves; they are not compared
     :param unknown: column → rows in which the reference does not have its value (``unavailable``); they are not compared in it
     :param problem: why the table cannot be equal, whatever its rows are
-    :param not_compared: why nobody can say whether it is equal
+    :param not_compared: why it cannot be known whether it is equal
     :param never: that will be so whenever it is asked, as the table is one that the source has no rows for
     :param keys: where the keys of the rows that differ are written
     """
@@ -56,13 +56,13 @@ class Compared:
     name: str = ""
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Self:
-        """The way back from :meth:`document`."""
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """Parse the JSON form; the inverse of :meth:`to_document`."""
         return cls(**{field.name: document[field.name] for field in dataclasses.fields(cls)})
 
     @property
-    def called(self) -> str:
-        """What people call it: its topic, or of a topic with a route that and the location."""
+    def display_name(self) -> str:
+        """Name for people: its topic, or of a topic with a route that and the location."""
         return self.name or self.topic
 
     @property
@@ -70,71 +70,73 @@ class Compared:
         return bool(self.missing or self.surplus or self.different)
 
     @property
-    def equal(self) -> bool:
+    def is_equal(self) -> bool:
         return not (self.not_compared or self.problem or self.rows_differ)
 
-    def document(self) -> dict[str, Any]:
-        """The JSON form."""
-        return dataclasses.asdict(self) | {"equal": self.equal}
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return dataclasses.asdict(self) | {"equal": self.is_equal}
 
 
 @dataclasses.dataclass(slots=True)
-class Verified:
-    """All tables.
+class VerificationReport:
+    """The results of all tables.
 
     :param position: where the reference ends in the source's log; of several, the last one
-    :param named: whether somebody has named these tables: then one that can never be compared counts, too
+    :param named: whether a user has named these tables: then one that can never be compared counts, too
     """
 
     connector: str
     position: dict[str, Any]
-    tables: list[Compared]
+    tables: list[TableVerification]
     seconds: float
     named: bool = False
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Self:
-        """The way back from :meth:`document`."""
-        tables = [Compared.of(table) for table in document["tables"]]
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """Parse the JSON form; the inverse of :meth:`to_document`."""
+        tables = [TableVerification.from_document(table) for table in document["tables"]]
         return cls(document["connector"], document["position"], tables, document["seconds"], document["named"])
 
     @property
-    def counted(self) -> list[Compared]:
-        """The tables by which it ends: unless somebody has named them, those that can never be compared are none of them."""
+    def counted_tables(self) -> list[TableVerification]:
+        """Tables that decide the result: unless a user has named them, those that can never be compared are not among them."""
         return [table for table in self.tables if self.named or not table.never]
 
     @property
-    def equal(self) -> bool:
-        return self.status == 0
+    def is_equal(self) -> bool:
+        return self.exit_status == 0
 
     @property
-    def status(self) -> int:
-        """The exit status of the job: 0 all that can be compared is equal, 1 something is not, 2 something could not be compared and nothing is
-        known to differ, or nothing can be compared at all."""
-        if any(not (table.equal or table.not_compared) for table in self.counted):
+    def exit_status(self) -> int:
+        """The exit status of the job: 0, 1 or 2.
+
+        0: all that can be compared is equal. 1: something is not. 2: something could not be compared and nothing is known to differ, or nothing can be compared at all.
+        """
+        if any(not (table.is_equal or table.not_compared) for table in self.counted_tables):
             return 1
-        return 0 if self.counted and all(table.equal for table in self.counted) else 2
+        return 0 if self.counted_tables and all(table.is_equal for table in self.counted_tables) else 2
 
-    def document(self) -> dict[str, Any]:
-        """The JSON form."""
-        tables = [table.document() for table in self.tables]
-        return dataclasses.asdict(self) | {"equal": self.equal, "status": self.status, "tables": tables}
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        tables = [table.to_document() for table in self.tables]
+        return dataclasses.asdict(self) | {"equal": self.is_equal, "status": self.exit_status, "tables": tables}
 
-    def text(self) -> str:
+    def format_text(self) -> str:
         """For people."""
         head = ("table", "source", "target", "missing", "surplus", "different", "equal")
         lines = [
-            (t.called, *(f"{n:,}" for n in (t.source, t.target, t.missing, t.surplus, t.different)), _verdict(t))
+            (t.display_name, *(f"{n:,}" for n in (t.source, t.target, t.missing, t.surplus, t.different)), _verdict(t))
             for t in self.tables
         ]
         widths = [max(len(line[i]) for line in (head, *lines)) for i in range(len(head))]
         text = [_line(line, widths) for line in (head, *lines)]
         for table in self.tables:
-            text += [f"{table.called}: {note}" for note in _notes(table)]
+            text += [f"{table.display_name}: {note}" for note in _notes(table)]
         return "\n".join(text)
 
 
-def _notes(table: Compared) -> list[str]:
+def _notes(table: TableVerification) -> list[str]:
     notes = [f"{table.problem} ({table.location})"] if table.problem else []
     if table.never:
         notes.append(f"not compared, because {table.not_compared}")
@@ -175,7 +177,7 @@ def _line(parts: tuple[str, ...], widths: list[int]) -> str:
     return "  ".join([first.ljust(widths[0]), *(p.rjust(w) for p, w in zip(rest, widths[1:], strict=True))])
 
 
-def _verdict(table: Compared) -> str:
+def _verdict(table: TableVerification) -> str:
     if table.never:
         return "-"
-    return "?" if table.not_compared else "yes" if table.equal else "NO"
+    return "?" if table.not_compared else "yes" if table.is_equal else "NO"

@@ -29,11 +29,11 @@ fleet = cdc_dags(Path(__file__).parent / "fleet")
 _GROUPS = """import json
 from pathlib import Path
 
-from airflow_provider_cdc.dag import CaptureOf, ConnectorDefinition, cdc_group_dag
+from airflow_provider_cdc.dag import GroupedConnector, ConnectorDefinition, cdc_group_dag
 
 for number, group in enumerate(json.loads((Path(__file__).parent / "groups.json").read_text())):
     globals()[f"group_{number}"] = cdc_group_dag(
-        [CaptureOf(definition=ConnectorDefinition(**one["definition"]), conn_id=one["conn_id"]) for one in group],
+        [GroupedConnector(definition=ConnectorDefinition(**one["definition"]), conn_id=one["conn_id"]) for one in group],
         dag_id=f"group_{number}", poll_interval=5, is_paused_upon_creation=False,
     )
 """
@@ -158,10 +158,10 @@ class Connectors:
     def _captured(self, name: str) -> dict[float, float]:
         """When a row says that it was written → when the batch that has it was committed."""
         log, found = ChangeLog(str(self._changelog)), dict[float, float]()
-        for manifest in log.manifests(name):
-            committed = Path(log.path(manifest)).stat().st_mtime
+        for manifest in log.read_manifests(name):
+            committed = Path(log.format_manifest_path(manifest)).stat().st_mtime
             for file in manifest.files:
-                with log.open(name, file) as opened:
+                with log.open_file(name, file) as opened:
                     rows = pq.read_table(opened, columns=["after"], use_threads=False).to_pylist()
                 for row in rows:
                     if row["after"]:

@@ -11,8 +11,8 @@ import orjson
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.model.schema import Column, TableChange, TableSchema, as_document
+from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableSchema, as_document
 from airflow_provider_cdc.state.models import BatchRow, OffsetHistoryRow, OffsetRow, SchemaHistoryRow
 from dev.benchmarks.ours import Ours
 from dev.bootstrap.report import Step
@@ -38,15 +38,15 @@ def make(ours: Ours, batches: int, changes: int, step: Step) -> None:
             c.execute(sa.update(row).values(created_at=_began(batches)))
     assert batch is not None
     schemas: dict[str, TableSchema] = {}
-    for manifest in changelog.manifests(CONNECTOR):
+    for manifest in changelog.read_manifests(CONNECTOR):
         schemas |= {topic: max(found.values(), key=lambda s: s.version) for topic, found in manifest.schemas.items()}
     told = _Changes(schemas, changes, batches, dict(before.offset["position"]))
-    last = changelog.manifest(CONNECTOR, before.batch)
+    last = changelog.find_manifest(CONNECTOR, before.batch)
     assert last is not None
     empty = {
-        name: last.document()[name]
+        name: last.to_document()[name]
         for name in ("format", "connector", "source", "epoch", "writer", "config")
-        if name in last.document()
+        if name in last.to_document()
     }
     # what the manifest says of the offset is the whole of it; no table is being read any more
     offset, seq, began = last.offset_after.model_dump(mode="json", exclude_defaults=True), before.seq, _began(batches)

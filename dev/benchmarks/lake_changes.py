@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.core.model.batch_manifest import Manifest
 from airflow_provider_cdc.core.model.event_batch import EventBatch
-from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema, arrow_type
+from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema, arrow_type
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -102,17 +102,17 @@ class Changes:
         """One batch."""
         self._batch += 1
         first = self._seq + 1
-        writer = self.changelog.writer(self.connector, self._batch, 1, "bench")
+        writer = self.changelog.open_batch_writer(self.connector, self._batch, 1, "bench")
         for table, these in events:
             for block in self._blocks(table, these):
                 writer.write(block)
         manifest = Manifest(
             connector=self.connector, source="bench", batch=self._batch, epoch=1, writer="bench", created_at=datetime.now(UTC).isoformat(),
             first_seq=first, last_seq=self._seq, offset_before=None,
-            offset_after=Offset(position={"batch": self._batch}, seq=self._seq, batch=self._batch), files=writer.finish(),
+            offset_after=Offset(position={"batch": self._batch}, seq=self._seq, batch=self._batch), files=writer.finish_files(),
             schemas={table.topic: {"1": table.schema} for table, _ in events},
         )  # fmt: skip
-        self.changelog.commit(manifest)
+        self.changelog.commit_manifest(manifest)
         return manifest
 
     def _blocks(self, table: SourceTable, events: Events) -> Iterator[EventBatch]:

@@ -142,7 +142,7 @@ def _open(
 
 def _fetched(server: Oracle, served: dict[str, int]) -> float:
     """Seconds of a fetch of all rows with the columns that capture asks for."""
-    from airflow_provider_cdc.core.config.filters import Filters
+    from airflow_provider_cdc.core.config.capture_filters import Filters
     from airflow_provider_cdc.sources.oracle.config import OracleConfig
     from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 
@@ -154,7 +154,7 @@ def _fetched(server: Oracle, served: dict[str, int]) -> float:
         }
     )  # fmt: skip
     with MiningSession(config, Filters(config)) as session:
-        session.open(served["first"], served["last"])
+        session.open_window(served["first"], served["last"])
         began = time.perf_counter()
         count = sum(batch.num_rows for batch in session._batches(served["first"], served["last"]))
         seconds = time.perf_counter() - began
@@ -164,10 +164,10 @@ def _fetched(server: Oracle, served: dict[str, int]) -> float:
 
 def _parsed(rows: int, repeat: int) -> float:
     """Rows a second of one core, in the best run."""
-    from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+    from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
     from airflow_provider_cdc.sources.oracle.config import OracleConfig
-    from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
-    from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
+    from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader
+    from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType, make_column
 
     config = OracleConfig.parse(
         {"topic.prefix": "b", "database.hostname": "h", "database.user": "u", "database.dbname": "d"}

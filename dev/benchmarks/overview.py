@@ -47,16 +47,16 @@ def _fill(url: str, name: str, tables: int) -> None:
     """A connector as it is after a hundred runs: an offset, batches, metrics of each topic and as a whole."""
     import sqlalchemy as sa
 
-    from airflow_provider_cdc.core.model.metric_samples import Measured, Series
-    from airflow_provider_cdc.core.spi.state_records import Registration
+    from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
     from airflow_provider_cdc.state.metrics import series_of
     from airflow_provider_cdc.state.models import MetricHistoryRow
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
     store, now = StateStore(url), datetime.now(UTC)
     store.create_tables()
-    store.register(
-        Registration(
+    store.register_connector(
+        ConnectorRegistration(
             name,
             "mariadb",
             "/log",
@@ -66,31 +66,36 @@ def _fill(url: str, name: str, tables: int) -> None:
     )
     topics = [f"{name}.shop.table{k:04}" for k in range(tables)]
     captured = {
-        t: Series({}, {"topic.TotalNumberOfEventsCaptured": 10}, {"topic.CaptureFreshnessInSeconds": [0.8]})
+        t: MetricSeries({}, {"topic.TotalNumberOfEventsCaptured": 10}, {"topic.CaptureFreshnessInSeconds": [0.8]})
         for t in topics
     }
     applied = {
-        t: Series({}, {"apply.TotalNumberOfEventsApplied": 10}, {"apply.FreshnessInSeconds": [3.2]}) for t in topics
+        t: MetricSeries({}, {"apply.TotalNumberOfEventsApplied": 10}, {"apply.FreshnessInSeconds": [3.2]})
+        for t in topics
     }
     for minutes in range(60, -1, -5):
         at, few = now - timedelta(minutes=minutes), topics[: tables if minutes in (0, 60) else 5]
-        whole = Series({"streaming.MilliSecondsBehindSource": 900, "run.LastRunFailed": 0})
-        store.metrics.add(Measured(name, "capture", {}, at, {"": whole, **{t: captured[t] for t in few}}, True))
-        done = Series({"apply.LastBatch": 1, "apply.LastRunFailed": 0})
-        store.metrics.add(
-            Measured(
+        whole = MetricSeries({"streaming.MilliSecondsBehindSource": 900, "run.LastRunFailed": 0})
+        store.metrics.add_measurements(
+            MetricSamples(name, "capture", {}, at, {"": whole, **{t: captured[t] for t in few}}, True)
+        )
+        done = MetricSeries({"apply.LastBatch": 1, "apply.LastRunFailed": 0})
+        store.metrics.add_measurements(
+            MetricSamples(
                 name, TARGET, {"target": "delta", "place": "1"}, at, {"": done, **{t: applied[t] for t in few}}, True
             )
         )
-    ((found, _),) = [one for one in store.metrics.wholes(lambda *one: one, name) if one[0].producer == "capture"]
+    ((found, _),) = [
+        one for one in store.metrics.map_connector_totals(lambda *one: one, name) if one[0].producer == "capture"
+    ]
     kept = {"gauges": found.gauges, "counters": found.counters, "histograms": {}}
-    with store.database.write() as c:
+    with store.database.open_transaction() as c:
         rows = [
             {"connector": name, "series": series_of(producer, ""), "number": -k, "metrics": kept, "at": now}
             for producer in ("capture", TARGET) for k in range(87)
         ]  # fmt: skip
         c.execute(sa.insert(MetricHistoryRow), rows)
-    store.ended(name, None, {"streaming": {"CapturedTables": topics}})
+    store.record_run_end(name, None, {"streaming": {"CapturedTables": topics}})
     store.close()
 
 

@@ -29,16 +29,16 @@ import orjson
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
-from airflow_provider_cdc.changelog.row_history.key_hashes import BITS, form
+from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
+from airflow_provider_cdc.changelog.row_history.key_hashes import BITS, compute_hash_version
 from airflow_provider_cdc.changelog.row_history.key_index import FOLDER, KeyIndex, bring_up_index
-from airflow_provider_cdc.changelog.row_history.key_segment import Stretch, entries, packed
-from airflow_provider_cdc.changelog.row_history.row_history import RowStories
+from airflow_provider_cdc.changelog.row_history.key_index_segment import BatchRange, build_entries, encode_segment
+from airflow_provider_cdc.changelog.row_history.row_history_reader import RowHistoryReader
 from airflow_provider_cdc.changelog.row_history.row_key import RowKey
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from dev.bootstrap.report import Problem
 
 NAME, TABLE, KEY = "bench", "shop.orders", 7
@@ -143,19 +143,19 @@ def _captured(folder: Path) -> tuple[StateStore, ChangeLog, float]:
         capture.run()
     began = time.perf_counter()
     bring_up_index(changelog, NAME, seconds=600)
-    return store, changelog, (time.perf_counter() - began) / changelog.last(NAME)
+    return store, changelog, (time.perf_counter() - began) / changelog.find_last_batch(NAME)
 
 
 def _years(changelog: ChangeLog, batches: int) -> None:
     """Make a million batches of it, as far as a look reads them."""
-    folder, random = changelog.storage.path(NAME, FOLDER), np.random.default_rng(1)
+    folder, random = changelog.storage.join_path(NAME, FOLDER), np.random.default_rng(1)
     changelog.storage.delete_folder(folder)
-    pattern = next(m for m in changelog.manifests(NAME) if m.events == 100)
-    own = RowKey({"id": KEY}).hash(TABLE, (("id", "int64"),))
+    pattern = next(m for m in changelog.read_manifests(NAME) if m.event_count == 100)
+    own = RowKey({"id": KEY}).compute_hash(TABLE, (("id", "int64"),))
     assert own is not None
     held = np.sort(random.choice(np.arange(1000, batches - 100), HELD, replace=False))
     keys = {TABLE: {pattern.files[0].schema_version: ((("id", "int64"),),)}}
-    document = pattern.document()
+    document = pattern.to_document()
     for batch in {*held.tolist(), *range(STRETCH, batches + 1, STRETCH)}:
         seq = batch * 1000
         files = [{**document["files"][0], "first_seq": seq, "last_seq": seq + 99}]
@@ -163,19 +163,23 @@ def _years(changelog: ChangeLog, batches: int) -> None:
         Path(changelog.path_of(NAME, batch)).write_bytes(orjson.dumps(made))
     os.makedirs(folder)
     for low in range(1, batches, STRETCH):
-        stretch = Stretch(low, STRETCH)
+        stretch = BatchRange(low, STRETCH)
         others = random.integers(0, 2**BITS, STRETCH * KEYS, dtype=np.uint64)
         found = (others << np.uint64(64 - BITS)) | np.repeat(np.arange(STRETCH, dtype=np.uint64), KEYS)
-        mine = [entries(np.array([own], np.uint64), stretch, int(b)) for b in held if low <= b <= stretch.high]
-        stamp = zlib.crc32(Path(changelog.path_of(NAME, stretch.high)).read_bytes(), form())
-        Path(folder, stretch.name).write_bytes(packed(stretch, np.concatenate([found, *mine]), keys, stamp))
-    assert not KeyIndex(changelog, NAME).view(1, batches).unknown
+        mine = [
+            build_entries(np.array([own], np.uint64), stretch, int(b)) for b in held if low <= b <= stretch.last_batch
+        ]
+        stamp = zlib.crc32(Path(changelog.path_of(NAME, stretch.last_batch)).read_bytes(), compute_hash_version())
+        Path(folder, stretch.file_name).write_bytes(
+            encode_segment(stretch, np.concatenate([found, *mine]), keys, stamp)
+        )
+    assert not KeyIndex(changelog, NAME).open_view(1, batches).unknown
 
 
 def _look(store: StateStore, changelog: ChangeLog, batches: int) -> float:
     began = time.perf_counter()
-    events = RowEvents(changelog, NAME, time.monotonic() + 60, after=batches)
-    story = RowStories(events, NAME, partial(store.schema_changes_of, NAME)).tell(
+    events = KeyEventReader(changelog, NAME, time.monotonic() + 60, after=batches)
+    story = RowHistoryReader(events, NAME, partial(store.schema_changes_of, NAME)).read_history(
         TableId(namespace="shop", name="orders"), RowKey({"id": KEY})
     )
     seconds = time.perf_counter() - began

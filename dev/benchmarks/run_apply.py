@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.model.batch_manifest import Manifest
 from dev.benchmarks import machine
 from dev.benchmarks.lake_changes import TYPES, Changes, Events, SourceTable
 from dev.benchmarks.plain_merge import AS_IT_IS, PLAIN, PlainRule
@@ -59,7 +59,7 @@ class Cases:
 
     def __init__(self, target: str, profile: str, folder: Path, jars: Sequence[str], memory: str) -> None:
         from airflow_provider_cdc.targets.lake.formats import load_format
-        from airflow_provider_cdc.targets.lake.session.spark_session import session
+        from airflow_provider_cdc.targets.lake.session.spark_session import open_spark_session
 
         self._target, self._profile, self._folder = target, profile, folder
         plain = PLAIN[target]
@@ -72,7 +72,7 @@ class Cases:
         }
         if "spark.sql.catalog.plain" in plain.settings:
             settings["spark.sql.catalog.plain.warehouse"] = str(folder / "plain")
-        self._spark = session("bench", load_format(target), extra={**settings, **plain.settings})
+        self._spark = open_spark_session("bench", load_format(target), extra={**settings, **plain.settings})
         self._plain = plain(self._spark, folder / "plain")
         self._jvm = self._spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
 
@@ -173,7 +173,7 @@ class _Case:
         found = MaintainTables(
             self._cases._spark, self.changes.changelog, self.changes.connector, location=self._location, target=self._cases._target
         ).run()  # fmt: skip
-        if found.failed:
+        if found.has_failed:
             raise SystemExit(f"Maintenance failed: {[table.problem for table in found.tables]}")
         return found.seconds
 
@@ -195,7 +195,9 @@ class _Case:
         from airflow_provider_cdc.targets.lake.session.spark_session import own_session
 
         kind = load_format(self._cases._target)
-        return kind.open(own_session(self._cases._spark, kind), self._location.format(table=table.name)).rows()
+        return kind.open_target(
+            own_session(self._cases._spark, kind), self._location.format(table=table.name)
+        ).read_rows()
 
     def scan(self, rows: Any = None) -> float:
         """Seconds of a query over all rows, the median of three."""
@@ -214,7 +216,7 @@ class _Case:
 
     def _files(self, manifest: Manifest, table: SourceTable) -> list[str]:
         return [
-            self.changes.changelog.uri(self.changes.connector, file)
+            self.changes.changelog.file_uri(self.changes.connector, file)
             for file in manifest.files
             if file.topic == table.topic
         ]

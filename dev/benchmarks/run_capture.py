@@ -20,7 +20,7 @@ def main() -> int:
     given = json.loads(Path(sys.argv[1]).read_text())
     from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
     from airflow_provider_cdc.sources import load_source
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
     from dev.benchmarks.stages import Stages, watch_capture
 
     if given.get("files"):

@@ -11,27 +11,30 @@ from typing import Any
 
 def main() -> int:
     given = json.loads(Path(sys.argv[1]).read_text())
-    from airflow_provider_cdc.core.model.schema import TableId
+    from airflow_provider_cdc.core.model.table_schema import TableId
     from airflow_provider_cdc.sources.db2.config import Db2Config
-    from airflow_provider_cdc.sources.db2.connect import connect
-    from airflow_provider_cdc.sources.db2.log.change_layout import layout_of
-    from airflow_provider_cdc.sources.db2.log.change_reader import FETCH_ROWS
-    from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+    from airflow_provider_cdc.sources.db2.connect import connect_database
+    from airflow_provider_cdc.sources.db2.log.change_table_layout import layout_of
+    from airflow_provider_cdc.sources.db2.log.change_table_reader import FETCH_ROWS
+    from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 
     config = Db2Config.parse(given["properties"])
-    connection = connect(config)
-    catalog = Catalog(connection, config)
-    table = TableId(catalog=config.catalog, namespace=given["namespace"], name=given["table"])
-    registered = catalog.registrations()[table]
-    change = TableId(catalog=config.catalog, namespace=registered.change_owner, name=registered.change_table)
+    connection = connect_database(config)
+    catalog = Db2CatalogReader(connection, config)
+    table = TableId(catalog=config.catalog_name, namespace=given["namespace"], name=given["table"])
+    registered = catalog.list_registrations()[table]
+    change = TableId(catalog=config.catalog_name, namespace=registered.change_owner, name=registered.change_table)
     layout = layout_of(
-        catalog.captured({table: registered})[table], registered, catalog.structures([change])[change], config
+        catalog.read_registered_schemas({table: registered})[table],
+        registered,
+        catalog.read_table_schemas([change])[change],
+        config,
     )
     first, last = bytes.fromhex(given["first"]), bytes.fromhex(given["last"])
     sql, parameters = layout.query(first[:8], last)
     started, cpu, rows = time.perf_counter(), time.process_time(), 0
-    with connection.cursor(sql, *parameters, size=FETCH_ROWS) as cursor:
-        while batch := cursor.fetch(FETCH_ROWS):
+    with connection.open_cursor(sql, *parameters, size=FETCH_ROWS) as cursor:
+        while batch := cursor.fetch_rows(FETCH_ROWS):
             rows += len(batch)
     figures: dict[str, Any] = {
         "rows": rows,

@@ -19,18 +19,18 @@ from dev.benchmarks import machine
 def main() -> int:
     given = json.loads(Path(sys.argv[1]).read_text())
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-    from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-    from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
-    from airflow_provider_cdc.targets.database.engine import open_engine
+    from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+    from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
+    from airflow_provider_cdc.targets.database.target_engine import open_engine
 
-    config = SinkConfig.parse({**EQUAL, "connection.url": given["url"]})
+    config = DatabaseTargetConfig.parse({**EQUAL, "connection.url": given["url"]})
     engine, changelog = open_engine(config), ChangeLog(given["changelog"])
-    Sink(engine, config, changelog, "warm").apply()
+    DatabaseApply(engine, config, changelog, "warm").apply()
     began, cpu = time.perf_counter(), time.process_time()
-    done = Sink(engine, config, changelog, "stream").apply()
+    done = DatabaseApply(engine, config, changelog, "stream").apply()
     seconds, used = time.perf_counter() - began, time.process_time() - cpu
     figures = {
-        "events": done.events,
+        "events": done.event_count,
         "seconds": round(seconds, 3),
         "cpu_s": round(used, 3),
         "cpu_s_total": round(time.process_time(), 3),

@@ -30,10 +30,10 @@ class Probes:
 
     def watch(self) -> None:
         """Put the watch in place."""
-        from airflow_provider_cdc.core.writing.batch import Batcher
-        from airflow_provider_cdc.core.writing.envelope import Envelope
+        from airflow_provider_cdc.core.writing.batch_builder import BatchBuilder
+        from airflow_provider_cdc.core.writing.event_envelope import Envelope
 
-        encode, commit = Envelope.encode, Batcher.commit
+        encode, commit = Envelope.encode_block, BatchBuilder.commit
 
         @functools.wraps(encode)
         def encoding(*args: Any, **kwargs: Any) -> Any:
@@ -42,12 +42,12 @@ class Probes:
             return batches, seq
 
         @functools.wraps(commit)
-        def committing(batcher: Batcher, *args: Any, **kwargs: Any) -> None:
+        def committing(batcher: BatchBuilder, *args: Any, **kwargs: Any) -> None:
             outcomes = list(batcher._signal_outcomes)
             commit(batcher, *args, **kwargs)
             self._committed(outcomes)
 
-        Envelope.encode, Batcher.commit = encoding, committing  # type: ignore[method-assign]
+        Envelope.encode_block, BatchBuilder.commit = encoding, committing  # type: ignore[method-assign]
 
     def _encoded(self, batches: list[Any], *, incremental: bool) -> None:
         for batch in batches:
@@ -77,7 +77,7 @@ class Probes:
 def main() -> int:
     given = json.loads(Path(sys.argv[1]).read_text())
     from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
     probes = Probes(given["table"], given["probe"])
     probes.watch()

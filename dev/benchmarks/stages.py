@@ -85,27 +85,27 @@ def watch_capture(stages: Stages, kind: str) -> None:
     :param kind: of source
     """
     from airflow_provider_cdc.changelog.files.parquet_writer import ParquetBatchWriter
-    from airflow_provider_cdc.core.writing.envelope import Envelope
+    from airflow_provider_cdc.core.writing.event_envelope import Envelope
     from airflow_provider_cdc.sources import load_source
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
     {"oracle": _watch_oracle, "db2": _watch_db2, "mongodb": _watch_mongodb}.get(kind, _watch_mysql)(stages)
     source = load_source(kind)
-    stages.generator(source, "stream", "decode")
-    for name in ("check", "discover", "verify_position", "current_position"):
+    stages.generator(source, "stream_log", "decode")
+    for name in ("check_prerequisites", "discover_tables", "verify_position", "current_position"):
         stages.function(source, name, "catalog")
-    stages.function(Envelope, "encode", "envelope")
+    stages.function(Envelope, "encode_block", "envelope")
     stages.function(ParquetBatchWriter, "_handle", "parquet")
-    for name in ("load", "commit", "confirm", "advance", "schema_history", "verify"):
+    for name in ("load_offset", "commit_batch", "confirm_lease", "advance_offset", "schema_history", "check_tables"):
         stages.function(StateStore, name, "state")
 
 
 def _watch_mysql(stages: Stages) -> None:
     from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
-    from airflow_provider_cdc.sources.mysql.snapshot.result_reader import ResultReader, _Packets
-    from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
+    from airflow_provider_cdc.sources.mysql.snapshot.result_set_reader import ResultReader, _PacketBuffer
+    from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
 
-    for owner in (BinlogConnection, _Packets):
+    for owner in (BinlogConnection, _PacketBuffer):
         stages.function(owner, "_receive", "socket")
     stages.function(BinlogConnection, "_ask", "socket")
     stages.function(ResultReader, "_execute", "socket")
@@ -115,31 +115,31 @@ def _watch_mysql(stages: Stages) -> None:
 
 def _watch_oracle(stages: Stages) -> None:
     from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
-    from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
+    from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader
 
-    stages.generator(MiningSession, "rows", "fetch")
-    stages.function(MiningSession, "open", "catalog")
+    stages.generator(MiningSession, "read_rows", "fetch")
+    stages.function(MiningSession, "open_window", "catalog")
     stages.function(RedoReader, "read", "redo")
 
 
 def _watch_db2(stages: Stages) -> None:
-    from airflow_provider_cdc.sources.db2.connect import Connection, Cursor
-    from airflow_provider_cdc.sources.db2.log.merge import _Merged
+    from airflow_provider_cdc.sources.db2.connect import Db2Connection, Db2Cursor
+    from airflow_provider_cdc.sources.db2.log.change_merger import _MergedChanges
     from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
 
-    stages.function(Cursor, "fetch", "fetch")
-    stages.function(Connection, "rows", "catalog")
-    stages.function(SelectList, "struct", "values")
+    stages.function(Db2Cursor, "fetch_rows", "fetch")
+    stages.function(Db2Connection, "fetch_rows", "catalog")
+    stages.function(SelectList, "build_struct", "values")
     for name in ("__init__", "block"):
-        stages.function(_Merged, name, "merge")
+        stages.function(_MergedChanges, name, "merge")
 
 
 def _watch_mongodb(stages: Stages) -> None:
-    from airflow_provider_cdc.sources.mongodb.field_projection import Shaping
-    from airflow_provider_cdc.sources.mongodb.log import reader
+    from airflow_provider_cdc.sources.mongodb.field_rewriter import FieldRewriter
+    from airflow_provider_cdc.sources.mongodb.log import stream_event_reader
     from airflow_provider_cdc.sources.mongodb.log.cursor import RawCursor
 
     stages.function(RawCursor, "_ask", "fetch")
-    stages.function(reader, "read_events", "fields of events")
-    stages.function(Shaping, "texts", "documents")
-    stages.function(Shaping, "described", "updates")
+    stages.function(stream_event_reader, "read_events", "fields of events")
+    stages.function(FieldRewriter, "format_documents", "documents")
+    stages.function(FieldRewriter, "build_update_descriptions", "updates")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from dev.benchmarks import machine
 from dev.benchmarks.figures import Bar
 from dev.benchmarks.ours import Ours
@@ -121,7 +121,7 @@ def _applied(ours: Ours, folder: Path, target: str, jars_: list[Path], events: i
     location = f"{folder}/lake/{{table}}"
     with ApplyProcess(ours.changelog, location, target, jars_, folder / "apply.log") as process:
         seconds = process.wait(longest_s=3600)
-    (report,) = AppliedReports(Storage(str(ours.changelog)), "bench").all()
+    (report,) = ApplyReports(Storage(str(ours.changelog)), "bench").list_reports()
     found = sum(sum(one["rows"].values()) for one in report["tables"])
     if found != events:
         raise Problem(f"{found:,} events were applied instead of {events:,}: the figures mean nothing.")

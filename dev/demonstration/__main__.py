@@ -24,8 +24,8 @@ from typing import Any
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.changelog.reports.apply_turns import Turns
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from dev import paths
 from dev.airflow import Airflow, Services, example
 from dev.bootstrap.report import Problem, Report, Step
@@ -108,8 +108,10 @@ class Demo:
             run = self._run()
             assert run is not None
             self.services.json("PATCH", f"{path}/dagRuns/{run['dag_run_id']}", {"state": "success"})
-            turns = Turns(Storage(str(self.changelog)), self.kit.connector, "delta", self.lake)
-            self.services.until(lambda: not turns.busy(), QUIET_SECONDS, "the apply has ended", tell=step.progress)
+            turns = ApplyTurns(Storage(str(self.changelog)), self.kit.connector, "delta", self.lake)
+            self.services.until(
+                lambda: not turns.has_live_turn(), QUIET_SECONDS, "the apply has ended", tell=step.progress
+            )
 
     def _run(self) -> dict[str, Any] | None:
         path = f"/api/v2/dags/{self.kit.dag}/dagRuns?order_by=start_date&limit=50"
@@ -147,7 +149,7 @@ class Demo:
         if stored is None or stored.position is None:
             return False
         with open_source(self._reference(), self.kit.secrets()) as source:
-            return source.parse_position(stored.position).reached(source.parse_position(end))
+            return source.parse_position(stored.position).has_reached(source.parse_position(end))
 
     def captured_batch(self) -> int:
         """The last batch that is in the change log; 0 if none is."""
@@ -157,7 +159,7 @@ class Demo:
 
     def applied_batch(self) -> int:
         """The last batch that is in the tables; 0 if none is."""
-        reports = AppliedReports(ChangeLog(str(self.changelog)).storage, self.kit.connector).all()
+        reports = ApplyReports(ChangeLog(str(self.changelog)).storage, self.kit.connector).list_reports()
         return min((int(report["last_batch"]) for report in reports), default=0)
 
     def events(self) -> dict[str, int]:
@@ -179,7 +181,7 @@ class Demo:
 
     @contextlib.contextmanager
     def _store(self) -> Iterator[Any]:
-        from airflow_provider_cdc.state.store import StateStore
+        from airflow_provider_cdc.state.state_store import StateStore
 
         store = StateStore(f"sqlite:///{self.airflow.home}/airflow.db")
         try:
@@ -199,7 +201,7 @@ class Demo:
     def verify(self) -> dict[str, Any]:
         """Compare every row and value of the tables with the source; the result of ``spark_jobs/verify_tables.py``."""
         from airflow_provider_cdc.connector import open_capture
-        from airflow_provider_cdc.state.store import StateStore
+        from airflow_provider_cdc.state.state_store import StateStore
 
         state = f"sqlite:///{FOLDER}/reference.db"
         store = StateStore(state)

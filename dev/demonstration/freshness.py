@@ -35,11 +35,11 @@ def lags(changelog: ChangeLog, connector: str, topic: str, table: Path, first: i
     """The events of a topic, in the batches from ``first`` on."""
     visible = _visible(table, f":{topic}")
     found = [np.empty(0)]
-    for manifest in changelog.manifests(connector, after=first - 1):
+    for manifest in changelog.read_manifests(connector, after=first - 1):
         at = next((at for batch, at in visible if batch >= manifest.batch), None)
         for file in manifest.files:
             if file.topic == topic and at is not None:
-                with changelog.open(connector, file) as opened:
+                with changelog.open_file(connector, file) as opened:
                     committed = pq.ParquetFile(opened).read(columns=[COMMITTED])["source"].combine_chunks()
                 found.append(at - pa.StructArray.field(committed, "ts_ms").to_numpy(zero_copy_only=False) / 1000)
     return Lags(np.concatenate(found))

@@ -12,11 +12,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CdcError, ChangeLogDamaged, TargetError
-from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-from airflow_provider_cdc.targets.database.config import SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.connectors import Connector, memory_connector
 
 Rows = dict[str, list[tuple[Any, ...]]]
@@ -44,7 +44,7 @@ class InSqlite(Made):
 
     def __init__(self, folder: Path) -> None:
         self.url = f"sqlite:///{folder}/target.db"
-        self.config = SinkConfig.parse(
+        self.config = DatabaseTargetConfig.parse(
             {
                 "connection.url": self.url,
                 "schema.evolution": "basic",
@@ -57,7 +57,7 @@ class InSqlite(Made):
     def apply(self, connector: Connector) -> None:
         engine = open_engine(self.config)
         try:
-            Sink(engine, self.config, connector.changelog, connector.name).apply()
+            DatabaseApply(engine, self.config, connector.changelog, connector.name).apply()
         finally:
             engine.dispose()
 
@@ -107,7 +107,7 @@ class Life:
                 if table == "s.small" and r.random() < 0.7:
                     continue
                 for _ in range(r.randint(1, 3)):
-                    there = self.db.rows(table)
+                    there = self.db.copy_rows(table)
                     if there and r.random() < 0.3:
                         t.delete(table, r.choice(there), limit=1)
                     elif there and r.random() < 0.4:
@@ -119,7 +119,7 @@ class Life:
 
     def delete(self, *, with_changelog: bool) -> None:
         """``airflow cdc delete``."""
-        Lifecycle(self.connector.name, self.connector.store, self.connector.changelog).delete(
+        ConnectorLifecycle(self.connector.name, self.connector.store, self.connector.changelog).delete(
             self.connector.name, with_changelog=with_changelog
         )
 
@@ -177,7 +177,7 @@ class Life:
 
     def wanted(self) -> Rows:
         return {
-            table: sorted(((row["id"], row["v"]) for row in self.db.rows(table)), key=repr)
+            table: sorted(((row["id"], row["v"]) for row in self.db.copy_rows(table)), key=repr)
             for table in self.made.TABLES
         }
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import open_lifecycle, open_source
-from airflow_provider_cdc.sources.mysql.log import failover
+from airflow_provider_cdc.sources.mysql.log import gtid_failover
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from tests.support.sampled import Sampled
 from tests.support.server_life import Life, TwoLives
@@ -44,7 +44,7 @@ def servers(mysql_factory: Any, mariadb_factory: Any) -> Iterator[Any]:
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """No server here is going to catch up."""
-    monkeypatch.setattr(failover, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(gtid_failover, "PATIENCE_S", 0.2)
 
 
 def _life(servers: Any, folder: Path, kind: str) -> Life:
@@ -281,4 +281,4 @@ def test_no_life_of_a_primary_and_its_replica_loses_a_transaction_silently(
 )  # fmt: skip
 def test_where_both_have_gtids_they_alone_decide(here: dict[str, Any], end: dict[str, Any], reached: bool) -> None:
     """H2(1), H3, H4: whether a position is at the end of the log, on one server."""
-    assert MySqlPosition(**here, server="s").reached(MySqlPosition(**end, server="s")) is reached
+    assert MySqlPosition(**here, server="s").has_reached(MySqlPosition(**end, server="s")) is reached

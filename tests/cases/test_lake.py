@@ -20,12 +20,12 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.database.events.event_reader import Events
+from airflow_provider_cdc.targets.database.events.event_reader import TableEvents
 from airflow_provider_cdc.targets.database.events.table_operations import _unsplit
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.delta import array_commit as delta_commit
 from airflow_provider_cdc.targets.lake.formats.iceberg import copy_on_write
-from airflow_provider_cdc.targets.lake.formats.target import Conflict, Marker, Stand
+from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, ObservedProgress, WriteConflict
 from airflow_provider_cdc.targets.lake.write import write_strategy
 from tests.support.sampled import Sampled
 from tests.support.signals import snapshot
@@ -240,7 +240,7 @@ def test_a_column_that_is_made_again_in_its_place_has_new_values(
     table.insert({"id": 3, "a": 3, "b": 30})
     lake.follow()
     found = sorted(lake.rows("s.t"), key=lambda row: row["id"])
-    assert found == sorted(table.source.rows("s.t"), key=lambda row: row["id"])
+    assert found == sorted(table.source.copy_rows("s.t"), key=lambda row: row["id"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -266,7 +266,7 @@ def test_a_column_that_the_rule_leaves_out_and_that_is_renamed_stops_the_table(
         lake.follow()
     snapshot(table.connector, "s.t", replace=True)
     lake.follow()
-    rows = [{name: row[name] for name in row if name != "a"} for row in table.source.rows("s.t")]
+    rows = [{name: row[name] for name in row if name != "a"} for row in table.source.copy_rows("s.t")]
     assert sorted(lake.rows("s.t"), key=lambda row: row["id"]) == sorted(rows, key=lambda row: row["id"])
 
 
@@ -312,10 +312,10 @@ def _insert(db: Any, *rows: dict[str, Any]) -> None:
 def test_times_around_the_epoch_are_literals_of_iceberg(spark: SparkSession, at: int) -> None:  # noqa: F811
     """# B1: Java gets small numbers as ints; for a time Iceberg takes longs and texts."""
     from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import _literal
-    from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import ICEBERG, named
+    from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, load_jvm_class
 
-    types = named(spark, f"{ICEBERG}.types.Types$TimestampType")
-    expressions = named(spark, f"{ICEBERG}.expressions.Expressions")
+    types = load_jvm_class(spark, f"{ICEBERG}.types.Types$TimestampType")
+    expressions = load_jvm_class(spark, f"{ICEBERG}.expressions.Expressions")
     for type_, java in ((pa.timestamp("us"), types.withoutZone()), (pa.timestamp("us", "UTC"), types.withZone())):
         literal = expressions.lit(_literal(pa.scalar(at, type_))).to(java)
         assert literal is not None
@@ -324,7 +324,7 @@ def test_times_around_the_epoch_are_literals_of_iceberg(spark: SparkSession, at:
 
 def test_dates_that_python_does_not_have_have_no_bounds(tmp_path: Path) -> None:
     """# B5: a file with such a date has statistics of all its other columns."""
-    from airflow_provider_cdc.targets.lake.formats.delta.data_files import statistics
+    from airflow_provider_cdc.targets.lake.formats.delta.data_file_writer import compute_statistics
 
     days = pa.array([0, 6_675_000, None], pa.date32())
     rows = pa.table(
@@ -336,7 +336,7 @@ def test_dates_that_python_does_not_have_have_no_bounds(tmp_path: Path) -> None:
         }
     )
     pq.write_table(rows, tmp_path / "t.parquet")
-    found = statistics(rows)
+    found = compute_statistics(rows)
     assert found["minValues"] == {"fit": "1970-01-01", "n": 1}
     assert found["nullCount"] == {"d": 1, "early": 0, "fit": 0, "n": 0}
 
@@ -354,14 +354,14 @@ def test_events_that_another_run_has_begun_to_apply_do_not_come_twice(
         with db.transaction() as t:
             t.insert("s.log", {"id": id_})
         lake.follow()
-    target = load_format(lake.kind).open(spark, lake.path("s.log"))
+    target = load_format(lake.kind).open_target(spark, lake.path("s.log"))
     assert target.exists()
-    owner, rows = target.owner(), target.rows()
-    target.stand = Stand(owner.app, 1, 0)
-    with pytest.raises(Conflict):
+    owner, rows = target.read_owner(), target.read_rows()
+    target.stand = ObservedProgress(owner.application_name, 1, 0)
+    with pytest.raises(WriteConflict):
         target.append(rows, Marker(owner, 3))
     assert len(lake.rows("s.log")) == 2
-    target.stand = Stand(owner.app, 2, 0)
+    target.stand = ObservedProgress(owner.application_name, 2, 0)
     target.append(rows, Marker(owner, 3))
     assert len(lake.rows("s.log")) == 4
 
@@ -379,7 +379,7 @@ def test_files_stay_as_long_as_they_are_kept_and_for_a_day_at_least(spark: Spark
         at = time.time() - hours * 3600
         os.utime(folder / name, (at, at))
     for keep, kept in ((timedelta(days=30), list(ages)), (timedelta(hours=1), ["writing.parquet"])):
-        done = lake.target("s.t").upkeep(keep)["remove old files"]()
+        done = lake.target("s.t").list_maintenance_steps(keep)["remove old files"]()
         assert [name for name in ages if (folder / name).exists()] == kept
         assert done.changed is (len(kept) < len(ages)), done
 
@@ -395,16 +395,16 @@ def test_more_events_than_the_driver_has_room_for_are_reduced_by_spark(monkeypat
         (80_000_000, "80000000 events are too many for the memory of the driver"),
     ):
         pending = SimpleNamespace(changes={}, bytes=900 << 20, events=events, schema=None)
-        assert write_strategy.Route(lambda pending: None).needs_spark(target, pending, shape) == why  # type: ignore[arg-type]
+        assert write_strategy.WriteStrategy(lambda pending: None).needs_spark(target, pending, shape) == why  # type: ignore[arg-type]
 
 
 def test_a_delete_at_the_end_of_a_file_belongs_to_the_move_at_the_beginning_of_the_next() -> None:
     """# C4: the values that the move leaves out are those of the row, which the delete must not take away before."""
 
-    def events(op: str, seq: int, moves: bool) -> Events:
+    def events(op: str, seq: int, moves: bool) -> TableEvents:
         left_out = np.array(["v" if moves else ""], object) if moves else None
         previous = pa.table({"p": [1]}) if moves else None
-        return Events(
+        return TableEvents(
             np.array([op]),
             np.array([seq]),
             pa.table({"id": [seq]}),

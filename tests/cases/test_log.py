@@ -97,11 +97,11 @@ def _lookup_and_raw_events_read_them_too(source: MySqlSource, db: Any) -> None:
     end = source.current_position()
     named = source.position_of({"binlog_filename": end.file, "binlog_position": end.pos})
     assert isinstance(named, MySqlPosition)
-    assert named.reached(end)
+    assert named.has_reached(end)
     with source._log_from(MySqlPosition(end.file, 4)) as log:
         sizes = [len(event) for event in log.raw_events()]
     with source._log_from(MySqlPosition(end.file, 4)) as log:
-        assert sizes == [int(size) for events in log.events() if events for size in events.table[:, k.EV_SIZE]]
+        assert sizes == [int(size) for events in log.read_events() if events for size in events.table[:, k.EV_SIZE]]
     assert max(sizes) > BORDER
 
 
@@ -119,7 +119,7 @@ def test_a_compressed_transaction_over_a_packet_border(mysql97: Any, tmp_path: P
         assert [connector.capture().events for _ in range(2)] == [8, 0]
         _equal(connector, db, "z")
         executed = db.sql("SELECT @@gtid_executed")[0][0].replace("\n", "")
-        offset = connector.store.load(connector.name).offset
+        offset = connector.store.load_offset(connector.name).offset
         assert offset is not None
         assert offset.position is not None
         assert offset.position["gtids"] == executed
@@ -158,17 +158,17 @@ def test_rows_of_another_transaction_are_not_taken_for_prepared_ones(
     """M1: an offset that an earlier release has written may name the end of the prepared transaction, where another one begins."""
     with without_gtids.database("log") as db, source_of(db.server) as source:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
-        tables = Fixed({t: s for t, s in source.discover().items() if t.namespace == db.name})
+        tables = Fixed({t: s for t, s in source.discover_tables().items() if t.namespace == db.name})
         with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
             for statement in ("XA START 'x'", "INSERT INTO t VALUES (1, 1)", "XA END 'x'", "XA PREPARE 'x'"):
                 cursor.execute(statement)
             start = source.current_position()
             db.sql("INSERT INTO t VALUES (2, 2)")
             cursor.execute("XA COMMIT 'x'")
-        wrong = {"file": start.file, "pos": start.pos, "server": source.server.identity}
+        wrong = {"file": start.file, "pos": start.pos, "server": source.server_info.identity}
         start = replace(start, prepared={"X'78',X'',1": wrong})
         with pytest.raises(SourceLogDamaged, match="another transaction is there"):
-            list(source.stream(start, tables, until=source.current_position()))
+            list(source.stream_log(start, tables, until=source.current_position()))
 
 
 @pytest.mark.parametrize("kind", ["mysql97", "mariadb"])
@@ -211,7 +211,7 @@ def test_the_place_of_a_row_is_where_its_event_begins(
     monkeypatch.setattr(binlog_connection, "BUFFER", buffer)
     with _database(request, kind) as db, source_of(db.server) as source:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, v LONGBLOB)")
-        tables = Fixed({t: s for t, s in source.discover().items() if t.namespace == db.name})
+        tables = Fixed({t: s for t, s in source.discover_tables().items() if t.namespace == db.name})
         start = source.current_position()
         db.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')", "UPDATE t SET v = 'c' WHERE id = 1")
         with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
@@ -225,7 +225,7 @@ def test_the_place_of_a_row_is_where_its_event_begins(
                 connection.commit()
         db.sql("UPDATE t SET v = 'last' WHERE id = 1")
         found = []
-        for item in source.stream(start, tables, until=source.current_position()):
+        for item in source.stream_log(start, tables, until=source.current_position()):
             if isinstance(item, LogBlock):
                 found += [
                     place
@@ -328,7 +328,7 @@ def test_bounded_reads_beside_a_writer_lose_nothing(without_gtids: Any, sampled:
     """H2(1) short delays: each read begins where the one before has ended."""
     with without_gtids.database("log") as db, source_of(db.server) as source, _group_commit(db.server, delay_us):
         db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
-        tables = Fixed({t: s for t, s in source.discover().items() if t.namespace == db.name})
+        tables = Fixed({t: s for t, s in source.discover_tables().items() if t.namespace == db.name})
         found, done = _Found(source.current_position()), threading.Event()
 
         def write() -> None:
@@ -342,7 +342,7 @@ def test_bounded_reads_beside_a_writer_lose_nothing(without_gtids: Any, sampled:
         last = False
         while not last:
             last = done.is_set()
-            for item in source.stream(found.position, tables, until=source.current_position()):
+            for item in source.stream_log(found.position, tables, until=source.current_position()):
                 found.take(item)
         writer.join()
         assert Counter(found.ids) == Counter(row[0] for row in db.sql("SELECT id FROM t"))
@@ -355,7 +355,7 @@ def test_a_dump_that_is_killed_loses_nothing(request: pytest.FixtureRequest, kin
     rows = 16
     with _database(request, kind) as db, source_of(db.server) as source:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, v LONGBLOB)")
-        tables = Fixed({t: s for t, s in source.discover().items() if t.namespace == db.name})
+        tables = Fixed({t: s for t, s in source.discover_tables().items() if t.namespace == db.name})
         start = source.current_position()
         for n in range(rows):
             db.sql(f"INSERT INTO t VALUES ({n}, REPEAT('x', 2000000))")
@@ -363,7 +363,7 @@ def test_a_dump_that_is_killed_loses_nothing(request: pytest.FixtureRequest, kin
         db.sql("INSERT INTO t VALUES (1000, 'after')")
         error = None
         try:
-            for number, item in enumerate(source.stream(start, tables, until=end)):
+            for number, item in enumerate(source.stream_log(start, tables, until=end)):
                 found.take(item)
                 if not number:
                     _kill(db, killed)
@@ -373,7 +373,7 @@ def test_a_dump_that_is_killed_loses_nothing(request: pytest.FixtureRequest, kin
         if error is not None:
             assert len(found.ids) < rows
             found.begin_again()
-            for item in source.stream(found.position, tables, until=end):
+            for item in source.stream_log(found.position, tables, until=end):
                 found.take(item)
         assert found.ids == [*range(rows)]
 

@@ -20,7 +20,7 @@ def _life(tmp_path: Path, seed: int = 0) -> Life:
 
 def _rows(life: Life, *rows: tuple[int, int], table: str = "s.small") -> None:
     with life.db.transaction() as t:
-        for row in life.db.rows(table):
+        for row in life.db.copy_rows(table):
             t.delete(table, row)
         for id_, v in rows:
             t.insert(table, {"id": id_, "v": v})
@@ -128,7 +128,7 @@ def test_a_log_that_is_replaced_below_a_run_is_found_by_readers(tmp_path: Path) 
     mine, theirs = (one.connector.changelog.path_of("test", 2) for one in (life, other))
     Path(mine).write_bytes(Path(theirs).read_bytes())
     with pytest.raises(ChangeLogDamaged, match="Batch 2 is one of another change log"):
-        list(life.connector.changelog.manifests("test"))
+        list(life.connector.changelog.read_manifests("test"))
 
 
 def test_logs_and_markers_of_earlier_releases_go_on_without_an_identity(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_logs_and_markers_of_earlier_releases_go_on_without_an_identity(tmp_path
     life.back_up()
     _rows(life, (3, 3))
     _green(life)
-    assert life.connector.changelog.identity("test") == ""
+    assert life.connector.changelog.read_identity("test") == ""
     life.restore(log=True, state=True)
     _rows(life, (4, 4))
     assert life.capture()

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.memory import STORED
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
 from tests.cases.log_life import Life, Made, Rows
@@ -45,9 +45,9 @@ class InLake(Made):
     def rows(self) -> Rows:
         found = Rows()
         for table in self.TABLES:
-            target = load_format(self.kind).open(self.spark, self.at(table))
+            target = load_format(self.kind).open_target(self.spark, self.at(table))
             if target.exists():
-                found[table] = sorted(((r["id"], r["v"]) for r in target.rows().toArrow().to_pylist()), key=repr)
+                found[table] = sorted(((r["id"], r["v"]) for r in target.read_rows().toArrow().to_pylist()), key=repr)
         return found
 
     def begin_again(self, error: str) -> None:
@@ -75,7 +75,7 @@ def _rows(life: Life, v: int, *tables: str) -> None:
     """Other rows in some tables, by default in all."""
     with life.db.transaction() as t:
         for table in tables or life.made.TABLES:
-            for row in life.db.rows(table):
+            for row in life.db.copy_rows(table):
                 t.delete(table, row)
             for id_ in (v, v + 1):
                 t.insert(table, {"id": id_, "v": v})

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.config.topics import sanitized
+from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
-from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of, load_dialect
-from airflow_provider_cdc.targets.database.engine import open_engine
-from airflow_provider_cdc.targets.database.progress.exact_names import alterations
-from airflow_provider_cdc.targets.database.progress.markers import MarkerTable
+from airflow_provider_cdc.targets.database.progress.exact_name_columns import build_key_alterations
+from airflow_provider_cdc.targets.database.progress.marker_table import MarkerTable
 from airflow_provider_cdc.targets.database.rebuild_database import RebuildDatabase
 from airflow_provider_cdc.targets.database.schema.target_table import table_of
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev.servers.db2 import Db2
 from tests.support.connectors import Connector, memory_connector
 from tests.support.derby import adapted
@@ -47,7 +47,7 @@ def folding(request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
     """A target database whose own collation takes texts as equal that differ in their case."""
     with request.getfixturevalue(_FIXTURES[request.param]).database("names") as database:
         engine = open_engine(
-            SinkConfig.parse({"connection.url": database.server.url(f"{database.name}?charset=utf8mb4")})
+            DatabaseTargetConfig.parse({"connection.url": database.server.url(f"{database.name}?charset=utf8mb4")})
         )
         yield engine
         engine.dispose()
@@ -97,7 +97,7 @@ def _mended(engine: sa.Engine, source: MemoryDatabase, connector: Connector) -> 
     execute(engine, *(f"ALTER TABLE {name} MODIFY k LONGTEXT" for name in ("p_s_Orders", "p_s_orders")))
     sink(engine, connector).apply()
     for name in ("s.Orders", "s.orders"):
-        assert in_order(rows(engine, f"p_{name.replace('.', '_')}")) == source.rows(name)
+        assert in_order(rows(engine, f"p_{name.replace('.', '_')}")) == source.copy_rows(name)
 
 
 def test_topics_that_differ_in_case_have_markers_of_their_own(
@@ -165,7 +165,7 @@ def test_an_account_that_may_not_change_its_markers_is_told_how(
     source.create_table("s.t", COLUMNS, key=("id",))
     connector.capture()
     engine = open_engine(
-        SinkConfig.parse(
+        DatabaseTargetConfig.parse(
             {"connection.url": folding.url.set(username="few", password="few").render_as_string(hide_password=False)}
         )
     )
@@ -184,7 +184,7 @@ def test_markers_of_sql_server_get_a_binary_collation() -> None:
     """R37: its databases take texts as equal that differ in their case, too, and change no column of a key. No server of ours runs these."""
     table = MarkerTable("cdc_applied", "shop")._table
     dialect = sa.make_url("mssql+pymssql://").get_dialect()()
-    assert alterations(dialect, table, "PK__cdc") == [
+    assert build_key_alterations(dialect, table, "PK__cdc") == [
         "ALTER TABLE [cdc_applied] DROP CONSTRAINT [PK__cdc]",
         "ALTER TABLE [cdc_applied] ALTER COLUMN connector VARCHAR(255) COLLATE Latin1_General_100_BIN2 NOT NULL",
         "ALTER TABLE [cdc_applied] ALTER COLUMN sink VARCHAR(100) COLLATE Latin1_General_100_BIN2 NOT NULL",
@@ -221,14 +221,14 @@ def refused(engine: sa.Engine, connector: Connector, **properties: Any) -> dict[
 @pytest.fixture
 def postgresql(postgres: Any) -> Iterator[sa.Engine]:
     with postgres.database("names") as name:
-        engine = open_engine(SinkConfig.parse({"connection.url": postgres.url(name)}))
+        engine = open_engine(DatabaseTargetConfig.parse({"connection.url": postgres.url(name)}))
         yield engine
         engine.dispose()
 
 
 @pytest.fixture
 def sqlite(tmp_path: Path) -> Iterator[sa.Engine]:
-    engine = open_engine(SinkConfig.parse({"connection.url": f"sqlite:///{tmp_path}/target.db"}))
+    engine = open_engine(DatabaseTargetConfig.parse({"connection.url": f"sqlite:///{tmp_path}/target.db"}))
     yield engine
     engine.dispose()
 
@@ -263,7 +263,7 @@ def test_a_second_topic_for_a_table_is_refused_and_nothing_of_the_first_is_lost(
     assert "collection.name.format" in said[topic]
     first = one if topic == f"p.{other}" else other
     second = other if first == one else one
-    source.truncate(second)
+    source.truncate_table(second)
     put(source, first, row(7, "later"))
     put(source, second, row(8, "later"))
     put(source, "s.third", row(2, "x"))
@@ -273,10 +273,10 @@ def test_a_second_topic_for_a_table_is_refused_and_nothing_of_the_first_is_lost(
         .replace("${source.table}", first.partition(".")[2])
         .lower()
     )
-    assert in_order(rows(engine, name)) == source.rows(first)
+    assert in_order(rows(engine, name)) == source.copy_rows(first)
     assert in_order(
         rows(engine, form.replace("${topic}", "p_s_third").replace("${source.table}", "third"))
-    ) == source.rows("s.third")
+    ) == source.copy_rows("s.third")
 
 
 def test_the_remedies_of_a_refused_topic_work(
@@ -293,7 +293,7 @@ def test_the_remedies_of_a_refused_topic_work(
         connection.exec_driver_sql(statement.splitlines()[0].rstrip("."))
         connection.exec_driver_sql("DROP TABLE p_s_orders")
     assert not refused(postgresql, connector, name="third", topics__regex=r"p\.s\.orders")
-    assert in_order(rows(postgresql, "p_s_orders")) == source.rows("s.orders")
+    assert in_order(rows(postgresql, "p_s_orders")) == source.copy_rows("s.orders")
 
 
 def test_names_that_keep_their_case_are_two_tables(
@@ -303,7 +303,7 @@ def test_names_that_keep_their_case_are_two_tables(
     tables(source, s__Orders=[row(1, "large")], s__orders=[row(1, "small"), row(2, "small")])
     assert not refused(postgresql, connector, quote__identifiers=True)
     for name in ("Orders", "orders"):
-        assert in_order(rows(postgresql, f"p_s_{name}")) == source.rows(f"s.{name}")
+        assert in_order(rows(postgresql, f"p_s_{name}")) == source.copy_rows(f"s.{name}")
 
 
 def test_another_connector_does_not_get_the_table_either(
@@ -331,11 +331,11 @@ def test_shards_may_share_a_table_which_is_not_emptied_for_one_of_them(
     put(source, "e1.t", row(3, "one"))
     assert not refused(sqlite, connector, **shared)
     assert [one["id"] for one in in_order(rows(sqlite, "t"))] == [1, 2, 3]
-    source.truncate("e2.t")
+    source.truncate_table("e2.t")
     assert "has rows of p.e1.t, too" in refused(sqlite, connector, **shared)["p.e2.t"]
     assert [one["id"] for one in in_order(rows(sqlite, "t"))] == [1, 2, 3]
     properties = {**EQUAL, "collection.name.format": "${source.table}", "collection.name.shared": True}
-    rebuild = RebuildDatabase(sqlite, SinkConfig.parse(properties), connector.changelog, connector.name)
+    rebuild = RebuildDatabase(sqlite, DatabaseTargetConfig.parse(properties), connector.changelog, connector.name)
     with pytest.raises(TargetError, match="has rows of p"):
         rebuild.run(["p.e1.t"])
     assert [one["id"] for one in in_order(rows(sqlite, "t"))] == [1, 2, 3]
@@ -352,7 +352,7 @@ def test_a_table_that_is_renamed_at_the_source_keeps_its_target(
     source.rename_tables(("a.t", "b.t"))
     put(source, "b.t", row(2, "x"))
     assert not refused(sqlite, connector, **form)
-    assert in_order(rows(sqlite, "t")) == source.rows("b.t")
+    assert in_order(rows(sqlite, "t")) == source.copy_rows("b.t")
 
 
 def test_of_tables_of_an_earlier_version_the_topic_that_has_one_keeps_it(
@@ -365,7 +365,7 @@ def test_of_tables_of_an_earlier_version_the_topic_that_has_one_keeps_it(
     tables(source, s__Orders=[row(1, "large")])
     put(source, "s.orders", row(2, "small"))
     assert set(refused(postgresql, connector)) == {"p.s.Orders"}
-    assert in_order(rows(postgresql, "p_s_orders")) == source.rows("s.orders")
+    assert in_order(rows(postgresql, "p_s_orders")) == source.copy_rows("s.orders")
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ def test_names_that_are_too_long_are_refused_before_the_first_row(
     else:
         database = request.getfixturevalue("database")
         url = database.server.url(f"{database.name}?charset=utf8mb4")
-        engine = open_engine(SinkConfig.parse({"connection.url": url}))
+        engine = open_engine(DatabaseTargetConfig.parse({"connection.url": url}))
     tables(source, **{f"shop.{LONG}": [row(1, "x")], f"shop.{LONG[:-1]}_": [row(2, "x")], "shop.t": [row(1, "x")]})
     source.create_table("shop.wide", {"id": "int64!", "c" * 65: "string", "v": "string"}, key=("id",))
     put(source, "shop.wide", {"id": 1, "c" * 65: "x", "v": "x"})
@@ -404,7 +404,7 @@ def test_names_that_are_too_long_are_refused_before_the_first_row(
         assert set(said) == {f"p.shop.{LONG}", f"p.shop.{LONG[:-1]}_", "p.shop.wide"}
         assert all(most in why for why in said.values())
         assert "collection.name.format" in said[f"p.shop.{LONG}"]
-        put(source, "shop.t", row(len(source.rows("shop.t")) + 1, "x"))
+        put(source, "shop.t", row(len(source.copy_rows("shop.t")) + 1, "x"))
     assert not sa.inspect(engine).has_table("p_shop_wide")
     excluded = said["p.shop.wide"].partition("field.exclude.list=")[2].partition(",")[0]
     with engine.begin() as connection:  # with another name format, a table that exists is looked for under its new name
@@ -428,7 +428,9 @@ def test_a_column_that_is_renamed_in_its_case_stays_one_column(
         else:
             server = request.getfixturevalue(_FIXTURES[kind])
             database = stack.enter_context(server.database("names"))
-            engine = open_engine(SinkConfig.parse({"connection.url": server.url(f"{database.name}?charset=utf8mb4")}))
+            engine = open_engine(
+                DatabaseTargetConfig.parse({"connection.url": server.url(f"{database.name}?charset=utf8mb4")})
+            )
         table = Table(tmp_path / "own", engine, Column(name="Name", type="string", nullable=True))
         table.insert({"id": 1, "Name": "a"})
         table.apply()
@@ -473,7 +475,7 @@ def test_columns_that_the_database_has_itself_are_named_all_at_once(
 def test_a_name_is_counted_as_the_database_counts_it(dialect: str, name: str, fits: bool) -> None:
     """R11: bytes, characters, or units of UTF-16."""
     schema = TableSchema(id=TableId(namespace="s", name=name), columns=(ID,), key=("id",))
-    config = SinkConfig.parse({**EQUAL, "collection.name.format": "${source.table}"})
+    config = DatabaseTargetConfig.parse({**EQUAL, "collection.name.format": "${source.table}"})
     names = load_dialect(dialect)()
     with contextlib.nullcontext() if fits else pytest.raises(ConfigError, match="at most"):
         table_of("p.s.t", schema, config, names)
@@ -487,9 +489,9 @@ def test_an_old_oracle_has_names_of_30_bytes() -> None:
             max_identifier_length = 30
 
     names = load_dialect("oracle")()
-    names.look(Connection())  # type: ignore[arg-type]
+    names.detect_features(Connection())  # type: ignore[arg-type]
     schema = TableSchema(id=TableId(namespace="s", name="T" * 31), columns=(ID,), key=("id",))
-    config = SinkConfig.parse({**EQUAL, "collection.name.format": "${source.table}"})
+    config = DatabaseTargetConfig.parse({**EQUAL, "collection.name.format": "${source.table}"})
     with pytest.raises(ConfigError, match="30 bytes at most"):
         table_of("p.s.t", schema, config, names)
 
@@ -498,7 +500,7 @@ def test_a_table_of_db2_has_columns_whose_names_are_beyond_sixteen_bits(
     db2: Db2, source: MemoryDatabase, connector: Connector
 ) -> None:
     """IBM's driver cuts statements with such letters at their ends."""
-    engine = adapted(open_engine(SinkConfig.parse({"connection.url": databases._of_db2(db2)})))
+    engine = adapted(open_engine(DatabaseTargetConfig.parse({"connection.url": databases._of_db2(db2)})))
     try:
         with engine.begin() as connection:
             assert connection.exec_driver_sql("VALUES ('😀😀', 12)").one() == ("😀😀", 12)
@@ -545,7 +547,7 @@ def test_tables_of_random_names_equal_the_source_or_are_refused(
     names |= {random.choice([n.upper(), n.lower(), n.swapcase(), n.replace(".", "_")]) for n in sorted(names)[::3]}
     columns = dict[str, list[str]]()
     for number, name in enumerate(sorted(names)):
-        if sanitized(f"p.s.{name}") in {sanitized(f"p.s.{known}") for known in columns}:
+        if sanitize_name(f"p.s.{name}") in {sanitize_name(f"p.s.{known}") for known in columns}:
             continue  # refused where it is captured
         own = list(dict.fromkeys(c for c in (_name(random, without) for _ in range(3)) if c != "id"))
         with contextlib.suppress(Exception):
@@ -561,23 +563,23 @@ def test_tables_of_random_names_equal_the_source_or_are_refused(
     said = refused(engine, connector, **properties)
     topics = {
         topic: schema
-        for manifest in connector.changelog.manifests("test")
+        for manifest in connector.changelog.read_manifests("test")
         for topic, schema in manifest.schemas.items()
     }
-    config = SinkConfig.parse({**EQUAL, **{k.replace("__", "."): v for k, v in properties.items()}})
+    config = DatabaseTargetConfig.parse({**EQUAL, **{k.replace("__", "."): v for k, v in properties.items()}})
     with engine.connect() as connection:
         dialect = dialect_of(engine)
-        dialect.look(connection)
+        dialect.detect_features(connection)
         equal = 0
         for topic, versions in topics.items():
             if topic in said:
                 continue
             schema = versions[max(versions, key=int)]
             table = table_of(topic, schema, config, dialect)
-            listed = dialect.listed(field.name for field in table.fields)
-            statement = f"SELECT {listed} FROM {dialect.full(table.name)}"
+            listed = dialect.format_column_list(field.name for field in table.fields)
+            statement = f"SELECT {listed} FROM {dialect.format_table_name(table.name)}"
             found = connection.exec_driver_sql(statement, execution_options={"no_parameters": True}).all()
-            wanted = [tuple(r[f.column.name] for f in table.fields) for r in source.rows(str(schema.id))]
+            wanted = [tuple(r[f.column.name] for f in table.fields) for r in source.copy_rows(str(schema.id))]
             assert sorted(map(tuple, found), key=repr) == sorted(wanted, key=repr), (topic, said)
             equal += 1
     assert "p.s.plain" not in said

@@ -11,13 +11,13 @@ from typing import Any
 import pymysql
 import pytest
 
-from airflow_provider_cdc.core.config.topics import sanitized
+from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from airflow_provider_cdc.core.errors import UnknownLogEvent
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.log import transaction_control
-from airflow_provider_cdc.sources.mysql.log.cursor import OpenTransaction
+from airflow_provider_cdc.sources.mysql.log.log_cursor import OpenTransaction
 from airflow_provider_cdc.sources.mysql.schema import ddl
-from airflow_provider_cdc.sources.mysql.schema.table_names import TableNames, lowered
+from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import TableNameResolver, lower_name
 from dev.servers import MariaDb, MySql
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.sampled import Sampled
@@ -106,11 +106,11 @@ class World:
             return _sorted(cursor.fetchall())
 
     def captured(self, table: str) -> list[tuple[Any, ...]]:
-        return _sorted(self.connector.rows(sanitized(f"{self.name}.{table}")))
+        return _sorted(self.connector.rows(sanitize_name(f"{self.name}.{table}")))
 
     def changes(self) -> list[tuple[str, str]]:
-        manifests = self.connector.changelog.manifests(self.connector.name)
-        records = [record for manifest in manifests for record in manifest.contents.schema_changes]
+        manifests = self.connector.changelog.read_manifests(self.connector.name)
+        records = [record for manifest in manifests for record in manifest.batch_contents.schema_changes]
         return [(change.type, change.id.name) for record in records for change in record.changes]
 
     def equal(self) -> None:
@@ -150,7 +150,7 @@ def world(small_letters: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.mark.parametrize("case", CASES)
 def test_names_in_other_letters_mean_the_same_table(world: World, case: str) -> None:
     """H9, R03"""
-    table = lowered(CASES[case][0])
+    table = lower_name(CASES[case][0])
     assert world.captured(table) == world.there(table)
 
 
@@ -160,17 +160,17 @@ def test_no_table_is_there_twice_and_those_that_are_gone_are_gone(world: World) 
     assert {name for _, name in changes} == {name.lower() for _, name in changes}
     assert ("DROP", "t") in changes, "DROP DATABASE"
     assert changes.count(("CREATE", "newones")) == 1
-    topics = {topic for manifest in world.connector.changelog.manifests("test") for topic in manifest.schemas}
+    topics = {topic for manifest in world.connector.changelog.read_manifests("test") for topic in manifest.schemas}
     assert not {topic for topic in topics if topic != topic.lower()}
 
 
 @pytest.mark.parametrize("case", ["H9 truncate", "H9 drop and create", "H9 create", "R03a", "R03g"])
 def test_a_table_whose_name_is_in_other_letters_is_not_read_again(world: World, case: str) -> None:
     """H9, R03: the statement says all that there is to know."""
-    topic = f"p.{world.name}.{lowered(CASES[case][0])}"
+    topic = f"p.{world.name}.{lower_name(CASES[case][0])}"
     read = sum(
         file.counts.get("r", 0)
-        for manifest in world.connector.changelog.manifests("test", after=1)
+        for manifest in world.connector.changelog.read_manifests("test", after=1)
         for file in manifest.files
         if file.topic == topic
     )
@@ -295,8 +295,8 @@ class _Known:
 )  # fmt: skip
 def test_a_name_means_the_table_that_the_server_takes_it_for(setting: int, given: str, found: str) -> None:
     """H9, R03, with ``lower_case_table_names`` 0, 1 and 2."""
-    names = TableNames(setting, _Known("Orders", "items"))  # type: ignore[arg-type]
-    assert str(names.table(*given.split("."))) == found
+    names = TableNameResolver(setting, _Known("Orders", "items"))  # type: ignore[arg-type]
+    assert str(names.resolve_table(*given.split("."))) == found
     databases = {0: [], 1: ["Shop.Orders", "Shop.items"], 2: ["Shop.Orders", "Shop.items"]}
     assert [str(table) for table in names.in_database("SHOP")] == databases[setting]
 
@@ -304,7 +304,7 @@ def test_a_name_means_the_table_that_the_server_takes_it_for(setting: int, given
 def test_letters_become_small_as_on_the_server(small_letters: Any) -> None:
     """H9: every letter of the sixteen bits that Python or we would change."""
     letters = [chr(code) for code in range(1, 0x10000) if not 0xD800 <= code < 0xE000]
-    letters = [letter for letter in letters if letter.lower() != letter or lowered(letter) != letter]
+    letters = [letter for letter in letters if letter.lower() != letter or lower_name(letter) != letter]
     with small_letters.connect() as connection, connection.cursor() as cursor:
         wanted = " UNION ALL ".join(
             f"SELECT {n}, LOWER(CONVERT(0x{letter.encode().hex()} USING utf8mb3) COLLATE utf8mb3_general_ci)"
@@ -312,7 +312,7 @@ def test_letters_become_small_as_on_the_server(small_letters: Any) -> None:
         )
         cursor.execute(wanted)
         found = dict(cursor.fetchall())
-    assert {letter: found[n] for n, letter in enumerate(letters) if found[n] != lowered(letter)} == {}
+    assert {letter: found[n] for n, letter in enumerate(letters) if found[n] != lower_name(letter)} == {}
 
 
 # -- savepoints ---------------------------------------------------------------------------------------------------------------
@@ -353,9 +353,9 @@ def test_a_savepoint_that_was_not_set_is_an_error() -> None:
             return 5
 
     def roll_back(name: str) -> Any:
-        return transaction_control.apply(ddl.Transaction("rollback to", name), 7, Buffer())  # type: ignore[arg-type]
+        return transaction_control.apply_transaction_control(ddl.TransactionControl("rollback to", name), 7, Buffer())  # type: ignore[arg-type]
 
-    assert roll_back("here") == transaction_control.RolledBackTo(3, 5)
+    assert roll_back("here") == transaction_control.SavepointRollback(3, 5)
     with pytest.raises(UnknownLogEvent, match="savepoint there, which its transaction has not set"):
         roll_back("there")
 
@@ -411,7 +411,7 @@ def test_sequences_and_views_are_no_tables(
         assert not [record.getMessage() for record in caplog.records if "from the log itself" in record.getMessage()]
         assert server.sql("SHOW GLOBAL STATUS LIKE 'Com_flush'") == flushed, "a lock for a sequence"
         world.equal()
-        topics = {topic for manifest in world.connector.changelog.manifests("test") for topic in manifest.schemas}
+        topics = {topic for manifest in world.connector.changelog.read_manifests("test") for topic in manifest.schemas}
         assert topics == {f"p.{world.name}.{table}" for table in ("t", "alike", "alike2")}
 
 
@@ -476,6 +476,6 @@ def test_timestamps_of_sessions_with_implied_defaults_need_no_second_reading(
                 f"UPDATE w{on} SET id = 2",
             )
         world.connector.capture()
-        manifests = world.connector.changelog.manifests("test", after=1)
+        manifests = world.connector.changelog.read_manifests("test", after=1)
         counted = {(file.topic, op) for manifest in manifests for file in manifest.files for op in file.counts}
         assert not {topic for topic, op in counted if op in ("r", "t")}

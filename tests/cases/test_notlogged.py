@@ -14,10 +14,10 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.spi.source import Chunk
-from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
-from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.spi.source import SnapshotChunk
+from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog
+from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.workload import source_rows
 from tests.targets.database.apply.test_database_apply import in_order, rows, sink
@@ -79,7 +79,7 @@ FAMILY = (
 
 def _said(connector: Connector) -> list[str]:
     with open_source(connector.definition(), connector.secrets) as source:
-        return [f"{f.what} {f.fix}" for f in source.check() if not f.fatal and "TLS" not in f.fix]
+        return [f"{f.what} {f.fix}" for f in source.check_prerequisites() if not f.fatal and "TLS" not in f.fix]
 
 
 def test_cascades_that_are_not_logged_are_said_before_and_at_each_run(
@@ -512,14 +512,14 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]],
     """Has something done once: after the snapshot's locks are gone, and before the first row is read."""
 
     def arrange(action: Callable[[], object]) -> None:
-        todo, chunks = [action], MySqlSnapshot.chunks
+        todo, chunks = [action], MySqlSnapshot.split_table
 
-        def acting(self: MySqlSnapshot, table: TableId) -> list[Chunk]:
+        def acting(self: MySqlSnapshot, table: TableId) -> list[SnapshotChunk]:
             if todo and not table.name.startswith("first"):
                 todo.pop()()
             return chunks(self, table)
 
-        monkeypatch.setattr(MySqlSnapshot, "chunks", acting)
+        monkeypatch.setattr(MySqlSnapshot, "split_table", acting)
 
     return arrange
 
@@ -593,13 +593,13 @@ def test_readers_that_have_begun_a_table_read_it_to_its_end_while_a_statement_wa
         "ANALYZE TABLE t",
     )
     connector.capture()
-    monkeypatch.setattr("airflow_provider_cdc.sources.mysql.snapshot.snapshot.CHUNK_ROWS", 5)
-    monkeypatch.setattr("airflow_provider_cdc.sources.mysql.snapshot.snapshot._PATIENCE_S", 1)
-    monkeypatch.setattr(Catalog, "rows", lambda _, tables: dict.fromkeys(tables, len(ids)))
+    monkeypatch.setattr("airflow_provider_cdc.sources.mysql.snapshot.snapshot_session.CHUNK_ROWS", 5)
+    monkeypatch.setattr("airflow_provider_cdc.sources.mysql.snapshot.snapshot_session._PATIENCE_S", 1)
+    monkeypatch.setattr(MySqlCatalog, "estimate_row_counts", lambda _, tables: dict.fromkeys(tables, len(ids)))
     read, alters = MySqlSnapshot.read, []
     begun = threading.Event()
 
-    def watched(self: MySqlSnapshot, chunk: Chunk) -> Iterator[Any]:
+    def watched(self: MySqlSnapshot, chunk: SnapshotChunk) -> Iterator[Any]:
         if not alters:
             alters.append(
                 threading.Thread(target=db.sql, args=("ALTER TABLE t FORCE", "UPDATE t SET a = 0 WHERE id = 39"))
@@ -629,22 +629,22 @@ def test_a_table_that_is_dropped_before_it_is_locked_is_gone(
         mariadb.sql("GRANT SELECT, LOCK TABLES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'few'@'%'")
         connector = mysql_connector(mariadb, tmp_path, database_include_list=db.name)
         connector.secrets |= {"database.user": "few", "database.password": "few"}
-        engines, create = Catalog.engines, Catalog.create_statement
+        engines, create = MySqlCatalog.read_engines, MySqlCatalog.create_statement
         todo = ["DROP TABLE t", "DROP TABLE t2"]
 
-        def dropping(self: Catalog, tables: Any) -> Any:
+        def dropping(self: MySqlCatalog, tables: Any) -> Any:
             found = engines(self, tables)
             if len(todo) == 2:
                 db.sql(todo.pop(0))
             return found
 
-        def shown(self: Catalog, table: TableId) -> str:
+        def shown(self: MySqlCatalog, table: TableId) -> str:
             if len(todo) == 1:
                 db.sql(todo.pop())
             return create(self, table)
 
-        monkeypatch.setattr(Catalog, "engines", dropping)
-        monkeypatch.setattr(Catalog, "create_statement", shown)
+        monkeypatch.setattr(MySqlCatalog, "read_engines", dropping)
+        monkeypatch.setattr(MySqlCatalog, "create_statement", shown)
         connector.capture()
         assert todo == []
         _equal(connector, db, "keep")
@@ -672,7 +672,7 @@ def test_tables_without_transactions_are_locked_until_they_are_read(
                 cursor.execute(f"INSERT INTO z_bag VALUES ({1000 + i})")
                 cursor.execute(f"DELETE FROM z_bag WHERE v = {i}")
 
-    def watched(self: MySqlSnapshot, chunk: Chunk) -> Iterator[Any]:
+    def watched(self: MySqlSnapshot, chunk: SnapshotChunk) -> Iterator[Any]:
         order.append(chunk.table.name)
         if not writers:
             writers.append(threading.Thread(target=writing))

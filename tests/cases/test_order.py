@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.debezium.renderer import Renderer
+from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRenderer
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.config import SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev.servers import Db2, Oracle
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.debezium.written import Topic, write
@@ -262,8 +262,8 @@ def test_the_json_form_has_a_delete_a_tombstone_and_a_create_for_each_change_of_
     with db.transaction() as t:
         t.update_each("s.t", [({"id": i}, {"id": i + 1}) for i in (1, 2, 3)])
     connector.capture()
-    manifest = list(connector.changelog.manifests("test"))[-1]
-    records = list(Renderer(connector.changelog, "test").batch(manifest))
+    manifest = list(connector.changelog.read_manifests("test"))[-1]
+    records = list(DebeziumRenderer(connector.changelog, "test").render_batch(manifest))
     told = [
         (None if r.value is None else r.value["op"], r.key["id"], *(v["id"] for v in r.headers.values()))
         for r in records
@@ -273,7 +273,7 @@ def test_the_json_form_has_a_delete_a_tombstone_and_a_create_for_each_change_of_
         ("d", 1, 2), (None, 1, 2), ("d", 2, 3), (None, 2, 3), ("d", 3, 4), (None, 3, 4), ("c", 4, 3), ("c", 2, 1), ("c", 3, 2),
     ]  # fmt: skip
     last = {r.key["id"]: r.value for r in records if r.key}
-    assert {k: v["after"]["v"] for k, v in last.items() if v} == {row["id"]: row["v"] for row in db.rows("s.t")}
+    assert {k: v["after"]["v"] for k, v in last.items() if v} == {row["id"]: row["v"] for row in db.copy_rows("s.t")}
 
 
 class _Target:
@@ -281,7 +281,7 @@ class _Target:
 
     def __init__(self, connector: Connector, folder: Path) -> None:
         self._connector = connector
-        self._engine = open_engine(SinkConfig.parse({"connection.url": f"sqlite:///{folder}/target.db"}))
+        self._engine = open_engine(DatabaseTargetConfig.parse({"connection.url": f"sqlite:///{folder}/target.db"}))
 
     def follow(self) -> None:
         self._connector.capture()

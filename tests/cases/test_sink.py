@@ -18,15 +18,15 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.core.model.schema import Column, TableChange
+from airflow_provider_cdc.core.model.table_schema import Column, TableChange
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import sql_literals
 from airflow_provider_cdc.targets.database.dialects.mysql import MariaDb
 from airflow_provider_cdc.targets.database.dialects.postgresql import PostgreSql, as_text
-from airflow_provider_cdc.targets.database.engine import open_engine
 from airflow_provider_cdc.targets.database.rebuild_database import RebuildDatabase
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.connectors import memory_connector
 from tests.support.sampled import Sampled
 from tests.support.signals import snapshot
@@ -56,7 +56,7 @@ def _engine(request: pytest.FixtureRequest, folder: Path, kind: str) -> Iterator
 
 
 def _opened(url: str) -> Iterator[sa.Engine]:
-    engine = open_engine(SinkConfig.parse({"connection.url": url}))
+    engine = open_engine(DatabaseTargetConfig.parse({"connection.url": url}))
     yield engine
     engine.dispose()
 
@@ -69,9 +69,9 @@ KEYS = [("id",), ("code",), ("id", "code")]
 
 
 def same(table: Table) -> None:
-    names = table.source._schemas[table.source.id("s.t")].names
+    names = table.source._schemas[table.source.resolve_table_id("s.t")].column_names
     there = [tuple(row[name] for name in names) for row in rows(table.engine, "p_s_t")]
-    assert sorted(there) == sorted(tuple(row[name] for name in names) for row in table.source.rows("s.t"))
+    assert sorted(there) == sorted(tuple(row[name] for name in names) for row in table.source.copy_rows("s.t"))
 
 
 def key_of(engine: sa.Engine) -> set[str]:
@@ -103,7 +103,7 @@ def test_a_key_that_changes_leaves_no_row_of_the_one_before(
     table.apply()
     same(table)
     if applies == "rebuild":
-        config = SinkConfig.parse(EQUAL)
+        config = DatabaseTargetConfig.parse(EQUAL)
         report = RebuildDatabase(engine, config, table.connector.changelog, table.connector.name).run(["s.t"])
         assert not report["problem"]
         same(table)
@@ -186,14 +186,14 @@ def test_rows_from_before_a_table_was_emptied_need_no_value_of_a_later_column(
     with table.source.transaction() as t:
         t.update("s.t", {"id": 2}, {"v": 3})
     table.alter(ID, V, Column(name="n", type="int32", nullable=False), added={"n": None})
-    table.source.truncate("s.t")
+    table.source.truncate_table("s.t")
     table.insert({"id": 2, "v": 3, "n": 7})
     table.apply()
     same(table)
     table.insert({"id": 3, "v": 4, "n": 8})
     table.apply()
     if applies == "rebuild":
-        config = SinkConfig.parse(EQUAL)
+        config = DatabaseTargetConfig.parse(EQUAL)
         report = RebuildDatabase(engine, config, table.connector.changelog, table.connector.name).run(["s.t"])
         assert not report["problem"]
     same(table)
@@ -221,7 +221,7 @@ def test_what_somebody_has_taken_away_is_not_made_again_without_its_values(
         with engine.begin() as connection:
             connection.exec_driver_sql("ALTER TABLE p_s_t RENAME COLUMN w TO v")
     else:
-        config = SinkConfig.parse(EQUAL)
+        config = DatabaseTargetConfig.parse(EQUAL)
         report = RebuildDatabase(engine, config, table.connector.changelog, table.connector.name).run(["s.t"])
         assert not report["problem"]
     table.apply()
@@ -289,7 +289,7 @@ def test_a_key_whose_columns_come_and_go(engine: sa.Engine, tmp_path: Path, what
     else:
         uid = Column(name="uid", type="int64", nullable=False)
         table.alter(ID, CODE, V, uid, key=("uid",), added={"uid": "0"})
-        table.source.truncate("s.t")
+        table.source.truncate_table("s.t")
         table.insert({"id": 2, "code": "B", "v": 2, "uid": 7}, {"id": 2, "code": "B", "v": 2, "uid": 8})
     table.apply()
     same(table)
@@ -306,7 +306,7 @@ def test_a_rebuild_empties_no_table_that_would_not_take_its_rows(
         table.apply()
         with engine.begin() as connection:
             connection.exec_driver_sql("ALTER TABLE p_s_t MODIFY code VARCHAR(10) COLLATE utf8mb4_general_ci NOT NULL")
-        config = SinkConfig.parse(EQUAL)
+        config = DatabaseTargetConfig.parse(EQUAL)
         with pytest.raises(TargetError, match="may take two keys of the source as one"):
             RebuildDatabase(engine, config, table.connector.changelog, table.connector.name).run(["s.t"])
         same(table)
@@ -406,7 +406,9 @@ class Shop:
         self.engine, self.source, self.names = engine, MemoryDatabase(str(folder)), names
         for name in names:
             self.source.create_table(f"s.{name}", {"id": "int64!"}, key=("id",))
-            schema = self.source._schemas[self.source.id(f"s.{name}")].model_copy(update={"columns": COLUMNS})
+            schema = self.source._schemas[self.source.resolve_table_id(f"s.{name}")].model_copy(
+                update={"columns": COLUMNS}
+            )
             self.source._alter(schema, TableChange(type="ALTER", id=schema.id, table=schema), "…")
         self.connector = memory_connector(self.source, folder, topic_prefix="p")
 
@@ -420,7 +422,7 @@ class Shop:
     def same(self, names: str) -> None:
         for name in names:
             there = sorted(row["id"] for row in rows(self.engine, f"p_s_{name}"))
-            assert there == sorted(row["id"] for row in self.source.rows(f"s.{name}")), name
+            assert there == sorted(row["id"] for row in self.source.copy_rows(f"s.{name}")), name
 
     def run(self, *statements: str) -> None:
         with self.engine.begin() as connection:
@@ -475,10 +477,12 @@ class PythonHasNoSuchTime(Refusal):
     values, said = {"z": "+292278994-08-16T23:00:00.000000Z"}, "(?i)iso|time zone"
 
     def mend(self) -> None:
-        self.patch.setattr(sql_literals, "zoned", lambda values, zone: pa.nulls(len(values), pa.string()))
+        self.patch.setattr(
+            sql_literals, "format_zoned_timestamps", lambda values, zone: pa.nulls(len(values), pa.string())
+        )
         self.patch.setattr("airflow_provider_cdc.targets.database.dialects.postgresql.as_text", _without_times)
         self.patch.setattr(
-            "airflow_provider_cdc.targets.database.dialects.postgresql_copy.encoded", lambda columns: None
+            "airflow_provider_cdc.targets.database.dialects.postgresql_copy.encode_columns", lambda columns: None
         )
 
 
@@ -493,10 +497,10 @@ class DamagedFile(Refusal):
 
     def captured(self) -> None:
         log = self.shop.connector.changelog
-        manifest = log.manifest("test", log.last("test"))
+        manifest = log.find_manifest("test", log.find_last_batch("test"))
         assert manifest is not None
         file = next(file for file in manifest.files if file.topic == f"p.s.{self.name}")
-        self.path = Path(log.uri("test", file).removeprefix("file:"))
+        self.path = Path(log.file_uri("test", file).removeprefix("file:"))
         self.kept = self.path.read_bytes()
         self.damage()
 
@@ -625,7 +629,7 @@ def test_a_continuous_apply_goes_on_with_the_others_while_one_table_fails(
         time.sleep(0.2)
         return False
 
-    done = sink(engine, shop.connector).follow(over)
+    done = sink(engine, shop.connector).apply_continuously(over)
     assert not done.failed
     shop.same("abc")
     refusal.begin() if engine.dialect.name == "sqlite" else None
@@ -634,7 +638,7 @@ def test_a_continuous_apply_goes_on_with_the_others_while_one_table_fails(
     shop.connector.capture()
     if engine.dialect.name == "sqlite":
         with pytest.raises(TargetError, match=r"p\.s\.b"):
-            sink(engine, shop.connector).follow(lambda seconds: True)
+            sink(engine, shop.connector).apply_continuously(lambda seconds: True)
         shop.same("ac")
 
 
@@ -773,7 +777,7 @@ class Turns:
             self.changed.notify_all()
 
 
-class Interleaved(Sink):
+class Interleaved(DatabaseApply):
     """A run that waits for its turn before each transaction."""
 
     turns: Turns
@@ -790,7 +794,7 @@ def _run(shop: Shop, turns: Turns, number: int, what: str) -> BaseException | No
     if what == "does not fit":  # of table a
         properties["primary.key.fields"] = "id,n"
     try:
-        config = SinkConfig.parse(properties)
+        config = DatabaseTargetConfig.parse(properties)
         if what == "rebuild":
             one = RebuildDatabase(shop.engine, config, shop.connector.changelog, shop.connector.name)
             one._sink.__class__ = Interleaved
@@ -856,18 +860,18 @@ def test_a_table_that_was_behind_goes_on_only_where_the_others_are(
     with pytest.raises(TargetError):
         sink(engine, shop.connector).apply()
     refusal.mend()
-    go_on, once = Sink._go_on, iter([True])
+    go_on, once = DatabaseApply._go_on, iter([True])
 
-    def between(self: Sink, topic: str, batch: int, **more: Any) -> None:
+    def between(self: DatabaseApply, topic: str, batch: int, **more: Any) -> None:
         if next(once, False):
             shop.put("ab", 3)
             shop.connector.capture()
             with monkeypatch.context() as patch:
-                patch.setattr(Sink, "_catch_up", lambda *_: None)  # it has tried the table, in vain
+                patch.setattr(DatabaseApply, "_catch_up", lambda *_: None)  # it has tried the table, in vain
                 sink(engine, shop.connector).apply()
         go_on(self, topic, batch, **more)
 
-    monkeypatch.setattr(Sink, "_go_on", between)
+    monkeypatch.setattr(DatabaseApply, "_go_on", between)
     sink(engine, shop.connector).apply()
     shop.same("ab")
 
@@ -969,7 +973,7 @@ def test_a_table_of_many_columns_is_compared(
         table = Table(tmp_path, engine, *(Column(name=f"c{n}", type="int16") for n in range(columns)))
         table.insert(*({"id": n, f"c{n}": n, f"c{columns - 1}": n} for n in (3, 1, 2)))
         table.apply()
-        assert only(verified(engine, table.connector)).equal
+        assert only(verified(engine, table.connector)).is_equal
         with engine.begin() as connection:
             connection.exec_driver_sql(f"UPDATE p_s_t SET c{columns - 1} = 7, c0 = 1 WHERE id = 2")
             connection.exec_driver_sql("DELETE FROM p_s_t WHERE id = 1")
@@ -1035,7 +1039,7 @@ def test_both_zeros_are_one_key(request: pytest.FixtureRequest, tmp_path: Path, 
         numbers = [0.0, -0.0]
         random = Random(kind)
         for at in range(30):
-            if table.source.rows("s.t"):
+            if table.source.copy_rows("s.t"):
                 with table.source.transaction() as t:
                     t.delete("s.t", {"k": random.choice(numbers)})
             table.insert({"id": at, "k": random.choice(numbers), "v": at})

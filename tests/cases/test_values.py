@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, UnreadableValue
-from airflow_provider_cdc.core.lifecycle.status import status_of
+from airflow_provider_cdc.core.lifecycle.connector_status import status_of
 from airflow_provider_cdc.sources.mysql import checks
-from airflow_provider_cdc.sources.mysql.columns import charsets
+from airflow_provider_cdc.sources.mysql.columns import charset_codec
 from airflow_provider_cdc.sources.mysql.columns.charset_names import BY_TABLE, UNICODE
 from airflow_provider_cdc.sources.mysql.kernels import NO_CHARACTER
 from dev.charsets import character_sets, characters
@@ -47,7 +47,7 @@ def kind_of(name: str) -> str:
 
 def _texts(charset: str, rng: random.Random) -> list[bytes]:
     """All characters of a set as one text, and some short ones."""
-    table = charsets.code_points(charset)
+    table = charset_codec.code_points(charset)
     if table is None:
         codec = UNICODE.get(charset, "utf-8")
         planes = [(0, 0xD800), (0xE000, 0x10000)] + (
@@ -76,7 +76,7 @@ def test_all_characters_of_all_sets_are_what_a_query_gives(
     """H7 R14 R15 R16 gb18030: with every character that a column of the set can hold, in the forms of Unicode every seventh, and fewer beyond U+FFFF."""
     server, rng = request.getfixturevalue(name), random.Random(name)
     known = [str(s) for (s,) in server.sql("SELECT character_set_name FROM information_schema.character_sets")]
-    assert [s for s in known if not charsets.is_known(s)] == []
+    assert [s for s in known if not charset_codec.is_known(s)] == []
     tables = {
         f"t_{s}": (f"LONGTEXT CHARACTER SET {s}", [f"x'{text.hex()}'" for text in _texts(s, rng)])
         for s in known
@@ -95,14 +95,14 @@ def test_the_tables_of_character_sets_are_those_of_the_server(request: pytest.Fi
     with server.connect(database="sweeps", autocommit=True, use_unicode=False) as connection:
         for charset, size in character_sets(connection).items():
             found = characters(connection, charset, size)
-            wrong = {s.hex(): u for s, u in found.items() if charsets.decode(charset, s).encode() != u}
+            wrong = {s.hex(): u for s, u in found.items() if charset_codec.decode_text(charset, s).encode() != u}
             assert not wrong, (charset, len(wrong), dict([*wrong.items()][:5]))
 
 
 def test_a_character_set_that_is_not_known_is_found_before_anything_is_captured(
     mariadb: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert {name for name in BY_TABLE if charsets.code_points(name) is not None} == BY_TABLE
+    assert {name for name in BY_TABLE if charset_codec.code_points(name) is not None} == BY_TABLE
     mariadb.sql(
         "DROP DATABASE IF EXISTS later",
         "CREATE DATABASE later",
@@ -201,10 +201,12 @@ def test_members_are_read_from_the_log_in_their_own_character_set(
         connector.capture()
     logged = {e["source"]["table"]: e["after"] for e in events_of(connector) if e["op"] == "c"}
     assert logged == {f"t_{c}": {"id": 1, "e": m, "s": f"b,{m}", "x": 1} for c, m in MEMBERS.items()}
-    state = connector.store.schemas(connector.name)
+    state = connector.store.load_schemas(connector.name)
     known = [t for t in (change.table for record in state.since for change in record.changes) if t is not None]
     for charset, member in MEMBERS.items():
-        members = {t.column("e").declared.values for t in known if t.id.name == f"t_{charset}" and "e" in t.names}
+        members = {
+            t.get_column("e").declared.values for t in known if t.id.name == f"t_{charset}" and "e" in t.column_names
+        }
         assert members == {("a", member)}
 
 
@@ -395,7 +397,7 @@ def test_a_value_that_cannot_be_read_stops_its_table_alone(
         cursor.execute("INSERT INTO b VALUES (4, 'z')")
         assert _stopped(connector) == error  # each run says so, and the others go on
         assert _ids(connector, f"{db}.b") == [1, 2, 3, 4]
-        record = connector.store.connector(connector.name)
+        record = connector.store.find_connector(connector.name)
         assert record is not None
         assert [*status_of(record, ()).stopped] == [f"{db}.a"]
 

@@ -11,8 +11,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.channels.signal_parser import read_message
-from airflow_provider_cdc.core.model.signal import Signal
-from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, Other, SchemaChanges, parse
+from airflow_provider_cdc.core.model.connector_signal import Signal
+from airflow_provider_cdc.core.signals.signal_requests import (
+    ExecuteSnapshotRequest,
+    OtherRequest,
+    SchemaChangesRequest,
+    parse_request,
+)
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev import paths
 from dev.servers import Kafka
@@ -42,7 +47,7 @@ def _states(connector: Connector) -> dict[str, tuple[str, str, str]]:
 
 
 def _reads(connector: Connector) -> int:
-    manifests = list(connector.changelog.manifests("test"))
+    manifests = list(connector.changelog.read_manifests("test"))
     return sum(f.counts.get("r", 0) for m in manifests for f in m.files)
 
 
@@ -61,7 +66,7 @@ def test_lines_of_a_file_are_carried_out_once_and_answered(
         "3": ("execute-snapshot", "file", "done"),
     }
     assert _reads(connector) == 2, "the initial snapshot, and the one that was asked for"
-    told = [n for n in connector.store.notifications("test") if n.notification.type == "REFUSED"]
+    told = [n for n in connector.store.list_notifications("test") if n.notification.type == "REFUSED"]
     assert len(told) == 1
     assert "signals.txt line 2" in told[0].notification.additional_data["message"]
     assert not path.exists()
@@ -106,7 +111,7 @@ def test_every_documented_example_is_understood() -> None:
     examples = _documented()
     assert len(examples) == 15
     for type_, data in examples:
-        assert not isinstance(parse(Signal(1, "", type_, data)), Other), (type_, data)
-    kinds = [type(parse(Signal(1, "", *example))) for example in examples]
-    assert kinds.count(ExecuteSnapshot) == 6
-    assert kinds.count(SchemaChanges) == 1
+        assert not isinstance(parse_request(Signal(1, "", type_, data)), OtherRequest), (type_, data)
+    kinds = [type(parse_request(Signal(1, "", *example))) for example in examples]
+    assert kinds.count(ExecuteSnapshotRequest) == 6
+    assert kinds.count(SchemaChangesRequest) == 1

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.channels import NOTIFICATION_GROUP, SIGNAL_GROUP, open_channels, open_notifications
-from airflow_provider_cdc.core.config.tables import TableConfig
+from airflow_provider_cdc.core.config.table_config import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.notifications import INCREMENTAL, Notification, Type
-from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
+from airflow_provider_cdc.core.model.notifications import INCREMENTAL, Notification, NotificationType
 from tests.support.packages import installed
 
 _OWN = """
-from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
 
 class Queue:
     def __init__(self, config, connector):
@@ -86,7 +86,7 @@ def test_a_notification_channel_of_ones_own_is_found_by_its_name(
 ) -> None:
     installed(tmp_path, monkeypatch, {NOTIFICATION_GROUP: {"pager": "{module}:Pager"}}, _OWN)
     (channel,) = open_notifications(_config(notification_enabled_channels="pager"))
-    channel.send("c", Notification(aggregate_type=INCREMENTAL, type=Type.STARTED))
+    channel.send("c", Notification(aggregate_type=INCREMENTAL, type=NotificationType.STARTED))
     assert channel.sent == [("c", "STARTED")]  # type: ignore[attr-defined]
 
 
@@ -131,7 +131,7 @@ def test_the_log_has_one_line_for_each_notification(caplog: pytest.LogCaptureFix
     (channel,) = open_notifications(_config(notification_enabled_channels="log"))
     data = {"connector_name": "c", "data_collections": "shop.orders", "message": "two\nlines"}
     with caplog.at_level(logging.INFO):
-        channel.send("c", Notification(aggregate_type=INCREMENTAL, type=Type.ABORTED, additional_data=data))
+        channel.send("c", Notification(aggregate_type=INCREMENTAL, type=NotificationType.ABORTED, additional_data=data))
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
         (
             "INFO",

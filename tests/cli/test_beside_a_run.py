@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from airflow.cli.cli_config import ActionCommand, GroupCommand
 
-from airflow_provider_cdc.cli.command_parser import commands
+from airflow_provider_cdc.cli.command_parser import build_commands
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.cli.conftest import run
 from tests.support.connectors import mysql_connector
 from tests.support.face import connect
@@ -59,7 +59,7 @@ def _names(found: Any, before: str = "") -> Iterator[str]:
 
 
 def test_every_command_is_known_as_one_that_looks_or_one_that_changes() -> None:
-    (group,) = commands()
+    (group,) = build_commands()
     assert set(_names(group.subcommands)) == CHANGE | ELSEWHERE | set(LOOK)
 
 
@@ -79,7 +79,7 @@ class _Live:
     def __init__(self, definition: ConnectorDefinition, state: str, secrets: dict[str, Any], told: Path) -> None:
         self._told = told
         with told.open("w") as out:
-            said = json.dumps([definition.document(), state, secrets])
+            said = json.dumps([definition.to_document(), state, secrets])
             self._process = subprocess.Popen([sys.executable, "-c", _RUN, said], stdout=out, stderr=out)
 
     def wait(self, replay: Replay, table: str, rows: int) -> None:
@@ -119,9 +119,9 @@ def test_a_run_goes_on_whatever_is_looked_at_beside_it(
         }
         definition = ConnectorDefinition("shop", source, f"{tmp_path}/changelog", properties)
         access = ConnectorAccess(definition, "shop", "cdc_state_default")
-        with access.capture(owner="first", lease_ttl_s=30, lease_wait_s=30) as capture:
+        with access.prepare_capture(owner="first", lease_ttl_s=30, lease_wait_s=30) as capture:
             capture.run()
-        replay, table = Replay(access.changelog(), "shop"), f"shop.{db.name}.t"
+        replay, table = Replay(access.open_change_log(), "shop"), f"shop.{db.name}.t"
         secrets = mysql_connector(server, tmp_path / "none", source).secrets
         live = _Live(definition, state, secrets, tmp_path / "run.log")
         try:
@@ -141,7 +141,7 @@ def test_a_run_goes_on_whatever_is_looked_at_beside_it(
 
 def _lines(store: StateStore, server: Any) -> Iterator[tuple[str, list[str]]]:
     """Every command that looks; with each form of a place, where one is named."""
-    offset = store.load("shop").offset
+    offset = store.load_offset("shop").offset
     assert offset is not None
     assert offset.position is not None
     forms: list[dict[str, Any]] = [

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop, connect
 
@@ -60,7 +60,7 @@ def test_only_targets_that_were_applied_to_are_maintained(shop: Shop) -> None:
     capture(shop)
     with pytest.raises(SystemExit, match="there was none"):
         run("maintain", "shop")
-    reports = AppliedReports(Storage(shop.definition.changelog), "shop")
+    reports = ApplyReports(Storage(shop.definition.changelog), "shop")
     reports.write({"target": "delta", "location": "/lake/{table}", "last_batch": 1, "tables": [], "failed": {}})
     with pytest.raises(SystemExit, match=r"delta at /lake/\{table\}"):
         run("maintain", "shop", "--location", "/other/{table}")
@@ -91,7 +91,7 @@ def nothing_of_operators_is_loaded() -> Iterator[None]:
 @pytest.mark.usefixtures("nothing_of_operators_is_loaded")
 def test_a_command_that_needs_spark_says_what_to_install(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     capture(shop)
-    AppliedReports(Storage(shop.definition.changelog), "shop").write(
+    ApplyReports(Storage(shop.definition.changelog), "shop").write(
         {"target": "delta", "location": "/lake/{table}", "last_batch": 1, "tables": [], "failed": {}}
     )
     monkeypatch.setitem(sys.modules, "airflow.providers.apache.spark.operators.spark_submit", None)
@@ -104,7 +104,7 @@ def test_what_spark_needs_may_be_said_as_to_the_apply(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     capture(shop)
-    AppliedReports(Storage(shop.definition.changelog), "shop").write(
+    ApplyReports(Storage(shop.definition.changelog), "shop").write(
         {"target": "iceberg", "location": "lake.{database}.{table}", "last_batch": 1, "tables": [], "failed": {}}
     )
     program = tmp_path / "bin" / "spark-submit"
@@ -138,7 +138,7 @@ def test_one_target_is_compared_or_built_again_and_several_are_named(
     shop: Shop, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capture(shop)
-    reports = AppliedReports(Storage(shop.definition.changelog), "shop")
+    reports = ApplyReports(Storage(shop.definition.changelog), "shop")
     for table in ("a", "b"):
         reports.write(
             {"target": "delta", "location": f"/{table}/{{table}}", "last_batch": 1, "tables": [], "failed": {}}

@@ -11,8 +11,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.hooks.database import noted
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.hooks.target_database import describe_database
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from tests.cli.conftest import capture, clean, run
 from tests.support import face
@@ -82,9 +82,11 @@ def test_verify_compares_and_repairs(applied: Shop, tmp_path: Path, capsys: pyte
 
 
 def test_without_a_record_the_connection_is_asked_for(applied: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    reports = AppliedReports(ChangeLog(applied.definition.changelog).storage, "shop")
-    (report,) = reports.all()
-    assert noted("warehouse", {**SINK, "connection.password": "top-secret"}) == {"database": report["database"]}
+    reports = ApplyReports(ChangeLog(applied.definition.changelog).storage, "shop")
+    (report,) = reports.list_reports()
+    assert describe_database("warehouse", {**SINK, "connection.password": "top-secret"}) == {
+        "database": report["database"]
+    }
     del report["database"]
     reports.write(report)
     with pytest.raises(SystemExit) as ended:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.files.job_progress import WorkBoard
+from airflow_provider_cdc.changelog.files.job_progress import JobProgressBoard
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.reporting.work_progress import WorkProgress
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
+from airflow_provider_cdc.core.reporting.progress_reporter import ProgressReporter
 from tests.cli.conftest import capture, clean, run
 from tests.support import face
 from tests.support.face import Shop
@@ -42,8 +42,8 @@ def keys(shop: Shop) -> list[Any]:
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 
     log = ChangeLog(shop.definition.changelog)
-    files = [f for m in log.manifests("shop") for f in m.files]
-    return [e["key"] and e["key"]["id"] for f in files for e in pq.read_table(log.open("shop", f)).to_pylist()]
+    files = [f for m in log.read_manifests("shop") for f in m.files]
+    return [e["key"] and e["key"]["id"] for f in files for e in pq.read_table(log.open_file("shop", f)).to_pylist()]
 
 
 def refused(*line: str) -> str:
@@ -92,7 +92,7 @@ def test_status_shows_how_far_targets_are_and_what_the_last_apply_did_to_their_t
         "files_written": 1, "freshness_s": 2.5,
     }  # fmt: skip
     report = {"target": "iceberg", "location": "/lake/{table}", "last_batch": 2, "tables": [table]}
-    AppliedReports(Storage(captured.definition.changelog), "shop").write(report)
+    ApplyReports(Storage(captured.definition.changelog), "shop").write(report)
     run("status", "shop")
     told = capsys.readouterr().out
     assert "  Target iceberg at /lake/{table}: applied up to batch 2\n" in told
@@ -106,9 +106,9 @@ def test_status_shows_how_far_targets_are_and_what_the_last_apply_did_to_their_t
 
 
 def test_status_shows_what_is_at_work(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    board = WorkBoard(Storage(captured.definition.changelog), "shop")
-    with WorkProgress("Apply", "tables", where="delta at /lake", board=board) as work:
-        work.tell(12, 200, now="at work: shop.inventory.orders (batch 7 of 523)")
+    board = JobProgressBoard(Storage(captured.definition.changelog), "shop")
+    with ProgressReporter("Apply", "tables", where="delta at /lake", board=board) as work:
+        work.report_progress(12, 200, now="at work: shop.inventory.orders (batch 7 of 523)")
         run("status", "shop")
         told = capsys.readouterr().out
         assert re.search(
@@ -134,7 +134,7 @@ def test_status_says_so_if_the_change_log_cannot_be_read(captured: Shop, capsys:
 def test_status_of_a_failed_connector_shows_the_error_and_ends_with_1(
     captured: Shop, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    captured.store.ended("shop", "The log is gone.\n  Repair: look")
+    captured.store.record_run_end("shop", "The log is gone.\n  Repair: look")
     assert refused("status", "shop") == "1"
     told = capsys.readouterr().out
     assert told.startswith("shop (memory): failed for ")
@@ -147,8 +147,8 @@ def test_status_shows_the_metrics_of_the_last_run_also_of_one_that_failed(
     captured: Shop, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for error in (None, "The log is gone."):
-        metrics = captured.store.connector("shop").metrics
-        captured.store.ended("shop", error, metrics)
+        metrics = captured.store.find_connector("shop").metrics
+        captured.store.record_run_end("shop", error, metrics)
         with pytest.raises(SystemExit) if error else contextlib.nullcontext():
             run("status", "shop")
         told = capsys.readouterr().out
@@ -164,22 +164,22 @@ def test_pause_and_stop_hold_until_resume(captured: Shop, capsys: pytest.Capture
     for command, state in (("pause", "paused"), ("stop", "stopped")):
         run(command, "shop", "--reason", "upgrade")
         assert "It goes on after: airflow cdc resume shop" in capsys.readouterr().out
-        control = captured.store.control("shop")
+        control = captured.store.load_control("shop")
         assert (control.wanted, control.reason) == (state, "upgrade")
         assert " on " in control.by
         run("status", "shop")
         assert f"shop (memory): {state} for " in capsys.readouterr().out
         run("resume", "shop")
-        assert captured.store.control("shop").wanted == "running"
+        assert captured.store.load_control("shop").wanted == "running"
         clean(capsys)
 
 
 def test_pause_waits_for_the_run_that_is_alive(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     ended = threading.Event()
-    with captured.store.lease("shop", "worker-1", wait_s=0):
+    with captured.store.acquire_lease("shop", "worker-1", wait_s=0):
         waiting = threading.Thread(target=lambda: (run("pause", "shop", "--wait"), ended.set()))
         waiting.start()
-        until(lambda: captured.store.control("shop").wanted == "paused", "the pause is asked for")
+        until(lambda: captured.store.load_control("shop").wanted == "paused", "the pause is asked for")
         time.sleep(1.5)
         assert not ended.is_set()
     waiting.join(LONGEST_S)
@@ -195,12 +195,12 @@ def test_restart_counts_and_tells_that_a_paused_connector_stays_so(
     run("restart", "shop")
     assert capsys.readouterr().out == "No run is alive, so there is none to restart.\n"
     run("pause", "shop")
-    with captured.store.lease("shop", "worker-1", wait_s=0):
+    with captured.store.acquire_lease("shop", "worker-1", wait_s=0):
         run("restart", "shop")
     told = capsys.readouterr().out
     assert "The run worker-1 ends at the next transaction." in told
     assert "The connector stays paused: airflow cdc resume shop" in told
-    assert captured.store.control("shop").restarts == 2
+    assert captured.store.load_control("shop").restarts == 2
 
 
 def test_an_unknown_connector_is_not_steered(captured: Shop) -> None:
@@ -212,8 +212,8 @@ def test_an_unknown_connector_is_not_steered(captured: Shop) -> None:
         ["gap"],
     ):
         assert "No connector 'shpo' has run yet." in refused(*line, "shpo")
-    assert captured.store.control("shpo").since is None
-    assert captured.store.load("shop").version > 0
+    assert captured.store.load_control("shpo").since is None
+    assert captured.store.load_offset("shop").version > 0
 
 
 # the offset
@@ -245,13 +245,13 @@ CHANGES = [
 def test_without_a_confirmation_a_change_is_only_told(
     captured: Shop, capsys: pytest.CaptureFixture[str], line: list[str], words: str, more: list[str]
 ) -> None:
-    before = captured.store.load("shop")
+    before = captured.store.load_offset("shop")
     run(*line, *more)
     told = capsys.readouterr().out
     assert words in told
     assert told.endswith("Nothing was changed. To carry it out: add --confirm shop\n")
     assert "Nothing was changed." in refused(*line, "--confirm", "yes")
-    assert captured.store.load("shop") == before
+    assert captured.store.load_offset("shop") == before
 
 
 def test_an_offset_that_is_set_repeats_what_was_told(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
@@ -263,7 +263,7 @@ def test_an_offset_that_is_set_repeats_what_was_told(captured: Shop, capsys: pyt
 
 
 def test_an_offset_that_is_reset_reads_all_again_and_can_be_restored(captured: Shop) -> None:
-    version = captured.store.load("shop").version
+    version = captured.store.load_offset("shop").version
     run("offset", "reset", "shop", "--confirm", "shop")
     run("offset", "restore", str(version), "shop", "--confirm", "shop")
     capture(captured)
@@ -274,23 +274,23 @@ def test_an_offset_that_is_reset_reads_all_again_and_can_be_restored(captured: S
 
 
 def test_places_that_cannot_be_used_are_refused(captured: Shop) -> None:
-    before = captured.store.load("shop")
+    before = captured.store.load_offset("shop")
     for to, words in (
         ("here", "--to is not JSON"), ("[1]", "--to is not a JSON object"), ("{}", "--to is not a JSON object"),
         ('{"pos": 3}', "is not a position"), ('{"entry": 99}', "This cannot be done; nothing was changed."),
     ):  # fmt: skip
         assert words in refused("offset", "set", "--to", to, "shop", "--confirm", "shop")
     assert "no offset of version 77" in refused("offset", "restore", "77", "shop", "--confirm", "shop")
-    assert captured.store.load("shop") == before
+    assert captured.store.load_offset("shop") == before
 
 
 def test_while_a_run_is_alive_the_offset_stays(captured: Shop) -> None:
-    before = captured.store.load("shop")
-    with captured.store.lease("shop", "worker-1", wait_s=0):
+    before = captured.store.load_offset("shop")
+    with captured.store.acquire_lease("shop", "worker-1", wait_s=0):
         told = refused("offset", "reset", "shop", "--confirm", "shop")
     assert "being captured by worker-1" in told
     assert "airflow cdc pause shop" in told
-    assert captured.store.load("shop") == before
+    assert captured.store.load_offset("shop") == before
 
 
 # gaps
@@ -301,7 +301,7 @@ def gap(captured: Shop) -> Shop:
     """Order 4 is lost, order 5 is not."""
     captured.order(4)
     captured.order(5)
-    captured.database.purge(5)
+    captured.database.purge_log(5)
     return captured
 
 
@@ -326,12 +326,12 @@ def test_a_gap_is_told_exactly_with_the_ways_out_and_ends_with_1(gap: Shop, caps
 
 @pytest.mark.parametrize("how", ["snapshot", "incremental", "skip"])
 def test_a_gap_is_not_repaired_without_a_confirmation(gap: Shop, capsys: pytest.CaptureFixture[str], how: str) -> None:
-    before = gap.store.load("shop")
+    before = gap.store.load_offset("shop")
     run("gap", "shop", "--repair", how)
     assert capsys.readouterr().out.endswith("Nothing was changed. To carry it out: add --confirm shop\n")
     assert "Nothing was changed." in refused("gap", "shop", "--repair", how, "--confirm", "no")
-    assert gap.store.load("shop") == before
-    assert gap.store.signals("shop", 0) == []
+    assert gap.store.load_offset("shop") == before
+    assert gap.store.list_signals("shop", 0) == []
 
 
 def test_a_gap_is_repaired_as_asked(gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
@@ -356,14 +356,14 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_table_whose_key_may_be_null_is_not_repaired_beside_the_stream(gap: Shop) -> None:
     assert "id may be NULL" in refused("gap", "shop", "--repair", "incremental", "--confirm", "shop")
-    assert gap.store.signals("shop", 0) == []
+    assert gap.store.list_signals("shop", 0) == []
 
 
 def test_a_gap_is_repaired_beside_the_stream(cut: None, gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     run("gap", "shop", "--repair", "incremental", "--confirm", "shop")
-    (signal,) = gap.store.signals("shop", 0)
+    (signal,) = gap.store.list_signals("shop", 0)
     assert f"Signal {signal.number} reads the tables." in capsys.readouterr().out
-    offset = gap.store.load("shop").offset
+    offset = gap.store.load_offset("shop").offset
     assert offset is not None
     assert offset.position == {"entry": 5}
 
@@ -377,7 +377,7 @@ def test_nothing_is_deleted_without_the_connectors_name(captured: Shop, capsys: 
     told = capsys.readouterr().out
     assert "3 batches" in told
     assert f"Change log: {captured.definition.changelog}" in told
-    assert captured.store.connector("shop")
+    assert captured.store.find_connector("shop")
     assert keys(captured) == [1, 2, 3]
 
 
@@ -386,7 +386,7 @@ def test_a_connector_is_deleted_with_its_change_log_only_if_that_is_said(
 ) -> None:
     run("delete", "shop", "--yes-delete", "shop")
     assert "Connector shop was deleted; its change log stays." in capsys.readouterr().out
-    assert captured.store.connectors() == []
+    assert captured.store.list_connectors() == []
     assert keys(captured) == [1, 2, 3]
     capture(captured)
     run("delete", "shop", "--yes-delete", "shop", "--with-changelog")
@@ -394,7 +394,7 @@ def test_a_connector_is_deleted_with_its_change_log_only_if_that_is_said(
 
 
 def test_a_connector_that_is_alive_is_not_deleted(captured: Shop) -> None:
-    with captured.store.lease("shop", "worker-1", wait_s=0):
+    with captured.store.acquire_lease("shop", "worker-1", wait_s=0):
         assert "worker-1" in refused("delete", "shop", "--yes-delete", "shop", "--with-changelog")
-    assert captured.store.connector("shop")
+    assert captured.store.find_connector("shop")
     assert keys(captured) == [1, 2, 3]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.changelog.reports.apply_turns import Turns
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.maintenance_report import MaintenanceReports
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop, connect
@@ -37,7 +37,7 @@ def log(shop: Shop, capsys: pytest.CaptureFixture[str]) -> ChangeLog:
 
 def _applied(log: ChangeLog, last: int, of: tuple[str, str] = HERE, **more: Any) -> None:
     report = {"target": of[0], "location": of[1], "last_batch": last, "tables": [], "failed": {}, "stands": {}}
-    AppliedReports(log.storage, "shop").write({**report, **more})
+    ApplyReports(log.storage, "shop").write({**report, **more})
 
 
 def test_the_log_is_maintained_alone_or_only_planned(log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +45,7 @@ def test_the_log_is_maintained_alone_or_only_planned(log: ChangeLog, capsys: pyt
     run("maintain", "shop", "--dry-run")
     said = capsys.readouterr().out
     assert said == "Batches 1 to 3 go, as all targets had had them for changelog.retention.ms=0; 4 to 4 stay.\n"
-    assert log.batches("shop") == [1, 2, 3, 4]
+    assert log.list_batches("shop") == [1, 2, 3, 4]
     run("maintain", "shop", "--only", "retention", "-o", "json")
     found = json.loads(capsys.readouterr().out)
     assert found["targets"] == []
@@ -53,13 +53,13 @@ def test_the_log_is_maintained_alone_or_only_planned(log: ChangeLog, capsys: pyt
     assert {name: found["changelog"][name] for name in ("problem", "first", "last", "keep", "removed", "applied")} == {
         "problem": "", "first": 1, "last": 4, "keep": 4, "removed": 3, "applied": 3,
     }  # fmt: skip
-    assert log.batches("shop") == [4]
+    assert log.list_batches("shop") == [4]
 
 
 def test_without_a_target_that_can_be_maintained_the_log_may_be(
     log: ChangeLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    AppliedReports(log.storage, "shop").register(*HERE)
+    ApplyReports(log.storage, "shop").register_target(*HERE)
     with pytest.raises(SystemExit, match="Nothing was applied for shop"):
         run("maintain", "shop")
     run("maintain", "shop", "--only", "retention")
@@ -92,7 +92,7 @@ def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_
     with pytest.raises(SystemExit) as ended:
         run("maintain", "shop", "-o", form)
     assert len((tmp_path / "calls").read_text().splitlines()) == 2
-    assert log.batches("shop") == [4]
+    assert log.list_batches("shop") == [4]
     told = str(ended.value)
     assert "delta at /here/{table}: 1 tables of shop could not be maintained" in told
     assert "vacuum: the disk is full" in told
@@ -108,7 +108,7 @@ def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_
         ("delta", 1, True), ("iceberg", 0, True),
     ]  # fmt: skip
     clean(capsys)
-    monkeypatch.setattr(ChangeLog, "first", _unreadable)
+    monkeypatch.setattr(ChangeLog, "find_first_batch", _unreadable)
     with pytest.raises(SystemExit, match=r"Old batches of shop could not be removed: nobody may read it\ndelta at"):
         run("maintain", "shop", "-o", form)
     assert len((tmp_path / "calls").read_text().splitlines()) == 4
@@ -137,7 +137,7 @@ def test_targets_are_listed_with_what_they_hold_back(log: ChangeLog, capsys: pyt
     assert {name: behind[name] for name in ("target", "location", "after", "tables", "silent")} == {
         "target": THERE[0], "location": THERE[1], "after": 2, "tables": ["shop.t"], "silent": False,
     }  # fmt: skip
-    assert behind["since"] == log.manifest("shop", 3).created_at[:19] + "+00:00"  # type: ignore[union-attr]
+    assert behind["since"] == log.find_manifest("shop", 3).created_at[:19] + "+00:00"  # type: ignore[union-attr]
     assert (whole["after"], whole["since"]) == (4, "")
     run("targets", "shop")
     said = capsys.readouterr().out
@@ -150,7 +150,7 @@ def test_a_target_is_forgotten_when_its_name_is_confirmed(log: ChangeLog, capsys
     _applied(log, 1, THERE)
     line = ("forget-target", "shop", "--target", THERE[0], "--location", THERE[1])
     run("maintain", "shop", "--only", "retention")
-    assert log.batches("shop") == [2, 3, 4]
+    assert log.list_batches("shop") == [2, 3, 4]
     run(*line)
     said = capsys.readouterr().out
     assert "iceberg at lake.{database}.{table} has batches up to 1." in said
@@ -163,15 +163,15 @@ def test_a_target_is_forgotten_when_its_name_is_confirmed(log: ChangeLog, capsys
     ):
         run("forget-target", "shop", "--target", "delta", "--location", "/nowhere", "--confirm", "shop")
     with (
-        Turns(log.storage, "shop", *THERE).take("somebody"),
+        ApplyTurns(log.storage, "shop", *THERE).take_turn("somebody"),
         pytest.raises(SystemExit, match=r"An apply to iceberg at .* is under way"),
     ):
         run(*line, "--confirm", "shop")
-    assert len(AppliedReports(log.storage, "shop").all()) == 2
+    assert len(ApplyReports(log.storage, "shop").list_reports()) == 2
     run(*line, "--confirm", "shop")
-    assert [report["target"] for report in AppliedReports(log.storage, "shop").all()] == ["delta"]
+    assert [report["target"] for report in ApplyReports(log.storage, "shop").list_reports()] == ["delta"]
     run("maintain", "shop", "--only", "retention")
-    assert log.batches("shop") == [4]
+    assert log.list_batches("shop") == [4]
 
 
 def test_events_begin_with_the_first_batch_that_is_kept(log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:

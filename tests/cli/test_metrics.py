@@ -34,7 +34,7 @@ def test_runs_are_added_up_by_connector_and_topic(shop: Shop, capsys: pytest.Cap
     run("metrics")
     told = capsys.readouterr().out
     assert "run.TotalNumberOfRuns" in told
-    assert len(shop.store.metrics.history("shop")) == 4
+    assert len(shop.store.metrics.load_run_history("shop")) == 4
 
 
 def test_a_connector_that_is_not_there_is_an_error(shop: Shop) -> None:
@@ -65,7 +65,7 @@ def test_openmetrics_are_what_a_strict_reader_of_the_format_takes(
     buckets = [s.value for s in fresh if s.name.endswith("_bucket")]
     assert buckets == sorted(buckets)
     assert [s.value for s in fresh if s.name.endswith("_count")] == [buckets[-1]] == [2]
-    kept = next(s for s in shop.store.metrics.of("shop") if s.topic == TOPIC)
+    kept = next(s for s in shop.store.metrics.load_series("shop") if s.topic == TOPIC)
     assert [s.value for s in fresh if s.name.endswith("_sum")] == [
         kept.histograms["topic.CaptureFreshnessInSeconds"].total
     ]

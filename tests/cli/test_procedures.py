@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_cdc.cli.command_parser import commands
+from airflow_provider_cdc.cli.command_parser import build_commands
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.source_procedure import SourceProcedureOperator
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from dev.servers import Db2
 from tests.cli.conftest import clean, run
 from tests.sources.db2_adapter import Db2Adapter
@@ -64,7 +64,7 @@ def registered(db: Db2Adapter) -> list[Any]:
 
 
 def test_only_sources_that_offer_procedures_have_a_group_of_commands() -> None:
-    (cdc,) = commands()
+    (cdc,) = build_commands()
     groups = {command.name for command in cdc.subcommands}
     assert "db2" in groups
     assert not groups & {"mysql", "mariadb", "oracle", "memory"}

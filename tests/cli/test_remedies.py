@@ -13,29 +13,29 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.files.batch_numbers import Numbers
+from airflow_provider_cdc.changelog.files.batch_numbers import BatchNumbers
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.files.truncation_marker import Gone, Mark
-from airflow_provider_cdc.changelog.reading.partial_updates import Lost, refuse_lost
-from airflow_provider_cdc.changelog.reading.pending_batches import Pending
-from airflow_provider_cdc.changelog.reading.start_batch import unbuildable
-from airflow_provider_cdc.changelog.retention.retention import Hold
-from airflow_provider_cdc.changelog.retention.target_progress import Need
+from airflow_provider_cdc.changelog.files.truncation_marker import RemovedTopic, TruncationMarker
+from airflow_provider_cdc.changelog.reading.partial_document_updates import LostDocument, refuse_lost
+from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
+from airflow_provider_cdc.changelog.reading.table_start_batch import unbuildable_error
+from airflow_provider_cdc.changelog.retention.batch_retention import RetentionHold
+from airflow_provider_cdc.changelog.retention.target_progress import TargetProgress
 from airflow_provider_cdc.connector import ConnectorDefinition, open_source, parse_config
-from airflow_provider_cdc.core.capture.remedies import how_to_read, with_command
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.capture.capture_remedies import how_to_read, with_command
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, NotGranted, PositionLost
-from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
-from airflow_provider_cdc.core.remedy_commands import cdc, exactly
-from airflow_provider_cdc.core.signals.table_patterns import matching
+from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command, format_exact_pattern
+from airflow_provider_cdc.core.signals.table_patterns import match_tables
 from airflow_provider_cdc.operators.base.verify_result import result_of
-from airflow_provider_cdc.sources.db2.asn.registrations import Registration
+from airflow_provider_cdc.sources.db2.asn.table_registrations import TableRegistration
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.log.registry import Registry, change_table_gone
-from airflow_provider_cdc.sources.db2.log_range import switches
+from airflow_provider_cdc.sources.db2.log.connector_registrations import ConnectorRegistrations, change_table_gone
+from airflow_provider_cdc.sources.db2.log_range import format_switch_commands
 from airflow_provider_cdc.sources.db2.position import Db2Position
-from airflow_provider_cdc.verify.repair import repair
-from airflow_provider_cdc.verify.verification_report import Compared, Verified
+from airflow_provider_cdc.verify.table_repairs import build_repair
+from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.support.command_line import parser
 
 NAMES = [
@@ -59,19 +59,19 @@ def remedies(connector: str, table: TableId) -> Iterator[str]:
     yield with_command(NotGranted("no"), connector) or ""
     yield f"`{how_to_read(connector, [schema(table)], Filters(CONFIG))}`"
     yield f"`{how_to_read(connector, [schema(table, keyed=False)], Filters(CONFIG))}`"
-    mark = Mark(5, topics={"t": Gone(3, table)})
+    mark = TruncationMarker(5, topics={"t": RemovedTopic(3, table)})
     for new, base in ((True, 0), (False, 0)):
-        yield str(unbuildable(connector, mark, "t", 2, new=new, base=base, where="there"))
-    yield Hold(Need("delta", f"/lake/{table}", 1, 2), "", silent=True).text(connector)
+        yield str(unbuildable_error(connector, mark, "t", 2, new=new, base=base, where="there"))
+    yield RetentionHold(TargetProgress("delta", f"/lake/{table}", 1, 2), "", silent=True).format_text(connector)
     for keyed, at in ((True, ""), (False, ""), (False, f"/lake/{table}")):
-        yield repair(connector, "t", schema(table, keyed=keyed), [], 3, at=at).advice
-    registration = Registration(table, "A", "B", b"", b"", "I", "", pairs=True, before_prefix=None)
-    registry, position = Registry(Tables(table), '"ASNCDC"', connector), Db2Position(b"\1")
+        yield build_repair(connector, "t", schema(table, keyed=keyed), [], 3, at=at).advice
+    registration = TableRegistration(table, "A", "B", b"", b"", "I", "", pairs=True, before_prefix=None)
+    registry, position = ConnectorRegistrations(Tables(table), '"ASNCDC"', connector), Db2Position(b"\1")
     yield str(registry.taken_out(table, position))
     registry.registered = {table: registration}
-    yield told(lambda: registry.active(position))
+    yield told(lambda: registry.check_registrations(position))
     yield str(change_table_gone(registration, "there", connector))
-    yield switches(Db2Config.parse(DB2).of_connector(connector), [table])
+    yield format_switch_commands(Db2Config.parse(DB2).of_connector(connector), [table])
 
 
 DB2 = {
@@ -89,16 +89,16 @@ class Tables:
     def __init__(self, table: TableId) -> None:
         self.table = table
 
-    def get(self, table: TableId) -> TableSchema | None:
+    def find_schema(self, table: TableId) -> TableSchema | None:
         return schema(table)
 
-    def captured(self, _: TableId) -> bool:
+    def is_captured(self, _: TableId) -> bool:
         return True
 
     def read_again(self, _: TableId) -> bool:
         return False
 
-    def known(self) -> list[TableId]:
+    def list_known_tables(self) -> list[TableId]:
         return [self.table]
 
 
@@ -125,7 +125,7 @@ def test_commands_name_the_connector_and_the_table_whatever_they_are_called(conn
             assert read.connector == connector
             assert getattr(read, "confirm", None) in (None, connector)
             if words[0] == "snapshot":
-                assert matching(read.table, [*OTHERS, table]) == ([table], [])
+                assert match_tables(read.table, [*OTHERS, table]) == ([table], [])
             elif words[0] == "rebuild":
                 assert read.table in ([str(table)], [f"/lake/{table}"])
             elif words[0] == "forget-target":
@@ -136,15 +136,17 @@ def test_commands_name_the_connector_and_the_table_whatever_they_are_called(conn
 
 @pytest.mark.parametrize("word", [*NAMES, *CONNECTORS])
 def test_a_shell_reads_what_was_meant(word: str) -> None:
-    line = cdc("rebuild", word, word, exactly(word), location=word).replace("airflow", "printf '%s\\0'", 1)
+    line = format_cdc_command("rebuild", word, word, format_exact_pattern(word), location=word).replace(
+        "airflow", "printf '%s\\0'", 1
+    )
     _, *words = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
     read = parser().parse_args(words)
-    assert (read.connector, read.table, read.location) == (word, [word, exactly(word)], word)
+    assert (read.connector, read.table, read.location) == (word, [word, format_exact_pattern(word)], word)
 
 
 def test_a_pattern_is_of_one_line_and_without_what_a_text_quotes_with() -> None:
     for name in NAMES:
-        pattern = exactly(name)
+        pattern = format_exact_pattern(name)
         assert re.fullmatch(pattern, name)
         assert not re.search(r"['\"`\s]", pattern)
         assert pattern.isprintable()
@@ -157,27 +159,27 @@ def test_a_pattern_is_of_the_tables_of_its_name_alone_wherever_its_dots_are(cata
     words = ["".join(word) for length in (1, 2, 3) for word in itertools.product("ab.", repeat=length)]
     tables = [TableId(namespace=n, name=t, catalog=catalog) for n in words for t in words if len(n + t) < 5]
     for table in tables:
-        found, missing = matching([exactly(table)], tables)
+        found, missing = match_tables([format_exact_pattern(table)], tables)
         assert {str(t) for t in found} == {str(table)}
         assert not missing
 
 
 def test_batches_that_are_gone_have_their_tables_read_again(tmp_path: Path) -> None:
-    numbers, table = Numbers(Storage(str(tmp_path)), "c"), TableId(namespace="s", name="it's")
-    assert commands(str(numbers.removed(2, 4))) == [["snapshot", "c", ".*", "--replace"]]
-    mark = Mark(4, topics={"t": Gone(3, table), "before": Gone(1, OTHERS[0])})
+    numbers, table = BatchNumbers(Storage(str(tmp_path)), "c"), TableId(namespace="s", name="it's")
+    assert commands(str(numbers.removed_error(2, 4))) == [["snapshot", "c", ".*", "--replace"]]
+    mark = TruncationMarker(4, topics={"t": RemovedTopic(3, table), "before": RemovedTopic(1, OTHERS[0])})
     (words,) = commands(f"`{numbers._read_again(mark, 2)}`")
-    assert matching(parser().parse_args(words).table, [*OTHERS, table]) == ([table], [])
+    assert match_tables(parser().parse_args(words).table, [*OTHERS, table]) == ([table], [])
 
 
 def test_documents_that_are_lost_are_read_by_their_keys() -> None:
     table = TableId(namespace="s", name="it's=$(x)")
-    pending = Pending("t", files=[("file:///lake/c-1/00/part", File("00/part"))], schemas={1: schema(table)})  # type: ignore[list-item]
-    ((*words,),) = commands(str(refuse_lost({'"o\'b"': Lost(1, "why")}, pending, "lake")))
+    pending = PendingBatches("t", files=[("file:///lake/c-1/00/part", File("00/part"))], schemas={1: schema(table)})  # type: ignore[list-item]
+    ((*words,),) = commands(str(refuse_lost({'"o\'b"': LostDocument(1, "why")}, pending, "lake")))
     read = parser().parse_args(words)
     pattern, _, condition = read.filter[0].partition("=")
     assert (read.connector, condition) == ("c-1", '{"id": "o\'b"}')
-    assert matching([pattern], [*OTHERS, table]) == matching(read.table, [*OTHERS, table]) == ([table], [])
+    assert match_tables([pattern], [*OTHERS, table]) == match_tables(read.table, [*OTHERS, table]) == ([table], [])
 
 
 class File:
@@ -189,12 +191,12 @@ class File:
 
 def test_a_comparison_names_the_tables_that_differ() -> None:
     tables = [
-        Compared("p.s.a", "/lake/a", missing=1),
-        Compared("p.s.b", "/lake/it's", missing=1, name="p.s.b at b"),
-        Compared("p.s.c", "/lake/c"),
+        TableVerification("p.s.a", "/lake/a", missing=1),
+        TableVerification("p.s.b", "/lake/it's", missing=1, name="p.s.b at b"),
+        TableVerification("p.s.c", "/lake/c"),
     ]
     with pytest.raises(Exception, match="are not equal") as caught:
-        result_of(Verified("c", {}, tables, 1.0), "delta", ())
+        result_of(VerificationReport("c", {}, tables, 1.0), "delta", ())
     rebuild, verify = commands(str(caught.value))
     assert rebuild == ["rebuild", "c", "p.s.a", "/lake/it's"]
     assert parser().parse_args(verify).repair

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.row_history.row_history_models import RowStory
-from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.changelog.row_history.row_history_models import RowHistory
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.spi.retention_settings import StateRetention
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
-from airflow_provider_cdc.services.row_history.row_lookup import Asked, row_keys
+from airflow_provider_cdc.services.row_history.row_lookup import RowQuery, row_keys
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop, connect, context, make_shop
 
@@ -26,10 +26,10 @@ def allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "other, shop")
 
 
-def _story(capfd: Any, *line: str) -> RowStory:
+def _story(capfd: Any, *line: str) -> RowHistory:
     clean(capfd)
     run("row", *line, "--json")
-    return RowStory.model_validate_json(capfd.readouterr().out)
+    return RowHistory.model_validate_json(capfd.readouterr().out)
 
 
 def _work(shop: Shop) -> None:
@@ -143,7 +143,7 @@ def test_what_a_snapshot_empties_is_no_truncate_of_somebody(shop: Shop, capfd: A
     said = capfd.readouterr().out
     assert "emptied to be read again (snapshot: true) inventory.orders" in said
     assert "truncate" not in said
-    shop.database.truncate("inventory.orders")
+    shop.database.truncate_table("inventory.orders")
     capture(shop)
     newest = _story(capfd, "inventory.orders", "7").changes[0]
     assert (newest.operation, newest.snapshot) == ("truncate", None)
@@ -159,7 +159,7 @@ def test_rows_are_not_shown_unless_somebody_has_allowed_it(
         with pytest.raises(SystemExit, match="AIRFLOW__CDC__SHOW_ROWS_OF=shop"):
             run("row", "inventory.orders", "7")
         assert capfd.readouterr().out == ""
-    assert not [one for one in shop.store.notifications("shop") if one.notification.aggregate_type == "Row"]
+    assert not [one for one in shop.store.list_notifications("shop") if one.notification.aggregate_type == "Row"]
     monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "*")
     assert _story(capfd, "inventory.orders", "7").changes
 
@@ -170,11 +170,13 @@ def test_each_look_is_recorded_for_good(shop: Shop, capfd: Any) -> None:
     _story(capfd, "inventory.orders", "12345", "--compare")
     with pytest.raises(SystemExit, match="int64"):
         run("row", "inventory.orders", "x")
-    looks = [one.notification for one in shop.store.notifications("shop") if one.notification.aggregate_type == "Row"]
+    looks = [
+        one.notification for one in shop.store.list_notifications("shop") if one.notification.aggregate_type == "Row"
+    ]
     assert [look.additional_data["key"] for look in looks] == ["7", "12345"]
     assert all(look.type == "LOOKED_AT" and " on " in look.additional_data["by"] for look in looks)
-    shop.store.prune("shop", StateRetention(None, None, timedelta(days=1), None), datetime(2100, 1, 1, tzinfo=UTC))
-    kept = [one.notification.aggregate_type for one in shop.store.notifications("shop")]
+    shop.store.prune_rows("shop", StateRetention(None, None, timedelta(days=1), None), datetime(2100, 1, 1, tzinfo=UTC))
+    kept = [one.notification.aggregate_type for one in shop.store.list_notifications("shop")]
     assert kept == ["Row", "Row"]
 
 
@@ -199,7 +201,7 @@ def test_errors_say_what_a_key_is(shop: Shop) -> None:
         with pytest.raises(SystemExit, match=said) as e:
             run("row", "inventory.orders", *texts)
         assert "The key of inventory.orders is id (int64)" in str(e.value)
-    (column,) = row_keys(shop.store, Asked("inventory.orders", [], "a test"))
+    (column,) = row_keys(shop.store, RowQuery("inventory.orders", [], "a test"))
     assert (column.name, column.type) == ("id", "int64")
     assert column.form.startswith("a whole JSON number from -9223372036854775808 to ")
     with pytest.raises(SystemExit, match=r"inventory\.orders"):

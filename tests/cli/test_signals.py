@@ -12,11 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalState
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
-from airflow_provider_cdc.core.spi.state_records import Registration
-from airflow_provider_cdc.services.text.format_signal import progress_text
+from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
+from airflow_provider_cdc.services.text.signal_texts import progress_text
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop
 
@@ -36,9 +36,9 @@ def refused(*line: str) -> str:
 
 
 def tell(shop: Shop, *notifications: Notification) -> None:
-    with shop.store.lease("shop", "a test", wait_s=0) as lease:
-        stored = shop.store.load("shop")
-        shop.store.advance(lease, stored, stored.offset or Offset(), notifications)
+    with shop.store.acquire_lease("shop", "a test", wait_s=0) as lease:
+        stored = shop.store.load_offset("shop")
+        shop.store.advance_offset(lease, stored, stored.offset or Offset(), notifications)
 
 
 def test_a_signal_is_recorded_with_who_sent_it(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,14 +54,14 @@ def test_a_signal_is_recorded_with_who_sent_it(captured: Shop, capsys: pytest.Ca
 def test_data_can_be_in_a_file(captured: Shop, tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text('{"message": "ä"}', encoding="utf-8")
     run("signal", "shop", "log", "--data", f"@{tmp_path}/data.json")
-    assert captured.store.signals("shop", 0)[0].data == '{"message": "ä"}'
+    assert captured.store.list_signals("shop", 0)[0].data == '{"message": "ä"}'
     assert "cannot be read" in refused("signal", "shop", "log", "--data", f"@{tmp_path}/nothing.json")
 
 
 def test_each_signal_has_an_id_of_its_own(captured: Shop) -> None:
     for _ in range(2):
         run("signal", "shop", "pause-snapshot")
-    assert len({s.id for s in captured.store.signals("shop", 0)}) == 2
+    assert len({s.id for s in captured.store.list_signals("shop", 0)}) == 2
 
 
 def test_what_would_be_refused_is_not_sent(captured: Shop) -> None:
@@ -75,8 +75,8 @@ def test_what_would_be_refused_is_not_sent(captured: Shop) -> None:
         (["signal", "shpo", "pause-snapshot"], "No connector 'shpo' has run yet"),
     ):
         assert words in refused(*line)
-    assert captured.store.signals("shop", 0) == []
-    assert captured.store.signals("shpo", 0) == []
+    assert captured.store.list_signals("shop", 0) == []
+    assert captured.store.list_signals("shpo", 0) == []
 
 
 def test_a_snapshot_is_asked_for_in_the_documented_form(captured: Shop) -> None:
@@ -85,7 +85,7 @@ def test_a_snapshot_is_asked_for_in_the_documented_form(captured: Shop) -> None:
         "inventory.orders=SELECT * FROM orders WHERE note = 'x'", "--surrogate-key", "id",
     )  # fmt: skip
     run("snapshot", "shop", "inventory.orders", "--replace", "--chunk-size", "500")
-    first, second = captured.store.signals("shop", 0)
+    first, second = captured.store.list_signals("shop", 0)
     assert (first.type, json.loads(first.data or "")) == (
         "execute-snapshot",
         {
@@ -174,7 +174,7 @@ def test_signals_are_listed_with_their_states(captured: Shop, capsys: pytest.Cap
 def test_notifications_are_printed_oldest_first_and_followed(
     shop: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop.store.register(Registration("shop", "memory", "x"))
+    shop.store.register_connector(ConnectorRegistration("shop", "memory", "x"))
     run("notifications", "shop")
     assert capsys.readouterr().out == "Connector shop has sent no notification yet.\n"
     data = {"connector_name": "shop", "scanned_collection": "inventory.orders"}

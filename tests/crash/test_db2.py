@@ -98,7 +98,7 @@ class Bench:
     def prune(self) -> None:
         """As an administrator does who knows how far the capture is."""
         self.writer.note_commits()
-        offset = self.connector.store.load("test").offset
+        offset = self.connector.store.load_offset("test").offset
         if offset is not None and offset.position is not None and not self.pending:
             lsn = bytes.fromhex(offset.position["commit_lsn"].replace(":", ""))
             self.server.prune(lsn)

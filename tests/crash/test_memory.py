@@ -42,13 +42,13 @@ def _connector(folder: Path) -> Connector:
 
 def _equal(connector: Connector, db: MemoryDatabase) -> None:
     connector.replay.advance()
-    for table in map(str, db.view()[1]):
-        assert connector.rows(table) == sorted(db.rows(table), key=repr), table
+    for table in map(str, db.read_consistent_view()[1]):
+        assert connector.rows(table) == sorted(db.copy_rows(table), key=repr), table
 
 
 def _one_more(db: MemoryDatabase) -> None:
     """A batch that follows."""
-    table = str(min(db.view()[1], key=str))
+    table = str(min(db.read_consistent_view()[1], key=str))
     with db.transaction() as t:
         t.insert(table, {"id": 10_000 + len(db.log)})
 
@@ -118,7 +118,7 @@ def test_snapshots_on_demand_outlive_a_death_at_any_step(forks: Forks, folder: P
     before, options = folder / "before", {"incremental.snapshot.chunk.size": 2, "signal.poll.interval.ms": 50}
     connector = _connector(before)
     assert forks.run(CAPTURE, folder=str(before), seed=SEED, steps=SNAPSHOT).error == ""
-    keyed = [str(t) for t, schema in source(SEED, STREAM).view()[1].items() if schema.key]
+    keyed = [str(t) for t, schema in source(SEED, STREAM).read_consistent_view()[1].items() if schema.key]
     asked = [
         snapshot(connector, *keyed, id_="all"),
         snapshot(connector, keyed[0], type="blocking", id_="whole"),
@@ -136,7 +136,7 @@ def test_snapshots_on_demand_outlive_a_death_at_any_step(forks: Forks, folder: P
         _recovers(place, STREAM)
         after = _connector(place)
         assert [signal_state(after, number)[0] for number in asked] == ["done", "done", "failed"]
-        assert after.store.load("test").offset.incremental.scans == []  # type: ignore[union-attr]
+        assert after.store.load_offset("test").offset.incremental.scans == []  # type: ignore[union-attr]
         after.store.close()
         shutil.rmtree(place)
         if not ended.signal:
@@ -207,15 +207,15 @@ def test_a_run_that_slept_past_its_lease_fails_loudly_and_changes_nothing(
         asleep[where] += 1
         db = source(SEED, STREAM)
         taken = connector.capture()
-        there = connector.store.load("test")
-        manifests = list(connector.changelog.manifests("test"))
+        there = connector.store.load_offset("test")
+        manifests = list(connector.changelog.read_manifests("test"))
         zombie.go_on()
         ended = zombie.wait()
         failed[ended.error] += 1
         # without an error it had finished before it fell asleep, or had not yet begun and says that there was nothing
         assert ended.error or not taken.events or not ended.result["events"], (where, ended)
-        assert connector.store.load("test") == there
-        assert list(connector.changelog.manifests("test")) == manifests
+        assert connector.store.load_offset("test") == there
+        assert list(connector.changelog.read_manifests("test")) == manifests
         _equal(connector, db)
         if n % 2:  # and whoever comes after both finds nothing in its way
             _one_more(db)
@@ -241,14 +241,14 @@ def _epoch(connector: Connector) -> int:
 def test_a_full_disk_is_a_clear_error_and_the_next_run_goes_on(forks: Forks, folder: Path) -> None:
     connector, db = _connector(folder), source(SEED, SNAPSHOT)
     connector.capture()
-    before = connector.store.load("test")
+    before = connector.store.load_offset("test")
     ended = forks.run(
         "tests.support.crash:capture_much", folder=str(folder), seed=SEED, steps=SNAPSHOT, largest_file=400_000
     )
     assert ended.error == "StorageFull", ended.text
     assert "The offset was not moved" in ended.text
     assert "free space or enlarge the disk" in ended.text
-    assert connector.store.load("test") == before
+    assert connector.store.load_offset("test") == before
     db = source(SEED, SNAPSHOT)
     write_much(db)
     connector.capture()

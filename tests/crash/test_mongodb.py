@@ -17,7 +17,7 @@ import pymongo
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableSchema
 from dev.servers.mongodb import ReplicaSet, ShardedCluster
 from tests.support import mongodb_columns
 from tests.support.fork import Forks
@@ -103,7 +103,7 @@ def forks() -> Iterator[Forks]:
         "tests.support.crash",
         "airflow_provider_cdc.sources.mongodb.source",
         "airflow_provider_cdc.sources.mongodb.documents.extended_json",
-        "airflow_provider_cdc.sources.mongodb.columns.row_columns",
+        "airflow_provider_cdc.sources.mongodb.columns.row_conversion",
     ) as forks:
         yield forks
 
@@ -267,7 +267,7 @@ class ColumnBench(Bench):
     def newest(self) -> list[TableSchema]:
         """The newest schema of each table in the change log."""
         found: dict[str, TableSchema] = {}
-        for manifest in self.connector.changelog.manifests(self.connector.name):
+        for manifest in self.connector.changelog.read_manifests(self.connector.name):
             found |= {topic: versions[max(versions, key=int)] for topic, versions in manifest.schemas.items()}
         return list(found.values())
 

@@ -127,11 +127,11 @@ def test_a_run_killed_in_the_middle_of_a_large_transaction_captures_all_of_it_la
         rows = ", ".join(f"({i})" for i in range(lo, lo + 2000))
         writer.run(f"INSERT INTO one (id) VALUES {rows}")
     writer.run("COMMIT")
-    before = connector.store.load("test")
+    before = connector.store.load_offset("test")
     for block in (1, 3):
         ended = bench.start(block, only="open block").wait()
         assert ended.signal == signal.SIGKILL, ended
-        assert connector.store.load("test") == before
+        assert connector.store.load_offset("test") == before
     assert connector.capture().events == 50_000
     bench.equal()
     consistent(connector)
@@ -145,12 +145,12 @@ def test_a_run_that_slept_past_its_lease_writes_nothing(bench: Bench) -> None:
         zombie = bench.start(1, signal_=signal.SIGSTOP, only=f"before {where}")
         assert zombie.wait_until_stopped()
         taken = connector.capture()
-        there = connector.store.load("test")
+        there = connector.store.load_offset("test")
         assert taken.events > 0
         zombie.go_on()
         ended = zombie.wait()
         assert ended.error == "LeaseLost", ended
-        assert connector.store.load("test") == there
+        assert connector.store.load_offset("test") == there
         bench.equal()
     bench.writer.write(3)
     connector.capture()

@@ -22,8 +22,8 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TransientError
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.crash.test_mysql import Bench
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.fork import Forks
@@ -51,7 +51,7 @@ class Together:
         self.connectors = (bench.connector, second)
         self._letters_of = {name: text for name, text in LETTERS.items() if name != "gb18030" or kind == "mysql"}
         self._url = server.url("target?charset=utf8mb4")
-        self.engine = open_engine(SinkConfig.parse({"connection.url": self._url}))
+        self.engine = open_engine(DatabaseTargetConfig.parse({"connection.url": self._url}))
         self.killed_sinks = 0
 
     def prepare(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.verify.reference import FOLDER, open_verification
+from airflow_provider_cdc.verify.verification_preparation import FOLDER, open_verification
 from tests.support.connectors import Connector
 from tests.support.crash import properties, source
 from tests.support.fork import Forks
@@ -39,7 +39,7 @@ def test_a_comparison_killed_at_many_steps_leaves_the_connector_alone_and_the_ne
     connector = Connector(before, "memory", properties())
     connector.capture()
     connector.store.close()
-    rows = {str(table): len(database.rows(str(table))) for table in database.view()[1]}
+    rows = {str(table): len(database.copy_rows(str(table))) for table in database.read_consistent_view()[1]}
     died: Counter[str] = Counter()
     for n in range(1, 1000, 9):
         place = folder / "run"
@@ -59,8 +59,8 @@ def test_a_comparison_killed_at_many_steps_leaves_the_connector_alone_and_the_ne
             monkeypatch.setattr(tempfile, "tempdir", str(place / "tmp"))
             again = Connector(place, "memory", properties())
             with open_verification(again.definition(), again.state_url) as verification:
-                (point,) = verification.prepare(wait_s=0).references
-                manifests = list(verification.scratch.manifests(point.name))
+                (point,) = verification.prepare_plan(wait_s=0).references
+                manifests = list(verification.scratch.read_manifests(point.name))
                 read: Counter[str] = Counter(f.topic for m in manifests for f in m.files for _ in range(f.rows))
                 names = {topic: str(schema.id) for topic, schema in verification.schemas.items()}
                 assert {name: read[topic] for topic, name in names.items()} == rows

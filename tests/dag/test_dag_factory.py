@@ -22,8 +22,15 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.dag import ConnectorDefinition, cdc_dag, cdc_dags, cdc_task_group, lifecycle_dag
-from airflow_provider_cdc.dag.definition_form import ApplyPart, ConnectorPart, DagPart, Definition, GroupPart, TaskPart
-from airflow_provider_cdc.dag.definition_text import MOST_BYTES, MOST_LEVELS
+from airflow_provider_cdc.dag.definition_parser import MOST_BYTES, MOST_LEVELS
+from airflow_provider_cdc.dag.definition_schema import (
+    ApplyPart,
+    ConnectorPart,
+    DagDefinition,
+    DagPart,
+    GroupPart,
+    TaskPart,
+)
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
 from airflow_provider_cdc.operators.broken_definition import BrokenDefinitionOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
@@ -153,7 +160,7 @@ def parameters(function: Any, *without: str) -> set[str]:
 def test_files_know_every_argument_that_code_knows() -> None:
     """A new one has to be added to the form, or to be left out here by a decision."""
     dag = parameters(cdc_dag, "definition") | parameters(ConnectorDefinition)
-    assert set(Definition.model_fields) - set(DagPart.model_fields) == dag
+    assert set(DagDefinition.model_fields) - set(DagPart.model_fields) == dag
     group = parameters(
         cdc_task_group, "definition", "conn_id", "location", "tables", "database", "sink", "on_spark", "continuous"
     )
@@ -350,7 +357,7 @@ def test_a_broken_file_breaks_only_itself_and_its_dag_tells_what_is_wrong(folder
 def test_an_unknown_key_is_told_with_all_that_are_valid(folder: Path) -> None:
     write(folder, "bad.yaml", f"{SHOP}group: {{apply: {{x: 1}}}}\nx: 1\n")
     text = only_broken(folder)
-    for part in (Definition, ApplyPart):
+    for part in (DagDefinition, ApplyPart):
         assert ", ".join(sorted(part.model_fields)) in text
 
 
@@ -368,7 +375,7 @@ STRANGE: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", fields(Definition), ids=".".join)
+@pytest.mark.parametrize("path", fields(DagDefinition), ids=".".join)
 def test_whatever_type_a_value_has_airflow_can_store_the_dag_or_the_file_is_broken(
     folder: Path, path: tuple[str, ...]
 ) -> None:

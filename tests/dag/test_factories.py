@@ -16,9 +16,9 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.dag import (
-    CaptureOf,
+    ConnectorApplyOptions,
     ConnectorDefinition,
-    TablesOf,
+    GroupedConnector,
     ad_hoc_snapshot_dag,
     apply_dag,
     cdc_dag,
@@ -27,7 +27,7 @@ from airflow_provider_cdc.dag import (
     signal_dag,
     table_asset,
     tables_dag,
-    watched,
+    watched_table_asset,
 )
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator
@@ -126,13 +126,13 @@ def test_every_name_that_a_connector_may_have_makes_a_dag(name: str) -> None:
 
 def test_a_watched_table_is_its_asset_with_a_watcher() -> None:
     definition = ConnectorDefinition("shop", "memory", "/lake", {"topic.prefix": "eu", "topic.delimiter": "_"})
-    asset = watched(definition, "inventory.orders", poll_interval=7)
+    asset = watched_table_asset(definition, "inventory.orders", poll_interval=7)
     assert asset.uri == table_asset(definition, "inventory.orders").uri
     assert asset.uri == "cdc://shop/eu_inventory_orders/captured"
     trigger = asset.watchers[0].trigger
     assert isinstance(trigger, CdcChangeTrigger)
     assert (trigger.topics, trigger.asset, trigger.poll_interval) == (["eu_inventory_orders"], asset.name, 7)
-    whole = watched(definition)
+    whole = watched_table_asset(definition)
     assert whole.uri == "cdc://shop/captured"
     assert whole.watchers[0].trigger.topics == []  # type: ignore[attr-defined]
 
@@ -229,7 +229,9 @@ def test_without_a_location_a_dag_captures_and_applies_nothing(*, continuous: bo
 
 
 def test_one_dag_applies_what_several_connectors_capture_as_soon_as_they_do() -> None:
-    dag = apply_dag([SHOP, TablesOf(definition=BILLING, location="/b/{table}")], location="/lake/{table}", tags=["x"])
+    dag = apply_dag(
+        [SHOP, ConnectorApplyOptions(definition=BILLING, location="/b/{table}")], location="/lake/{table}", tags=["x"]
+    )
     assert (dag.dag_id, dag.max_active_runs, dag.catchup, dag.tags) == ("cdc_apply", 1, False, {"x"})
     starts = [asset.uri for asset in dag.schedule.objects]
     assert sorted(starts) == ["cdc://billing/captured", "cdc://shop/captured"]
@@ -257,10 +259,10 @@ def test_a_continuous_one_hands_over_every_run_for_and_refuses_what_would_leave_
 
 def test_one_dag_waits_for_captures_and_applies_several_connectors_and_its_run_fails_with_any_of_them() -> None:
     given = [
-        CaptureOf(definition=SHOP, conn_id="shop"),
-        CaptureOf(definition=BILLING, conn_id="b", storage_conn_id="s"),
+        GroupedConnector(definition=SHOP, conn_id="shop"),
+        GroupedConnector(definition=BILLING, conn_id="b", storage_conn_id="s"),
     ]
-    other = TablesOf(definition=SHOP, location="/s/{table}", profile="fast")
+    other = ConnectorApplyOptions(definition=SHOP, location="/s/{table}", profile="fast")
     dag = cdc_group_dag(given, location="/lake/{table}", tables_of=[other], poll_interval=7, tags=["x"])
     assert (dag.dag_id, dag.max_active_runs, dag.catchup, dag.tags) == ("cdc_group", 1, False, {"x"})
     assert {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks} == {
@@ -283,10 +285,10 @@ def test_one_dag_waits_for_captures_and_applies_several_connectors_and_its_run_f
 
 
 def test_a_group_without_a_location_captures_only() -> None:
-    given = [CaptureOf(definition=SHOP, conn_id="shop")]
+    given = [GroupedConnector(definition=SHOP, conn_id="shop")]
     assert sorted(cdc_group_dag(given).task_ids) == ["capture", "wait"]
     assert cdc_group_dag(given, wait=False, schedule="@daily").task_ids == ["capture"]
     with pytest.raises(ConfigError, match="without location"):
         cdc_group_dag(given, apply={"threads": 3})
     with pytest.raises(ConfigError, match=r"does not capture: billing[\s\S]*captured are shop"):
-        cdc_group_dag(given, tables_of=[TablesOf(definition=BILLING, location="/b")])
+        cdc_group_dag(given, tables_of=[ConnectorApplyOptions(definition=BILLING, location="/b")])

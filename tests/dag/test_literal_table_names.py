@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_cdc.dag.literal_table_names import literals, named_tables
+from airflow_provider_cdc.dag.literal_table_names import list_literals, named_tables
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from airflow_provider_cdc.dag.literal_table_names import literals, named_tables
     ],
 )
 def test_texts_groups_and_choices_are_names(pattern: str, names: list[str]) -> None:
-    assert literals(pattern) == names
+    assert list_literals(pattern) == names
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,11 @@ def test_texts_groups_and_choices_are_names(pattern: str, names: list[str]) -> N
     [r"a\..*", r"a\.b+", r"a\.[bc]", r"a\.b?", r"a\.\w", "(?i)a.b", "a(?!b)", "a{2}", "(a|b", "a)", "", "a|", "a$"],
 )
 def test_a_pattern_that_leaves_open_what_it_matches_names_nothing(pattern: str) -> None:
-    assert literals(pattern) == []
+    assert list_literals(pattern) == []
 
 
 def test_a_pattern_that_stands_for_too_many_names_names_nothing() -> None:
-    assert literals("(a|b)" * 12) == []
+    assert list_literals("(a|b)" * 12) == []
 
 
 def test_the_include_list_may_be_a_text_or_a_list_and_names_no_table_twice() -> None:

@@ -23,7 +23,7 @@ FORMS = [path for path in DAGS if path.stem.startswith("cdc_")]
 HEAVY = (
     "pyspark", "pyarrow", "numpy", "numba", "pandas", "pymysql", "pymysqlreplication", "oracledb", "ibm_db", "pymongo", "orjson",
     "zstandard", "s3fs", "alembic", "airflow_provider_cdc.state", "airflow_provider_cdc.changelog",
-    "airflow_provider_cdc.core.capture.capture", "airflow_provider_cdc.sources.mysql.source",
+    "airflow_provider_cdc.core.capture.connector_capture", "airflow_provider_cdc.sources.mysql.source",
     "airflow_provider_cdc.sources.oracle.source", "airflow_provider_cdc.sources.db2.source", "airflow_provider_cdc.sources.debezium.source",
     "airflow_provider_cdc.plugins.plugin_app",
 )  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from airflow_provider_cdc.core import errors
-from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from dev import paths
 from tests.support.command_line import parser
 
@@ -29,7 +29,7 @@ PLACEHOLDER = re.compile(r"\b(CONNECTOR|NAME|TABLE)\b|<[a-z ]+>")
 
 
 class Call(NamedTuple):
-    """A call of ``cdc`` in the code."""
+    """A call of ``format_cdc_command`` in the code."""
 
     module: str
     line: int
@@ -130,7 +130,7 @@ def test_there_are_calls() -> None:
 def test_a_command_that_the_code_makes_is_one_that_the_command_line_takes(one: Call) -> None:
     names, options = given(one)
     command = command_of(one)
-    program, group, *words = shlex.split(cdc(command, *names, **options))
+    program, group, *words = shlex.split(format_cdc_command(command, *names, **options))
     assert (program, group) == ("airflow", "cdc")
     unknown = {str(value) for value in (*names, *options.values()) if NASTY in str(value)}
     read = vars(known(words, unknown))

@@ -11,7 +11,7 @@ import pytest
 from pydantic import Field
 
 from airflow_provider_cdc import sources
-from airflow_provider_cdc.core.config.tables import TableConfig
+from airflow_provider_cdc.core.config.table_config import TableConfig
 from dev import compatibility, paths
 from dev.compatibility import Entry, entries, ids, repeated, wrong_properties, wrong_tests
 
@@ -76,7 +76,7 @@ class _Source:
     Config = _Config
 
 
-_KIND = sources.Kind(f"{__name__}:_Source", f"{__name__}:_Config")
+_KIND = sources.SourceClassPaths(f"{__name__}:_Source", f"{__name__}:_Config")
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from pydantic import Field
 
-from airflow_provider_cdc.core.config.base import Decides
-from airflow_provider_cdc.core.config.tables import TableConfig
+from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
+from airflow_provider_cdc.core.config.table_config import TableConfig
 from airflow_provider_cdc.sources import SOURCES, load_source
 from dev import paths, pictures
 from dev.properties import DATABASES, PAGE, configs, databases, page
@@ -59,8 +59,8 @@ def test_of_every_switch_the_operations_page_says_what_a_change_does_to_rows_fro
         ]
         silent = [n for n in switches if not n.startswith("snapshot.mode.") and n not in said and not _like(n, warned)]
         assert not silent
-        kinds = (Decides.COLUMNS, Decides.CHANGES, Decides.QUERIES)
-        remembered = {n for long, d in config.lists().items() if d in kinds for n in long.split(", ")}
+        kinds = (PropertyEffect.COLUMNS, PropertyEffect.CHANGES, PropertyEffect.QUERIES)
+        remembered = {n for long, d in config.list_capture_properties().items() if d in kinds for n in long.split(", ")}
         assert [n for n in remembered if not _like(n, warned)] == []
         assert [n for n in warned if n in aliases and n not in remembered] == []
 
@@ -92,7 +92,9 @@ def test_every_source_has_a_section_with_its_properties(monkeypatch: pytest.Monk
     """A line in the registry is all that it takes."""
     from airflow_provider_cdc import sources
 
-    monkeypatch.setitem(sources.SOURCES, "new", sources.Kind(f"{__name__}:_NewSource", f"{__name__}:_NewConfig"))
+    monkeypatch.setitem(
+        sources.SOURCES, "new", sources.SourceClassPaths(f"{__name__}:_NewSource", f"{__name__}:_NewConfig")
+    )
     text = page(PAGE.read_text())
     section = text[text.index("## For `new`") :].split("\n## ")[0]
     assert "| `new.size` | `3` | How large. |" in section

@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk import BaseOperator, BaseSensorOperator
 
 from airflow_provider_cdc import operators, sensors
-from airflow_provider_cdc.cli.command_parser import commands
+from airflow_provider_cdc.cli.command_parser import build_commands
 from airflow_provider_cdc.core import errors
 from airflow_provider_cdc.get_provider_info import get_provider_info
 from dev import paths
@@ -73,7 +73,7 @@ def test_every_operator_and_sensor_has_a_page_and_is_known_to_airflow() -> None:
 
 
 def test_commands_that_the_docs_name_are_there() -> None:
-    there = {command.name for group in commands() for command in group.subcommands}
+    there = {command.name for group in build_commands() for command in group.subcommands}
     for page in (*DOCS.rglob("*.md"), paths.ROOT / "README.md"):
         named = {*re.findall(r"airflow cdc ([a-z][a-z0-9-]*)", page.read_text())}
         assert named <= there, page

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from airflow_provider_cdc.targets.database.dialects import DIALECTS, load_dialect
-from airflow_provider_cdc.targets.database.schema.value_types import KindName
+from airflow_provider_cdc.targets.database.schema.value_kinds import KindName
 from dev.type_table import NAMES, VALUES
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.connector import ConnectorDefinition, registration
+from airflow_provider_cdc.connector import ConnectorDefinition, build_registration
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.sources import SOURCES, config_class
@@ -31,7 +31,7 @@ def test_only_properties_of_the_connection_may_come_from_it(kind: str, monkeypat
     for name in others:
         connect(monkeypatch, "shop", conn_type=f"cdc_{kind}", host="db", extra={name: "x"})
         with pytest.raises(ConfigError, match="extra of a connection cannot hold") as caught:
-            CdcSourceHook("shop").properties()
+            CdcSourceHook("shop").resolve_properties()
         assert all(known in str(caught.value) for known in valid)
     print(f"{kind}: {len(others)} refused; {', '.join(valid)}")
 
@@ -39,7 +39,7 @@ def test_only_properties_of_the_connection_may_come_from_it(kind: str, monkeypat
 @pytest.mark.parametrize("kind", sorted(SOURCES))
 def test_every_secret_property_may_come_from_the_connection(kind: str) -> None:
     Config = config_class(kind)
-    assert set(Config.secrets()) <= set(Config.connection_properties())
+    assert set(Config.list_secret_names()) <= set(Config.connection_properties())
     assert "signal.consumer.sasl.password" in Config.connection_properties()
 
 
@@ -80,7 +80,10 @@ def test_no_secret_of_a_connection_reaches_what_is_recorded_or_told(kind: str) -
                 shown = str(e)
             else:
                 shown = json.dumps(
-                    [registration(ConnectorDefinition("shop", kind, "/log"), config).document(), config.public()]
+                    [
+                        build_registration(ConnectorDefinition("shop", kind, "/log"), config).to_document(),
+                        config.to_public_properties(),
+                    ]
                 )
             assert MARKER not in shown, name
     assert cases > len(Config.connection_properties()) - 1

@@ -27,7 +27,7 @@ def test_fields_of_a_connection_become_documented_properties(monkeypatch: pytest
     connect(
         monkeypatch, "shop", conn_type="cdc_mysql", host="db", port=3307, login="cdc", password="secret", extra=extra
     )
-    assert CdcSourceHook("shop").properties() == {
+    assert CdcSourceHook("shop").resolve_properties() == {
         "database.hostname": "db",
         "database.port": 3307,
         "database.user": "cdc",
@@ -38,7 +38,7 @@ def test_fields_of_a_connection_become_documented_properties(monkeypatch: pytest
 
 def test_a_connection_of_another_type_serves_when_the_source_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, "shop", conn_type="mysql", host="db", login="cdc", schema="inventory")
-    properties = CdcSourceHook("shop", source="mysql").properties()
+    properties = CdcSourceHook("shop", source="mysql").resolve_properties()
     assert properties == {"database.hostname": "db", "database.user": "cdc"}
     connect(monkeypatch, "other", conn_type="postgres", host="db")
     ok, text = CdcSourceHook("other").test_connection()
@@ -50,7 +50,7 @@ def test_a_connection_of_another_type_serves_when_the_source_is_named(monkeypatc
 def test_an_extra_that_is_no_json_object_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SHOP", '{"conn_type": "cdc_mysql", "host": "db", "extra": "[1]"}')
     with pytest.raises(ConfigError, match="not a JSON object"):
-        CdcSourceHook("shop").properties()
+        CdcSourceHook("shop").resolve_properties()
 
 
 def test_a_database_that_is_ready_passes_the_test(mariadb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_a_new_source_needs_nothing_but_its_line_in_the_registry(monkeypatch: py
     assert "database.ssl.mode" in types["cdc_newdb"]["conn-fields"]
     assert hooks.newdb.conn_type == "cdc_newdb"
     connect(monkeypatch, "shop", conn_type="cdc_newdb", host="db", login="cdc")
-    assert CdcSourceHook("shop").properties()["database.hostname"] == "db"
+    assert CdcSourceHook("shop").resolve_properties()["database.hostname"] == "db"
 
 
 def test_the_providers_metadata_has_the_form_that_airflow_wants() -> None:
@@ -110,5 +110,5 @@ def test_a_definition_with_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch) 
     connect(monkeypatch, "shop", conn_type="cdc_mysql", host="db")
     definition = ConnectorDefinition("shop", "mysql", "/lake", {"database.password": "hunter2"})
     with pytest.raises(ConfigError, match=r"database\.password") as caught:
-        ConnectorAccess(definition, "shop").properties()
+        ConnectorAccess(definition, "shop").resolve_properties()
     assert "hunter2" not in str(caught.value)

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import StateError
 from airflow_provider_cdc.hooks.state import CdcStateHook
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.support.face import connect
 
 
@@ -19,7 +19,7 @@ def test_the_password_is_the_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     connect(monkeypatch, "state", conn_type="cdc_state", password=url)
     assert CdcStateHook("state").test_connection() == (True, "The state tables are there.")
     store = CdcStateHook("state").get_conn()
-    assert store.load("shop").offset is None
+    assert store.load_offset("shop").offset is None
     store.close()
 
 
@@ -38,7 +38,7 @@ def test_tables_are_looked_for_in_the_schema_that_extra_names(postgres: Any, mon
 
 def test_a_missing_connection_is_told_with_the_command_that_makes_it() -> None:
     with pytest.raises(StateError, match="airflow cdc setup"):
-        CdcStateHook("nowhere").address()
+        CdcStateHook("nowhere").resolve_address()
 
 
 @pytest.mark.parametrize("password", ["", "no url at all", "nodb://user:hunter2hunter2@host/db"])

@@ -17,18 +17,18 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports, merged
-from airflow_provider_cdc.changelog.reports.apply_turns import Turns
-from airflow_provider_cdc.changelog.reports.asset_event_outbox import Unannounced
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports, merge_by_table
+from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
+from airflow_provider_cdc.changelog.reports.asset_event_outbox import AssetEventOutbox
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, StorageUnavailable
-from airflow_provider_cdc.core.model.manifest import DataFile
-from airflow_provider_cdc.core.model.metric_samples import Measured
-from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset
-from airflow_provider_cdc.operators.base.spark_job import job_path
+from airflow_provider_cdc.core.model.batch_manifest import DataFile
+from airflow_provider_cdc.core.model.metric_samples import MetricSamples
+from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, build_connector_alias, build_topic_asset
+from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from airflow_provider_cdc.services.tasks.connector_fields import owner_of
-from airflow_provider_cdc.targets.lake.apply.skip_check import stamp
+from airflow_provider_cdc.targets.lake.apply.up_to_date_check import read_table_stamp
 from tests.support.face import TaskState, connect, context
 from tests.support.manifests import manifest
 
@@ -56,8 +56,8 @@ class Spark:
         self.folder = folder
         program = folder / "bin" / "spark-submit"
         program.parent.mkdir()
-        reports = AppliedReports(Storage(f"{folder}/changelog"), "shop")
-        place = reports.path("delta", LOCATION)
+        reports = ApplyReports(Storage(f"{folder}/changelog"), "shop")
+        place = reports.report_path("delta", LOCATION)
         program.write_text(SUBMIT.format(python=sys.executable, folder=str(folder), place=place))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
@@ -121,7 +121,7 @@ def apply(folder: Path, **more: Any) -> ApplyChangesOperator:
 
 
 def events(given: Any) -> dict[str, Any]:
-    added = given["outlet_events"][alias("shop")].asset_alias_events
+    added = given["outlet_events"][build_connector_alias("shop")].asset_alias_events
     assert len({e.dest_asset_key.uri for e in added}) == len(added)
     return {e.dest_asset_key.uri: e.extra for e in added}
 
@@ -208,7 +208,7 @@ def test_each_table_that_changed_gets_an_event_with_rows_and_position(tmp_path: 
             "location": "/lake/shop.b",
         },
     }  # fmt: skip
-    assert asset("shop", "shop.a").uri == "cdc://shop/shop.a"
+    assert build_topic_asset("shop", "shop.a").uri == "cdc://shop/shop.a"
     assert operator.batch == 4
 
 
@@ -220,7 +220,7 @@ def test_tables_that_a_route_makes_of_one_topic_get_an_event_each_and_their_even
     given = context()
     result = apply(tmp_path).execute(given)
     assert (result["events"], result["topics"]) == (2, dict.fromkeys(names, 2))
-    added = given["outlet_events"][alias("shop")].asset_alias_events
+    added = given["outlet_events"][build_connector_alias("shop")].asset_alias_events
     assert [(e.dest_asset_key.uri, e.extra["location"]) for e in added] == [
         ("cdc://shop/shop.a", "/lake/eu"),
         ("cdc://shop/shop.a", "/lake/us"),
@@ -309,13 +309,13 @@ def test_events_are_emitted_though_those_of_earlier_runs_cannot_be_read_which_st
     spark.will(report(table("shop.b", c=7)))
     given = context()
     with monkeypatch.context() as patched:
-        patched.setattr(Unannounced, "read", _unavailable)
+        patched.setattr(AssetEventOutbox, "read", _unavailable)
         apply(tmp_path).execute(given)
     assert set(events(given)) == {"cdc://shop/shop.b"}
     spark.will(report(table("shop.b", c=8)))
     given = context()
     with monkeypatch.context() as patched:
-        patched.setattr(Unannounced, "forget", _unavailable)  # rather twice than never
+        patched.setattr(AssetEventOutbox, "delete_all", _unavailable)  # rather twice than never
         apply(tmp_path).execute(given)
     assert set(events(given)) == {"cdc://shop/shop.a", "cdc://shop/shop.b"}
 
@@ -330,8 +330,8 @@ def test_what_a_task_had_applied_that_was_killed_when_its_job_had_ended_is_annou
         given = context()
         apply(tmp_path).execute(given)
         assert set(events(given)) == told
-    turns = Turns(Storage(f"{tmp_path}/changelog"), "shop", "delta", LOCATION)
-    assert turns.announced(owner_of(context()))
+    turns = ApplyTurns(Storage(f"{tmp_path}/changelog"), "shop", "delta", LOCATION)
+    assert turns.is_announced(owner_of(context()))
 
 
 def test_a_task_whose_report_another_job_has_replaced_tells_what_its_own_has_done(tmp_path: Path, spark: Spark) -> None:
@@ -347,7 +347,7 @@ def test_what_was_applied_stays_with_the_task_if_it_cannot_be_left_to_its_next_r
 ) -> None:
     spark.will(report(table("shop.a", c=1), **{"shop.b": "no room at all"}), status=1)
     remembered = TaskState()
-    monkeypatch.setattr(Unannounced, "add", _unavailable)
+    monkeypatch.setattr(AssetEventOutbox, "add", _unavailable)
     with pytest.raises(AirflowException, match="no room at all"):
         apply(tmp_path).execute(context(task_state_store=remembered, try_number=4))
     assert '"c": 1' in str(remembered)
@@ -374,19 +374,19 @@ def test_a_job_that_wrote_no_report_is_no_success(tmp_path: Path, spark: Spark) 
 
 
 def test_where_every_table_stands_at_the_last_batch_no_job_is_submitted(tmp_path: Path, spark: Spark) -> None:
-    """The tables are two commits of a Delta log; what makes real ones is at work in ``tests/targets/lake/apply/test_skip_check.py``."""
+    """The tables are two commits of a Delta log; what makes real ones is at work in ``tests/targets/lake/apply/test_up_to_date_check.py``."""
     location = f"{tmp_path}/lake/{{table}}"
     operator = apply(tmp_path, location=location)
-    changelog = operator.access.changelog()
+    changelog = operator.connector_access.open_change_log()
     for batch in (1, 2):
-        changelog.commit(manifest(batch, connector="shop"))
+        changelog.commit_manifest(manifest(batch, connector="shop"))
     commit = tmp_path / "lake" / "orders" / "_delta_log" / f"{7:020d}.json"
     commit.parent.mkdir(parents=True)
     commit.write_text('{"commitInfo": {"txnId": "a"}}')
     stands = {"location": f"{tmp_path}/lake/orders", "batch": 1}
-    stands["stamp"] = stamp(changelog, "delta", stands["location"])
+    stands["stamp"] = read_table_stamp(changelog, "delta", stands["location"])
     stood = {**report(table("shop.orders", c=1), last_batch=2), "location": location, "stands": {"shop.orders": stands}}
-    AppliedReports(changelog.storage, "shop").write(stood)
+    ApplyReports(changelog.storage, "shop").write(stood)
     given = context()
     assert operator.execute(given)["last_batch"] == 2
     assert events(given) == {}
@@ -396,7 +396,7 @@ def test_where_every_table_stands_at_the_last_batch_no_job_is_submitted(tmp_path
     apply(tmp_path, location=location, tables=[{"tables": "x", "mode": "log"}]).execute(context())
     assert (tmp_path / "call.json").exists()
     (tmp_path / "call.json").unlink()
-    AppliedReports(changelog.storage, "shop").write(stood)
+    ApplyReports(changelog.storage, "shop").write(stood)
     spark.will()
     commit.write_text('{"commitInfo": {"txnId": "b"}}')
     operator.execute(context())
@@ -406,7 +406,9 @@ def test_where_every_table_stands_at_the_last_batch_no_job_is_submitted(tmp_path
 def test_a_report_that_cannot_be_read_is_none(tmp_path: Path, spark: Spark) -> None:
     spark.will(report(table("shop.a", c=1)))
     apply(tmp_path).execute(context())
-    path = Path(AppliedReports(apply(tmp_path).access.changelog().storage, "shop").path("delta", LOCATION))
+    path = Path(
+        ApplyReports(apply(tmp_path).connector_access.open_change_log().storage, "shop").report_path("delta", LOCATION)
+    )
     path.write_text(path.read_text()[:-20])
     spark.will(report(table("shop.a", c=2)))
     assert apply(tmp_path).execute(context())["topics"] == {"shop.a": 2}
@@ -556,7 +558,9 @@ def test_there_is_no_archive_where_java_or_the_user_does_not_want_one(
 
 def test_a_jvm_for_little_work_is_a_lean_one(tmp_path: Path, spark: Spark) -> None:
     def java(*files: DataFile, **more: Any) -> str:
-        changelog.commit(manifest(1 + max(changelog.batches("shop"), default=0), connector="shop", files=list(files)))
+        changelog.commit_manifest(
+            manifest(1 + max(changelog.list_batches("shop"), default=0), connector="shop", files=list(files))
+        )
         spark.will(report())
         apply(tmp_path, **more).execute(context())
         return spark.java
@@ -567,10 +571,10 @@ def test_a_jvm_for_little_work_is_a_lean_one(tmp_path: Path, spark: Spark) -> No
         )  # fmt: skip
 
     def stood(**tables: dict[str, Any]) -> None:
-        last = changelog.batches("shop")[-1]
-        AppliedReports(changelog.storage, "shop").write({**report(last_batch=last), "stands": tables})
+        last = changelog.list_batches("shop")[-1]
+        ApplyReports(changelog.storage, "shop").write({**report(last_batch=last), "stands": tables})
 
-    changelog = apply(tmp_path).access.changelog()
+    changelog = apply(tmp_path).connector_access.open_change_log()
     lean = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     assert lean in java(file("shop.a", 4711))
     stood(a={"bytes": 1 << 20}, b={"bytes": 1 << 40}, c={})
@@ -589,7 +593,7 @@ def test_a_jvm_for_little_work_is_a_lean_one(tmp_path: Path, spark: Spark) -> No
 
 def test_merging_reports_keeps_the_newest_position_and_adds_rows() -> None:
     older, newer = table("t", c=1), {**table("t", c=2, d=1), "first_batch": 5, "last_batch": 6, "position": {"pos": 9}}
-    (only,) = merged([older, newer])
+    (only,) = merge_by_table([older, newer])
     assert (only["rows"], only["first_batch"], only["last_batch"], only["position"]) == (
         {"c": 3, "d": 1},
         3,
@@ -601,7 +605,7 @@ def test_merging_reports_keeps_the_newest_position_and_adds_rows() -> None:
 def test_an_apply_reports_what_it_did_to_each_topic_also_if_it_fails(
     tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Measured] = []
+    told: list[MetricSamples] = []
     monkeypatch.setattr("airflow_provider_cdc.operators.base.apply_metrics.to_airflow", told.append)
     written = {"rows_written": 3, "bytes_written": 4096, "freshness_s": 7.5}
     routed = [{**table("shop.a", c=3), **written, "name": f"a {n}", "location": f"/lake/{n}"} for n in (1, 2)]

@@ -1,7 +1,7 @@
 """The apply task of several connectors: what it submits, and what it makes of their reports.
 
 A stand-in for ``spark-submit`` records how it was called, and writes the reports that the job would; the job itself is at work in
-``tests/targets/lake/jobs/test_connector_threads.py``.
+``tests/targets/lake/jobs/test_concurrent_connectors.py``.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.changelog.reports.apply_turns import Turns
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, TablesOf
-from airflow_provider_cdc.operators.base.apply_target import alias
-from airflow_provider_cdc.operators.base.spark_job import job_path
-from tests.operators.base.test_continuous_apply import Meanwhile, until
+from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, ConnectorApplyOptions
+from airflow_provider_cdc.operators.base.connector_tables import build_connector_alias
+from airflow_provider_cdc.operators.base.spark_job_operator import job_path
+from tests.operators.base.test_continuous_apply_job import Meanwhile, until
 from tests.operators.test_apply_changes import LOCATION, table
 from tests.support.face import TaskState, connect, context
 
 SUBMIT = """#!{python}
 import json, os, pathlib, sys, threading, time
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_turns import Turns
+from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 folder = pathlib.Path({folder!r})
 (folder / "call.json").write_text(json.dumps({{"arguments": sys.argv[1:], "environment": dict(os.environ)}}))
 will = json.loads((folder / "will.json").read_text())
@@ -43,7 +43,7 @@ told = [json.loads(text) for name, text in zip(sys.argv, sys.argv[1:]) if name =
 given = dict(zip(sys.argv, sys.argv[1:]))
 
 def follow(one):
-    with Turns(Storage(one["changelog"]), one["connector"], "delta", one["location"]).take(given["--owner"]) as turn:
+    with ApplyTurns(Storage(one["changelog"]), one["connector"], "delta", one["location"]).take(given["--owner"]) as turn:
         while not turn.successor and time.monotonic() < end:
             time.sleep(0.02)
         turn.done(will["reports"][one["connector"]])
@@ -59,7 +59,7 @@ if "--run-for" in given:
 else:
     for one in told:
         if one["connector"] in will["reports"]:
-            AppliedReports(Storage(one["changelog"]), one["connector"]).write(will["reports"][one["connector"]])
+            ApplyReports(Storage(one["changelog"]), one["connector"]).write(will["reports"][one["connector"]])
 sys.exit(will["status"])
 """
 NAMES = ("shop", "bil-l.ing_2")
@@ -120,12 +120,12 @@ def apply(folder: Path, **more: Any) -> ApplyConnectorsOperator:
 
 
 def events(given: Any) -> dict[str, Any]:
-    found = [e for name in NAMES for e in given["outlet_events"][alias(name)].asset_alias_events]
+    found = [e for name in NAMES for e in given["outlet_events"][build_connector_alias(name)].asset_alias_events]
     return {e.dest_asset_key.uri: e.extra["rows"] for e in found}
 
 
-def turns(folder: Path, name: str) -> Turns:
-    return Turns(Storage(f"{folder}/log of {name}"), name, "delta", LOCATION)
+def turns(folder: Path, name: str) -> ApplyTurns:
+    return ApplyTurns(Storage(f"{folder}/log of {name}"), name, "delta", LOCATION)
 
 
 # -- what is submitted ------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def turns(folder: Path, name: str) -> Turns:
 
 def test_one_job_is_told_of_each_connector_what_is_said_of_it_or_of_all(tmp_path: Path, spark: Spark) -> None:
     rules = [{"tables": r"s\.a", "mode": "log", "filter": "x = '{{ not rendered }}'"}]
-    own = TablesOf(
+    own = ConnectorApplyOptions(
         definition=definition(tmp_path, NAMES[1]), location="/other/{table}", profile="fast", writes="merge",
         tables=rules, threads=5, adopt=["it's a topic"], check_crc=True,
     )  # fmt: skip
@@ -165,7 +165,7 @@ def test_what_the_job_is_told_is_what_it_understands(tmp_path: Path, spark: Spar
 
 
 def test_templates_are_rendered_and_rules_are_not(tmp_path: Path) -> None:
-    own = TablesOf(
+    own = ConnectorApplyOptions(
         definition=ConnectorDefinition("shop", "mariadb", "{{ ds }}/log", {}, {"endpoint": "{{ ds }}"}),
         adopt=["{{ ds }}"], storage_conn_id="{{ ds }}", tables=[{"tables": "a", "filter": "x = '{{ ds }}'"}],
     )  # fmt: skip
@@ -185,8 +185,10 @@ def test_storage_secrets_reach_the_job_by_connector_and_by_its_environment(
     tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     connect(monkeypatch, "lake", conn_type="generic", extra={"auto_mkdir": True})
-    own = TablesOf(definition=definition(tmp_path, "shop", changelog_options={"use_listings_cache": False}))
-    given = [own, TablesOf(definition=definition(tmp_path, NAMES[1]), storage_conn_id="lake")]
+    own = ConnectorApplyOptions(
+        definition=definition(tmp_path, "shop", changelog_options={"use_listings_cache": False})
+    )
+    given = [own, ConnectorApplyOptions(definition=definition(tmp_path, NAMES[1]), storage_conn_id="lake")]
     spark.will(*map(report, NAMES))
     apply(tmp_path, connectors=given).execute(context())
     assert json.loads(spark.call["environment"]["CDC_STORAGE_OPTIONS"]) == {
@@ -245,16 +247,20 @@ def test_the_tables_of_each_connector_get_their_events(tmp_path: Path, spark: Sp
 def _stands(folder: Path, name: str) -> None:
     """A connector with nothing to apply: its table stands at the last batch."""
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-    from airflow_provider_cdc.targets.lake.apply.skip_check import stamp
+    from airflow_provider_cdc.targets.lake.apply.up_to_date_check import read_table_stamp
     from tests.support.manifests import manifest
 
     changelog = ChangeLog(f"{folder}/log of {name}")
-    changelog.commit(manifest(1, connector=name))
+    changelog.commit_manifest(manifest(1, connector=name))
     commit = folder / name / "_delta_log" / f"{7:020d}.json"
     commit.parent.mkdir(parents=True)
     commit.write_text('{"commitInfo": {"txnId": "a"}}')
-    stood = {"location": f"{folder}/{name}", "batch": 1, "stamp": stamp(changelog, "delta", f"{folder}/{name}")}
-    AppliedReports(changelog.storage, name).write({**report(name, last_batch=1), "stands": {"s.a": stood}})
+    stood = {
+        "location": f"{folder}/{name}",
+        "batch": 1,
+        "stamp": read_table_stamp(changelog, "delta", f"{folder}/{name}"),
+    }
+    ApplyReports(changelog.storage, name).write({**report(name, last_batch=1), "stands": {"s.a": stood}})
 
 
 def test_only_connectors_with_something_new_are_submitted_and_without_any_no_job_is(
@@ -309,7 +315,7 @@ def test_one_that_cannot_be_opened_keeps_none_of_the_others(
     tmp_path: Path, spark: Spark, run_for: float | None
 ) -> None:
     given = [
-        TablesOf(definition=definition(tmp_path, "shop"), storage_conn_id="there_is_none"),
+        ConnectorApplyOptions(definition=definition(tmp_path, "shop"), storage_conn_id="there_is_none"),
         definition(tmp_path, NAMES[1]),
     ]
     spark.will(report(NAMES[1], table("s.a", c=2)))
@@ -341,7 +347,7 @@ def test_a_task_that_is_killed_ends_all_turns_and_keeps_the_events_for_the_next_
     operator, remembered = apply(tmp_path, run_for=3600), TaskState()
 
     def kill() -> None:
-        until(lambda: all(turns(tmp_path, name).numbers() for name in NAMES))
+        until(lambda: all(turns(tmp_path, name).list_numbers() for name in NAMES))
         operator.on_kill()
 
     killer = Meanwhile(tmp_path, kill)
@@ -350,7 +356,7 @@ def test_a_task_that_is_killed_ends_all_turns_and_keeps_the_events_for_the_next_
         operator.execute(context(task_state_store=remembered))
     killer.join()
     for name in NAMES:
-        assert (turns(tmp_path, name).read(1) or {})["report"]["connector"] == name
+        assert (turns(tmp_path, name).read_turn(1) or {})["report"]["connector"] == name
     spark.will(*map(report, NAMES))
     given = context(task_state_store=remembered)
     apply(tmp_path, run_for=0.1).execute(given)
@@ -365,8 +371,8 @@ def test_what_has_failed_is_tried_again_unless_another_one_goes_on_with_it(
     spark.will(*reports, status=1)
 
     def take(name: str) -> None:
-        until(lambda: turns(tmp_path, name).numbers())
-        with turns(tmp_path, name).take("the next one"):
+        until(lambda: turns(tmp_path, name).list_numbers())
+        with turns(tmp_path, name).take_turn("the next one"):
             pass
 
     threads = [threading.Thread(target=take, args=(name,)) for name in taken_over]

@@ -18,7 +18,7 @@ from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.retention.target_progress import needs_of
 from airflow_provider_cdc.operators import apply_to_database
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
-from airflow_provider_cdc.operators.base.apply_target import alias
+from airflow_provider_cdc.operators.base.connector_tables import build_connector_alias
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from tests.support.face import Shop, connect, context, make_shop
 from tests.support.patience import LONGEST_S
@@ -212,13 +212,15 @@ def test_what_a_run_has_changed_that_fails_is_told_by_the_next_one_that_does_not
         capture(shop)
         with pytest.raises(AirflowException, match="stay behind"):
             apply(shop, failed, run_for=run_for)
-    assert not failed["outlet_events"][alias("shop")].asset_alias_events
+    assert not failed["outlet_events"][build_connector_alias("shop")].asset_alias_events
     with sqlite3.connect(tmp_path / "warehouse.db") as connection:
         connection.execute("DROP INDEX one")
     given = context()
     result = apply(shop, given)
     assert (result["events"], result["tables"]) == (4, ["shop.inventory.lines", "shop.inventory.orders"])
-    events = {e.dest_asset_key.uri: e.extra for e in given["outlet_events"][alias("shop")].asset_alias_events}
+    events = {
+        e.dest_asset_key.uri: e.extra for e in given["outlet_events"][build_connector_alias("shop")].asset_alias_events
+    }
     assert events["cdc://shop/shop.inventory.lines"] == {
         "rows": {"c": 2}, "last_batch": 3, "location": "shop_inventory_lines",
     }  # fmt: skip
@@ -241,7 +243,7 @@ def test_what_a_run_has_changed_that_is_ended_is_told_by_the_next_one_too(shop: 
         ended.execute(context())
     given = context()
     assert apply(shop, given)["events"] == 2
-    (event,) = given["outlet_events"][alias("shop")].asset_alias_events
+    (event,) = given["outlet_events"][build_connector_alias("shop")].asset_alias_events
     assert event.extra == {"rows": {"r": 1, "c": 1}, "last_batch": 2, "location": "shop_inventory_orders"}
     assert apply(shop)["events"] == 0
 
@@ -263,4 +265,6 @@ def test_one_that_goes_on_tells_what_it_measures_while_it_does(
 
 def _series(shop: Shop) -> dict[str, Any]:
     """Topic → what applies have measured."""
-    return {one.topic: one for one in shop.store.metrics.of("shop") if one.producer.startswith("apply database ")}
+    return {
+        one.topic: one for one in shop.store.metrics.load_series("shop") if one.producer.startswith("apply database ")
+    }

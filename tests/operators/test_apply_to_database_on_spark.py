@@ -17,9 +17,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.operators.apply_to_database_on_spark import PROPERTIES, ApplyToDatabaseOnSparkOperator
-from airflow_provider_cdc.operators.base.apply_target import alias
-from airflow_provider_cdc.operators.base.spark_job import job_path
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.operators.base.connector_tables import build_connector_alias
+from airflow_provider_cdc.operators.base.spark_job_operator import job_path
+from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.targets.lake.jobs import apply_to_database
 from tests.support.face import connect, context
 
@@ -90,7 +90,7 @@ def test_it_submits_the_job_and_announces_what_that_has_changed(spark: Path) -> 
         "connector": "shop", "target": DONE["place"], "last_batch": 7, "events": 3, "tables": ["shop.inventory.orders"],
         "seconds": 1.5,
     }  # fmt: skip
-    (event,) = given["outlet_events"][alias("shop")].asset_alias_events
+    (event,) = given["outlet_events"][build_connector_alias("shop")].asset_alias_events
     assert event.dest_asset_key.uri == "cdc://shop/shop.inventory.orders"
     assert event.extra == {"rows": {"c": 2, "d": 1}, "last_batch": 7, "location": "shop_inventory_orders"}
     arguments = called(spark)["arguments"]
@@ -145,7 +145,9 @@ def test_what_the_job_has_measured_is_kept_also_if_it_fails_or_is_killed(
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=state_url)
 
     def series() -> dict[str, Any]:
-        return {one.topic: one for one in store.metrics.of("shop") if one.producer.startswith("apply database ")}
+        return {
+            one.topic: one for one in store.metrics.load_series("shop") if one.producer.startswith("apply database ")
+        }
 
     apply(spark)
     table = series()["shop.inventory.orders"]
@@ -165,10 +167,10 @@ def test_what_the_job_has_measured_is_kept_also_if_it_fails_or_is_killed(
         apply(spark, given)
     assert series()["shop.inventory.orders"].counters["apply.TotalNumberOfEventsApplied"] == 9
     assert series()[""].counters["apply.TotalNumberOfFailedRuns"] == 2
-    assert not given["outlet_events"][alias("shop")].asset_alias_events
+    assert not given["outlet_events"][build_connector_alias("shop")].asset_alias_events
     will(spark, {**DONE, "tables": {}, "batch": 9})  # the next run tells of what those have changed
     assert apply(spark, given)["events"] == 6
-    (event,) = given["outlet_events"][alias("shop")].asset_alias_events
+    (event,) = given["outlet_events"][build_connector_alias("shop")].asset_alias_events
     assert event.extra == {"rows": {"c": 4, "d": 2}, "last_batch": 9, "location": "shop_inventory_orders"}
     assert apply(spark)["events"] == 0
     store.close()

@@ -17,10 +17,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.spi.state_records import Registration
-from airflow_provider_cdc.core.spi.stores import DesiredState
+from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
+from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.operators import capture as module
-from airflow_provider_cdc.operators.base.links import BatchLink
+from airflow_provider_cdc.operators.base.operator_links import BatchLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from tests.support.face import Shop, connect, context, make_shop
 from tests.support.patience import until
@@ -84,7 +84,7 @@ def test_metrics_that_grow_with_the_number_of_tables_are_cut_where_airflow_keeps
     scanned = metrics["snapshot"]["RowsScanned"]
     assert scanned.pop("… more") == 11
     assert set(scanned) == {f"inventory.t{n:02d}" for n in range(10, 60)}
-    kept = shop.store.connector("shop").metrics
+    kept = shop.store.find_connector("shop").metrics
     assert len(kept["streaming"]["CapturedTables"]) == len(kept["snapshot"]["RowsScanned"]) == 61
 
 
@@ -92,7 +92,7 @@ def test_long_texts_are_cut_where_airflow_keeps_them(shop: Shop) -> None:
     """Such as the statement of the last schema change; the memory source has none, but names."""
     shop.database.create_table(f"inventory.{'t' * 120}", {"id": "int64!"}, key=("id",))
     metrics = capture(shop).execute(context())["metrics"]["schema-history"]
-    kept = shop.store.connector("shop").metrics["schema-history"]
+    kept = shop.store.find_connector("shop").metrics["schema-history"]
     assert metrics["LastAppliedChange"] == kept["LastAppliedChange"][:100] + "…" == f"inventory.{'t' * 90}…"
     assert metrics["Status"] == "RUNNING"
 
@@ -108,7 +108,7 @@ def test_the_metrics_of_a_run_that_fails_reach_its_log_and_the_state(
     shop.database.drop_table("inventory.a b")
     with pytest.raises(AirflowFailException, match="would both have the topic"), caplog.at_level("INFO"):
         capture(shop).execute(context())
-    row = shop.store.connector("shop")
+    row = shop.store.find_connector("shop")
     assert "would both have the topic" in row.last_error
     assert row.metrics["streaming"]["TotalNumberOfCreateEventsSeen"] == 1
     assert row.metrics["streaming"]["CapturedTables"] == ["inventory.orders"]
@@ -121,10 +121,10 @@ def test_a_run_that_read_nothing_leaves_the_metrics_of_the_one_before(
 ) -> None:
     shop.order(1)
     capture(shop).execute(context())
-    before = shop.store.connector("shop").metrics
-    with shop.store.lease("shop", "somebody", wait_s=0), pytest.raises(AirflowException):
+    before = shop.store.find_connector("shop").metrics
+    with shop.store.acquire_lease("shop", "somebody", wait_s=0), pytest.raises(AirflowException):
         capture(shop, lease_wait=0).execute(context())
-    assert shop.store.connector("shop").metrics == before
+    assert shop.store.find_connector("shop").metrics == before
 
 
 def test_a_run_without_changes_succeeds_and_links_to_the_connector(shop: Shop) -> None:
@@ -137,7 +137,7 @@ def test_a_run_without_changes_succeeds_and_links_to_the_connector(shop: Shop) -
 
 def test_the_state_remembers_the_definition_and_the_connections_by_their_ids(shop: Shop) -> None:
     capture(shop).execute(context())
-    assert shop.store.registration("shop") == Registration(
+    assert shop.store.find_registration("shop") == ConnectorRegistration(
         connector="shop",
         source="memory",
         changelog=shop.definition.changelog,
@@ -153,10 +153,10 @@ def test_a_definition_is_checked_recorded_and_begun_by_its_first_run_and_repeati
     wrong = replace(shop.definition, properties={**shop.definition.properties, "table.include.lsit": "a"})
     with pytest.raises(AirflowFailException, match=r"table\.include\.lsit: unknown property"):
         capture(shop, definition=wrong).execute(context())
-    assert shop.store.connectors() == []
+    assert shop.store.list_connectors() == []
     assert [capture(shop).execute(context())["events"] for _ in range(2)] == [1, 0]
-    (known,) = shop.store.connectors()
-    assert (known.connector, known.source, known.batch) == ("shop", "memory", 1)
+    (known,) = shop.store.list_connectors()
+    assert (known.connector, known.source_kind, known.last_batch) == ("shop", "memory", 1)
 
 
 def test_ending_the_task_commits_what_is_there_and_succeeds(shop: Shop) -> None:
@@ -165,16 +165,16 @@ def test_ending_the_task_commits_what_is_there_and_succeeds(shop: Shop) -> None:
     results: list[dict[str, Any]] = []
     running = threading.Thread(target=lambda: results.append(operator.execute(context())))
     running.start()
-    until(lambda: shop.store.batches("shop"), "the snapshot is committed: the run is streaming")
+    until(lambda: shop.store.list_batches("shop"), "the snapshot is committed: the run is streaming")
     shop.order(2)
-    offset = shop.store.load("shop").offset
+    offset = shop.store.load_offset("shop").offset
     operator.on_kill()
     running.join(300)
     assert not running.is_alive()
-    assert shop.store.connector("shop").owner is None
+    assert shop.store.find_connector("shop").owner is None
     capture(shop).execute(context())
-    manifests = list(ChangeLog(shop.definition.changelog).manifests("shop"))
-    assert sum(m.events for m in manifests) == 2
+    manifests = list(ChangeLog(shop.definition.changelog).read_manifests("shop"))
+    assert sum(m.event_count for m in manifests) == 2
     assert results[0]["seq"] >= (offset.seq if offset else 0)
 
 
@@ -190,7 +190,7 @@ def test_the_lease_names_the_task_that_holds_it(shop: Shop) -> None:
     operator = capture(shop, run_for=600)
     running = threading.Thread(target=lambda: operator.execute(context()))
     running.start()
-    owner = until(lambda: (row := shop.store.connector("shop")) and row.owner, "the run has its lease")
+    owner = until(lambda: (row := shop.store.find_connector("shop")) and row.owner, "the run has its lease")
     assert owner.startswith("d.t r try 1 on ")
     with pytest.raises(AirflowException, match=r"is being captured by d\.t r try 1") as caught:
         capture(shop, lease_wait=0.0).execute(context())
@@ -202,7 +202,7 @@ def test_the_lease_names_the_task_that_holds_it(shop: Shop) -> None:
 def test_what_a_person_must_mend_is_not_tried_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     capture(shop).execute(context())
     shop.order(1)
-    shop.database.purge()
+    shop.database.purge_log()
     with pytest.raises(AirflowFailException, match=r"snapshot\.mode=when_needed"):
         capture(shop).execute(context())
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
@@ -223,7 +223,7 @@ def test_paths_and_properties_are_templates(shop: Shop) -> None:
     )
     operator = capture(shop, definition=definition, conn_id="{{ run_id }}")
     operator.render_template_fields({"ds": "2024-01-01", "run_id": "7"})  # type: ignore[typeddict-item]
-    access = operator.access
+    access = operator.connector_access
     assert access.definition.changelog == "/lake/2024-01-01"
     assert access.definition.properties == {"topic.prefix": "p7"}
     assert access.definition.changelog_options == {"endpoint": "2024-01-01"}
@@ -258,7 +258,7 @@ def test_a_connector_that_is_restarted_or_paused_goes_on_in_the_same_run(
     operator = capture(shop, run_for=3600, hand_over=True)
 
     def reached(events: int) -> bool:
-        offset = shop.store.load("shop").offset
+        offset = shop.store.load_offset("shop").offset
         return offset is not None and offset.seq >= 1 + events
 
     def people() -> None:
@@ -279,7 +279,7 @@ def test_a_connector_that_is_restarted_or_paused_goes_on_in_the_same_run(
     with pytest.raises(AirflowException, match="the next try goes on"):
         operator.execute(context())
     thread.join()
-    assert sum(m.events for m in ChangeLog(shop.definition.changelog).manifests("shop")) == 3
+    assert sum(m.event_count for m in ChangeLog(shop.definition.changelog).read_manifests("shop")) == 3
 
 
 def test_one_that_hands_over_and_is_ended_before_its_time_is_tried_again(shop: Shop) -> None:
@@ -288,7 +288,7 @@ def test_one_that_hands_over_and_is_ended_before_its_time_is_tried_again(shop: S
     operator = capture(shop, run_for=3600, hand_over=True)
 
     def end() -> None:
-        until(lambda: shop.store.batches("shop"), "the snapshot is committed")
+        until(lambda: shop.store.list_batches("shop"), "the snapshot is committed")
         operator.on_kill()
 
     thread = threading.Thread(target=end)
@@ -298,7 +298,7 @@ def test_one_that_hands_over_and_is_ended_before_its_time_is_tried_again(shop: S
     thread.join()
     assert not isinstance(caught.value, AirflowFailException)
     assert operator.batch == 1
-    assert shop.store.connector("shop").owner is None
+    assert shop.store.find_connector("shop").owner is None
 
 
 def test_the_next_run_waits_for_the_lease_and_goes_on(shop: Shop) -> None:
@@ -306,7 +306,7 @@ def test_the_next_run_waits_for_the_lease_and_goes_on(shop: Shop) -> None:
     results: list[dict[str, Any]] = []
     thread = threading.Thread(target=lambda: results.append(first.execute(context())))
     thread.start()
-    until(lambda: shop.store.load("shop").offset is not None, "the first one captures")
+    until(lambda: shop.store.load_offset("shop").offset is not None, "the first one captures")
     second = capture(shop, run_for=3, hand_over=True, lease_wait=60).execute(context())
     thread.join()
     assert len(results) == 1

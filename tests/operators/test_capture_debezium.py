@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.sources.debezium.written import Topic, write
 from tests.support.face import connect, context
 
@@ -40,7 +40,7 @@ def test_a_connection_to_brokers_has_what_the_client_needs(monkeypatch: pytest.M
         monkeypatch, "shop_events", conn_type="cdc_debezium", host="kafka:9092", login="cdc", password="secret",
         extra={"consumer.security.protocol": "SASL_SSL"},
     )  # fmt: skip
-    assert CdcSourceHook("shop_events").properties() == {
+    assert CdcSourceHook("shop_events").resolve_properties() == {
         "bootstrap.servers": "kafka:9092",
         "consumer.sasl.username": "cdc",
         "consumer.sasl.password": "secret",

@@ -19,16 +19,16 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.spi.stores import DesiredState
-from airflow_provider_cdc.operators.base.links import ConnectorsLink
+from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
+from airflow_provider_cdc.operators.base.operator_links import ConnectorsLink
 from airflow_provider_cdc.operators.capture_group import CaptureGroupOperator
 from airflow_provider_cdc.sensors.any_changes import AnyChangesSensor
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
-from airflow_provider_cdc.services.connectors.connector_group import CaptureOf, look_at
+from airflow_provider_cdc.services.connectors.connector_group import GroupedConnector, look_at
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.models import OffsetRow
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers import any_changes
 from tests.support.counted import Counted
 from tests.support.face import SHOP, connect, context
@@ -46,9 +46,9 @@ class Group:
     store: StateStore
     folder: Path
 
-    def of(self, *names: str, **properties: Any) -> list[CaptureOf]:
+    def of(self, *names: str, **properties: Any) -> list[GroupedConnector]:
         return [
-            CaptureOf(
+            GroupedConnector(
                 definition=ConnectorDefinition(
                     name, "memory", f"{self.folder}/changelog", {"poll.interval.ms": 10, **properties}
                 ),
@@ -65,7 +65,7 @@ class Group:
     def events(self) -> dict[str, int]:
         """By connector, what its change log holds."""
         log = ChangeLog(f"{self.folder}/changelog")
-        return {name: sum(m.events for m in log.manifests(name)) for name in NAMES}
+        return {name: sum(m.event_count for m in log.read_manifests(name)) for name in NAMES}
 
 
 @pytest.fixture
@@ -84,11 +84,11 @@ def group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Group]:
     store.close()
 
 
-def capture(connectors: list[CaptureOf], **more: Any) -> CaptureGroupOperator:
+def capture(connectors: list[GroupedConnector], **more: Any) -> CaptureGroupOperator:
     return CaptureGroupOperator(task_id="capture", connectors=connectors, **more)
 
 
-def run(connectors: list[CaptureOf], **more: Any) -> Any:
+def run(connectors: list[GroupedConnector], **more: Any) -> Any:
     return capture(connectors, **more).execute(context())
 
 
@@ -103,9 +103,9 @@ def test_each_connector_has_its_own_result_state_and_change_log(group: Group) ->
     assert found["connectors"]["c3"]["topic_prefix"] == "c3"
     assert group.events() == dict.fromkeys(NAMES, 1)
     for name in NAMES:
-        row = group.store.connector(name)
+        row = group.store.find_connector(name)
         assert row is not None
-        assert (row.batch, row.owner, row.last_error) == (1, None, None)
+        assert (row.last_batch, row.owner, row.last_error) == (1, None, None)
         assert row.registration is not None
         assert row.registration.connections == {"source": name, "state": "cdc_state_default", "dag": "d"}
 
@@ -124,7 +124,7 @@ def test_a_look_asks_each_source_once_however_many_connectors_it_has(
     group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = [
-        CaptureOf(
+        GroupedConnector(
             definition=ConnectorDefinition(
                 name, "memory", f"{group.folder}/changelog", {"table.include.list": rf"inventory\.(orders|{name})"}
             ),
@@ -141,10 +141,10 @@ def test_a_look_asks_each_source_once_however_many_connectors_it_has(
         return ask(self)
 
     monkeypatch.setattr(MemorySource, "current_position", counted)
-    assert [looked.reason for looked in look_at(capture(one).accesses)] == [None] * 6
+    assert [looked.reason for looked in look_at(capture(one).connector_accesses)] == [None] * 6
     assert asked == [1]
     group.change("c0", key=2)
-    assert {looked.reason for looked in look_at(capture(one).accesses)} == {"the log has gone on to entry 3"}
+    assert {looked.reason for looked in look_at(capture(one).connector_accesses)} == {"the log has gone on to entry 3"}
 
 
 def test_paused_ones_are_left_out_and_are_no_failure(group: Group) -> None:
@@ -157,33 +157,33 @@ def test_paused_ones_are_left_out_and_are_no_failure(group: Group) -> None:
 # -- what fails --------------------------------------------------------------------------------------------------------
 
 
-def broken_purged(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[CaptureOf]:
+def broken_purged(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[GroupedConnector]:
     """A person must act: the log does not go back to the offset any more."""
-    group.databases["c2"].purge()
+    group.databases["c2"].purge_log()
     return group.of()
 
 
-def broken_property(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[CaptureOf]:
+def broken_property(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[GroupedConnector]:
     """A person must act."""
     return [*group.of("c0", "c1"), *group.of("c2", **{"table.include.lsit": "x"}), *group.of("c3", "c4", "c5")]
 
 
-def broken_connection(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[CaptureOf]:
+def broken_connection(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[GroupedConnector]:
     """A person must act: there is no such connection."""
     monkeypatch.delenv("AIRFLOW_CONN_C2")
     return group.of()
 
 
-def broken_code(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[CaptureOf]:
+def broken_code(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[GroupedConnector]:
     """A mistake in a source."""
-    ask = MemorySource.discover
+    ask = MemorySource.discover_tables
 
     def discover(self: MemorySource, needed: Any) -> Any:
         if self._db.name == "group-c2":
             raise ZeroDivisionError("a mistake")
         return ask(self, needed)
 
-    monkeypatch.setattr(MemorySource, "discover", discover)
+    monkeypatch.setattr(MemorySource, "discover_tables", discover)
     return group.of()
 
 
@@ -208,7 +208,7 @@ def test_one_that_fails_keeps_no_other_from_being_captured_and_the_task_names_it
     assert isinstance(e.value, AirflowFailException) == terminal
     assert group.events() == {name: 1 if name == "c2" else 2 for name in NAMES}
     if broken is broken_purged:
-        row = group.store.connector("c2")
+        row = group.store.find_connector("c2")
         assert row is not None
         assert "when_needed" in str(row.last_error)
 
@@ -216,8 +216,8 @@ def test_one_that_fails_keeps_no_other_from_being_captured_and_the_task_names_it
 def test_if_one_of_them_may_succeed_later_the_task_is_tried_again(group: Group) -> None:
     run(group.of())
     group.change(*NAMES, key=2)
-    group.databases["c2"].purge()
-    with group.store.lease("c4", "somebody else", wait_s=0), pytest.raises(AirflowException) as e:
+    group.databases["c2"].purge_log()
+    with group.store.acquire_lease("c4", "somebody else", wait_s=0), pytest.raises(AirflowException) as e:
         run(group.of(), lease_wait=0.0)
     assert not isinstance(e.value, AirflowFailException)
     assert "2 of 6" in str(e.value)
@@ -235,7 +235,7 @@ def test_a_task_that_is_ended_commits_what_it_has_begins_no_further_one_and_is_t
     group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, go_on = threading.Event(), threading.Event()
-    ask = MemorySource.discover
+    ask = MemorySource.discover_tables
 
     def discover(self: MemorySource, needed: Any) -> Any:
         if self._db.name == "group-c2":
@@ -243,7 +243,7 @@ def test_a_task_that_is_ended_commits_what_it_has_begins_no_further_one_and_is_t
             assert go_on.wait(300)
         return ask(self, needed)
 
-    monkeypatch.setattr(MemorySource, "discover", discover)
+    monkeypatch.setattr(MemorySource, "discover_tables", discover)
     operator, ended = capture(group.of()), list[Exception]()
 
     def execute() -> None:
@@ -273,7 +273,7 @@ def test_a_group_needs_connectors_each_once_and_without_secrets(group: Group) ->
     for wrong in ([], group.of("c0", "c0")):
         with pytest.raises(ConfigError, match="each of them once"):
             capture(wrong)
-    secret = CaptureOf(
+    secret = GroupedConnector(
         definition=ConnectorDefinition("s", "mariadb", "/lake", {"database.password": "sesame"}), conn_id="s"
     )
     for made in (CaptureGroupOperator, AnyChangesSensor):
@@ -284,9 +284,9 @@ def test_a_group_needs_connectors_each_once_and_without_secrets(group: Group) ->
 
 def test_paths_properties_and_connections_are_templates(group: Group) -> None:
     definition = ConnectorDefinition("a", "memory", "/lake/{{ ds }}", {"topic.prefix": "p{{ ds }}"}, {"x": "{{ ds }}"})
-    operator = capture([CaptureOf(definition=definition, conn_id="{{ ds }}", storage_conn_id="s{{ ds }}")])
+    operator = capture([GroupedConnector(definition=definition, conn_id="{{ ds }}", storage_conn_id="s{{ ds }}")])
     operator.render_template_fields({"ds": "7"})  # type: ignore[typeddict-item]
-    (access,) = operator.accesses
+    (access,) = operator.connector_accesses
     assert access.definition == ConnectorDefinition("a", "memory", "/lake/7", {"topic.prefix": "p7"}, {"x": "7"})
     assert (access.conn_id, access.storage_conn_id, access.state_conn_id) == ("7", "s7", "cdc_state_default")
     assert ConnectorsLink().get_link(operator, ti_key=None) == "/plugin/cdc/"  # type: ignore[arg-type]
@@ -398,8 +398,8 @@ def test_a_look_in_a_worker_tells_one_that_is_broken_apart(
     run(group.of())
     broken(group, monkeypatch)
     group.change("c4", key=2)
-    polled = Counted(monkeypatch, StateStore, "records")
-    looked = {one.access.definition.name: one for one in look_at(capture(group.of()).accesses)}
+    polled = Counted(monkeypatch, StateStore, "load_records")
+    looked = {one.access.definition.name: one for one in look_at(capture(group.of()).connector_accesses)}
     assert polled.calls == 1
     assert looked.pop("c2").error is not None
     assert {name for name, one in looked.items() if one.reason} == {"c4"}
@@ -409,7 +409,7 @@ def test_one_that_was_mended_in_the_pause_is_waited_for_again(group: Group, monk
     run(group.of())
     monkeypatch.setattr(any_changes, "PAUSE_S", 0.5)
     monkeypatch.delenv("AIRFLOW_CONN_C2")
-    looked = Counted(monkeypatch, ConnectorAccess, "properties")
+    looked = Counted(monkeypatch, ConnectorAccess, "resolve_properties")
 
     async def story() -> None:
         waiting = asyncio.create_task(first(deferred(group), within=LONGEST_S))
@@ -427,7 +427,7 @@ def test_one_that_has_failed_begins_no_further_run_until_the_pause_is_over(
     """A schedule without a pause would make one failed run after the other."""
     run(group.of())
     group.change("c2", key=2)
-    group.databases["c2"].purge()
+    group.databases["c2"].purge_log()
     with pytest.raises(AirflowFailException):
         run(group.of())
 
@@ -457,23 +457,25 @@ def test_one_that_fails_before_its_capture_can_begin_has_failed_for_the_sensor_t
         only_now.setattr("airflow_provider_cdc.channels.open_notifications", closed)
         with pytest.raises(AirflowFailException, match="no such folder"):
             run(group.of())
-    row = group.store.connector("c2")
+    row = group.store.find_connector("c2")
     assert row is not None
     assert row.failed_at is not None
     assert "no such folder" in str(row.last_error)
     run(group.of())
-    row = group.store.connector("c2")
+    row = group.store.find_connector("c2")
     assert row is not None
     assert row.failed_at is None
 
 
-def far(group: Group, monkeypatch: pytest.MonkeyPatch) -> CaptureOf:
+def far(group: Group, monkeypatch: pytest.MonkeyPatch) -> GroupedConnector:
     """A connector to a source where nobody listens."""
     connect(monkeypatch, "far", conn_type="cdc_mariadb", host="127.0.0.1", port=1, login="u", password="p")
     definition = ConnectorDefinition("far", "mariadb", f"{group.folder}/changelog", {"database.server.id": 7})
-    with group.store.lease("far", "a test", wait_s=0) as lease:
-        group.store.advance(lease, group.store.load("far"), Offset(position={"file": "binlog.000001", "pos": 4}))
-    return CaptureOf(definition=definition, conn_id="far")
+    with group.store.acquire_lease("far", "a test", wait_s=0) as lease:
+        group.store.advance_offset(
+            lease, group.store.load_offset("far"), Offset(position={"file": "binlog.000001", "pos": 4})
+        )
+    return GroupedConnector(definition=definition, conn_id="far")
 
 
 def test_behind_a_sensor_a_source_that_is_down_is_left_out_and_without_one_it_is_a_failure(
@@ -504,11 +506,11 @@ def test_a_trigger_for_100_connectors_fits_into_a_column_of_mysql() -> None:
         }
         definition = ConnectorDefinition(f"erp_{number}", "mariadb", "s3://lake/changelog", properties, {"anon": False})
         accesses.append(ConnectorAccess(definition, f"erp_{number}_mariadb", "cdc_state_default", "lake"))
-    trigger = revived(any_changes.AnyChangesTrigger.of(accesses))
+    trigger = revived(any_changes.AnyChangesTrigger.from_accesses(accesses))
     path, arguments = trigger.serialize()
     assert path == "airflow_provider_cdc.triggers.any_changes.AnyChangesTrigger"
     encrypted = Fernet(Fernet.generate_key()).encrypt(json.dumps(arguments).encode())
-    plain = json.dumps([access.document() for access in accesses])
+    plain = json.dumps([access.to_document() for access in accesses])
     assert len(encrypted) < 65_535 < len(plain), (len(encrypted), len(plain))
 
 

@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.operators.lifecycle import TITLES, Action, ConnectorLifecycleOperator
+from airflow_provider_cdc.operators.lifecycle import TITLES, ConnectorLifecycleOperator, LifecycleAction
 from tests.support.face import Shop, context, make_shop
 from tests.support.patience import until
 
@@ -46,7 +46,7 @@ def running(shop: Shop) -> tuple[threading.Thread, list[Any]]:
 
     thread = threading.Thread(target=run)
     thread.start()
-    until(lambda: shop.store.connector("shop").owner, "the run has its lease")
+    until(lambda: shop.store.find_connector("shop").owner, "the run has its lease")
     return thread, results
 
 
@@ -67,11 +67,11 @@ def test_a_connector_that_is_halted_ends_its_run_and_the_next_ones_are_skipped(s
 
 def test_a_run_that_does_not_end_in_time_fails_the_task_and_stays_asked(shop: Shop) -> None:
     with (
-        shop.store.lease("shop", "somebody slow", wait_s=0),
+        shop.store.acquire_lease("shop", "somebody slow", wait_s=0),
         pytest.raises(AirflowException, match="somebody slow of shop has not ended"),
     ):
         steer("pause", wait_for_end=0.2)
-    assert shop.store.control("shop").wanted == "paused"
+    assert shop.store.load_control("shop").wanted == "paused"
 
 
 def test_a_restart_ends_the_run_that_is_alive_and_skips_nothing(shop: Shop) -> None:
@@ -91,25 +91,25 @@ def test_status_is_what_people_are_told(shop: Shop) -> None:
 
 
 def test_a_dry_run_tells_what_would_be_done_and_does_nothing(shop: Shop) -> None:
-    before = shop.store.load("shop")
+    before = shop.store.load_offset("shop")
     plan = steer("offset-reset", plan_only=True)
     assert plan["plan_only"] is True
     assert (plan["effect"], plan["problems"]) == ("snapshot", [])
-    assert shop.store.load("shop") == before
+    assert shop.store.load_offset("shop") == before
 
 
 def test_what_cannot_be_taken_back_has_to_be_confirmed(shop: Shop) -> None:
-    before = shop.store.load("shop")
+    before = shop.store.load_offset("shop")
     for confirm in (None, "", "shpo"):
         with pytest.raises(AirflowFailException, match="confirm it with shop"):
             steer("offset-reset", confirm=confirm)
-    assert shop.store.load("shop") == before
+    assert shop.store.load_offset("shop") == before
     assert steer("offset-reset", confirm="shop")["position"] is None
     assert capture(shop)["events"] >= 1  # everything was read again
 
 
 def test_the_offset_goes_to_a_position_and_back_to_an_earlier_one(shop: Shop) -> None:
-    first = shop.store.load("shop")
+    first = shop.store.load_offset("shop")
     assert first.offset is not None
     shop.order(2)
     capture(shop)
@@ -139,7 +139,7 @@ def test_what_cannot_be_meant_is_refused(shop: Shop, action: str, more: dict[str
 def test_a_gap_is_shown_and_repaired(shop: Shop) -> None:
     assert steer("repair-gap", repair="snapshot", plan_only=True)["gap"] is None
     shop.order(2)
-    shop.database.purge()
+    shop.database.purge_log()
     shop.order(3)
     gap = steer("repair-gap", repair="snapshot", plan_only=True)["gap"]
     assert gap["connector"] == "shop"
@@ -152,11 +152,11 @@ def test_a_gap_is_shown_and_repaired(shop: Shop) -> None:
 def test_a_connector_is_deleted_with_its_change_log(shop: Shop) -> None:
     changelog = Path(shop.definition.changelog) / "shop"
     assert steer("delete", confirm="shop", with_changelog="true", plan_only="true")["plan_only"] is True
-    assert shop.store.connector("shop")
+    assert shop.store.find_connector("shop")
     steer("delete", confirm="shop", with_changelog="true", plan_only="false")
-    assert shop.store.connector("shop") is None
+    assert shop.store.find_connector("shop") is None
     assert not any(changelog.rglob("*.parquet"))
 
 
 def test_every_action_has_a_title() -> None:
-    assert set(TITLES) == set(Action)
+    assert set(TITLES) == set(LifecycleAction)

@@ -17,15 +17,15 @@ import sqlalchemy as sa
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.operators.base.spark_job import job_path
+from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperator
 from airflow_provider_cdc.operators.retention import RetentionOperator
 from airflow_provider_cdc.state.models import OffsetHistoryRow
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.support.face import connect, context
 from tests.support.manifests import manifest
 
@@ -111,10 +111,10 @@ def _applied(folder: Path, batches: int) -> ChangeLog:
     """A change log of which a target has everything."""
     changelog = ChangeLog(f"{folder}/changelog")
     for n in range(1, batches + 1):
-        changelog.commit(
+        changelog.commit_manifest(
             manifest(n, first=2 * n, changes=0, connector="shop", files=[], created_at="2026-03-01T00:00:00+00:00")
         )
-    AppliedReports(changelog.storage, "shop").write({"target": "delta", "location": LOCATION, "last_batch": batches})
+    ApplyReports(changelog.storage, "shop").write({"target": "delta", "location": LOCATION, "last_batch": batches})
     return changelog
 
 
@@ -130,12 +130,12 @@ def test_batches_that_no_target_needs_are_removed_whatever_becomes_of_the_tables
     assert done["changelog"]["removed"] == 0  # they stay for a week
     done = _task(folder, properties=AT_ONCE, retention=False).execute(context())
     assert done["changelog"] is done["state"] is None
-    assert changelog.batches("shop") == [1, 2, 3]
+    assert changelog.list_batches("shop") == [1, 2, 3]
     _will(folder, 1, _table("b", "compact: the disk is full"))
     with pytest.raises(AirflowException, match="compact: the disk is full") as caught:
         _task(folder, properties=AT_ONCE).execute(context())
     assert "Old batches" not in str(caught.value)
-    assert changelog.batches("shop") == [3]
+    assert changelog.list_batches("shop") == [3]
     assert (
         "Batches 1 to 2 go, as all targets had had them for changelog.retention.ms=0; 3 to 3 stay."
         in capsys.readouterr().out
@@ -144,7 +144,7 @@ def test_batches_that_no_target_needs_are_removed_whatever_becomes_of_the_tables
 
 def test_what_holds_batches_back_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changelog = _applied(folder, 3)
-    AppliedReports(changelog.storage, "shop").register("iceberg", LOCATION)
+    ApplyReports(changelog.storage, "shop").register_target("iceberg", LOCATION)
     _will(folder, 0, _table("a", compact=True))
     done = _task(folder, properties=AT_ONCE).execute(context())
     assert [(hold["target"], hold["after"]) for hold in done["changelog"]["holds"]] == [("iceberg", 0)]
@@ -169,11 +169,11 @@ def test_change_log_and_state_are_maintained_without_spark(folder: Path, capsys:
     plan = planned["changelog"]
     assert planned["state"] == {"problem": "", "removed": None}
     assert (plan["removed"], plan["keep"]) == (2, 3)
-    assert changelog.batches("shop") == [1, 2, 3]
+    assert changelog.list_batches("shop") == [1, 2, 3]
     done = RetentionOperator(task_id="retention", definition=definition).execute(context())
     assert done["changelog"] == plan
     assert done["state"]["removed"] is not None
-    assert changelog.batches("shop") == [3]
+    assert changelog.list_batches("shop") == [3]
     assert not (folder / "call.json").exists()
     wrong = ConnectorDefinition("shop", "mariadb", f"{folder}/changelog", {"changelog.retention.bytes": -5}, {})
     with pytest.raises(AirflowFailException, match="has to be a number from -1 on"):
@@ -268,11 +268,11 @@ HOUR = {"state.retention.offset.history.ms": 3_600_000}
 def store(folder: Path) -> Iterator[StateStore]:
     """State with four offsets, which are two hours old."""
     store = StateStore(f"sqlite:///{folder}/state.db")
-    with store.lease("shop", "me", wait_s=0) as lease:
-        stored = store.load("shop")
+    with store.acquire_lease("shop", "me", wait_s=0) as lease:
+        stored = store.load_offset("shop")
         for n in range(4):
-            stored = store.advance(lease, stored, Offset(position={"entry": n}))
-    with store.database.write() as c:
+            stored = store.advance_offset(lease, stored, Offset(position={"entry": n}))
+    with store.database.open_transaction() as c:
         c.execute(sa.update(OffsetHistoryRow).values(created_at=datetime.now(UTC) - timedelta(hours=2)))
     yield store
     store.close()
@@ -298,7 +298,7 @@ def test_state_tables_that_cannot_be_reached_keep_neither_log_nor_tables_from_ma
     _will(folder, 0, _table("a", compact=True))
     with pytest.raises(AirflowException, match=r"Connection cdc_state_default holds no URL"):
         _task(folder, properties=AT_ONCE).execute(context())
-    assert changelog.batches("shop") == [3]
+    assert changelog.list_batches("shop") == [3]
     assert (folder / "call.json").exists()
     definition = ConnectorDefinition("shop", "mariadb", f"{folder}/changelog", {"changelog.retention.ms": "soon"}, {})
     with pytest.raises(AirflowException, match=r"is 'soon'[\s\S]*rows of shop in the state tables[\s\S]*holds no URL"):

@@ -14,7 +14,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.operators.base.spark_job import job_path
+from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from airflow_provider_cdc.operators.rebuild_tables import RebuildTablesOperator
 from tests.support.face import connect, context
 

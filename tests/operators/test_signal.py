@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
-from airflow_provider_cdc.core.model.signal import SignalState
+from airflow_provider_cdc.core.model.connector_signal import SignalState
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.signal import AdHocSnapshotOperator, SendSignalOperator
@@ -149,7 +149,7 @@ def test_an_ad_hoc_snapshot_reads_the_rows_that_are_asked_for_again(shop: Shop, 
     capture(shop)
     (row,) = shop.store.signals_of("shop", number=number)
     assert row.state == "done", row
-    assert shop.store.batches("shop")[0].topics["shop.inventory.lines"] >= 5
+    assert shop.store.list_batches("shop")[0].topics["shop.inventory.lines"] >= 5
 
 
 def test_an_ad_hoc_snapshot_is_the_documented_signal() -> None:
@@ -161,7 +161,7 @@ def test_an_ad_hoc_snapshot_is_the_documented_signal() -> None:
         filters={"a.b": "SELECT 1"},
         surrogate_key="n",
     )
-    assert operator.content() == {
+    assert operator.build_signal_data() == {
         "type": "blocking",
         "data-collections": ["a.b", "a.c"],
         "additional-conditions": [{"data-collection": "a.b", "filter": "SELECT 1"}],
@@ -173,14 +173,14 @@ def test_an_ad_hoc_snapshot_is_the_documented_signal() -> None:
 def test_a_chunk_size_may_be_a_template(given: int | str) -> None:
     operator = AdHocSnapshotOperator(task_id="t", connector="shop", tables=["a.b"], chunk_size=given)
     operator.render_template_fields({"rows": 500})  # type: ignore[typeddict-item]
-    assert operator.content() == {"type": "incremental", "data-collections": ["a.b"], "chunk-size": 500}
+    assert operator.build_signal_data() == {"type": "incremental", "data-collections": ["a.b"], "chunk-size": 500}
 
 
 def test_ranges_of_keys_go_into_the_signal_and_their_values_may_be_templates() -> None:
     ranges = [{"data-collection": "a.b", "from": {"name": "{{ first }}"}, "absent": [{"name": "x"}]}]
     operator = AdHocSnapshotOperator(task_id="t", connector="shop", tables=["a.b"], key_ranges=ranges)
     operator.render_template_fields({"first": "é'"})  # type: ignore[typeddict-item]
-    assert operator.content() == {
+    assert operator.build_signal_data() == {
         "type": "incremental",
         "data-collections": ["a.b"],
         "key-ranges": [{"data-collection": "a.b", "from": {"name": "é'"}, "absent": [{"name": "x"}]}],
@@ -191,7 +191,7 @@ def test_ranges_of_keys_go_into_the_signal_and_their_values_may_be_templates() -
 def test_a_chunk_size_may_be_left_to_the_connector(given: str | None) -> None:
     operator = AdHocSnapshotOperator(task_id="t", connector="shop", tables=["a.b"], chunk_size=given)
     operator.render_template_fields({"params": {}})
-    assert "chunk-size" not in operator.content()
+    assert "chunk-size" not in operator.build_signal_data()
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_what_cannot_be_meant_is_not_sent(shop: Shop, given: dict[str, Any], tol
     operator = AdHocSnapshotOperator(task_id="t", connector="shop", tables=["inventory.orders"], **given)
     with pytest.raises(AirflowFailException, match=f"was not sent: .*{told}"):
         operator.execute(instance())
-    assert shop.store.signals("shop", 0) == []
+    assert shop.store.list_signals("shop", 0) == []
 
 
 def test_fields_are_templates_and_the_link_leads_to_the_connector(shop: Shop) -> None:
@@ -220,6 +220,6 @@ def test_fields_are_templates_and_the_link_leads_to_the_connector(shop: Shop) ->
     )
     operator.render_template_fields({"x": "shop", "y": 7})  # type: ignore[typeddict-item]
     assert (operator.connector, operator.state_conn_id) == ("shop", "shop")
-    assert operator.content()["data-collections"] == ["shop.t"]
-    assert operator.content()["additional-conditions"][0]["filter"] == "id > 7"
+    assert operator.build_signal_data()["data-collections"] == ["shop.t"]
+    assert operator.build_signal_data()["additional-conditions"][0]["filter"] == "id > 7"
     assert ConnectorLink().get_link(operator, ti_key=None) == "/plugin/cdc/connectors/shop"  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.rebuild_tables import RebuildTablesOperator
-from airflow_provider_cdc.operators.table_actions import WorkOnTablesOperator, comparing, rebuilding
+from airflow_provider_cdc.operators.table_actions import WorkOnTablesOperator, build_rebuild_task, build_verify_task
 from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
 from airflow_provider_cdc.services.connectors.connector_targets import known_access
 from tests.support import face
@@ -74,7 +74,7 @@ def test_tables_are_compared_repaired_and_built_again(shop: Shop, tmp_path: Path
 
 def outcomes(shop: Shop) -> list[tuple[str, str, str]]:
     """What pages are told of the runs."""
-    found = [one.notification for one in shop.store.notifications("shop", about="Action")]
+    found = [one.notification for one in shop.store.list_notifications("shop", about="Action")]
     assert {(one.additional_data["dag"], one.additional_data["run"]) for one in found} == {("d", "r")}
     return [(one.additional_data["action"], one.type, one.additional_data["outcome"]) for one in found]
 
@@ -83,7 +83,7 @@ def test_a_run_about_a_connector_that_there_is_not_leaves_no_record(shop: Shop) 
     task = WorkOnTablesOperator(task_id="work", connector="shopp", work="verify")
     with pytest.raises(AirflowException, match="shopp"):
         task.execute(context())
-    assert shop.store.notifications("shopp") == []
+    assert shop.store.list_notifications("shopp") == []
 
 
 @pytest.mark.parametrize("what", ["repair", "rebuild"])
@@ -99,7 +99,7 @@ def test_what_changes_tables_wants_the_connectors_name(shop: Shop, what: str) ->
 def test_tables_of_a_lakehouse_are_given_to_spark_as_the_user_says(shop: Shop) -> None:
     access = known_access(shop.store, "shop")
     spark = {"conn_id": "spark_big", "conf": {"spark.ui.enabled": "false"}}
-    job = comparing(access, "iceberg", "lake.{table}", spark, tables=["x"], repair=True)
+    job = build_verify_task(access, "iceberg", "lake.{table}", spark, tables=["x"], repair=True)
     assert isinstance(job, VerifyTablesOperator)
     assert (job.target, job.location, job.conf, job.repair, job.source_conn_id) == (
         "iceberg",
@@ -108,6 +108,6 @@ def test_tables_of_a_lakehouse_are_given_to_spark_as_the_user_says(shop: Shop) -
         True,
         "shop",
     )
-    again = rebuilding(access, "delta", "/lake/{table}", ["x"], spark)
+    again = build_rebuild_task(access, "delta", "/lake/{table}", ["x"], spark)
     assert isinstance(again, RebuildTablesOperator)
     assert (again.location, again.tables) == ("/lake/{table}", ["x"])

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.verify_database import VerifyDatabaseOperator
-from airflow_provider_cdc.services.dashboards.connector_view import tables_of
+from airflow_provider_cdc.services.dashboards.connector_page import tables_of
 from tests.support import face
 from tests.support.face import Shop, connect, context, make_shop
 
@@ -66,7 +66,7 @@ def test_equal_tables_are_told_with_their_rows_and_nothing_is_left(shop: Shop, t
 
 def comparisons(shop: Shop) -> list[tuple[str, bool, int, int, int]]:
     """What the page of tables shows of the last comparison."""
-    record = shop.store.connector("shop")
+    record = shop.store.find_connector("shop")
     assert record is not None
     (table,) = tables_of(shop.store, record)
     assert [one.target for one in table.targets] in ([], ["database"])
@@ -81,7 +81,9 @@ def test_tables_that_differ_fail_the_task_for_good_and_are_repaired(shop: Shop, 
     with pytest.raises(AirflowFailException, match=r"(?s)0 rows missing, 1 surplus, 1 different.*--repair"):
         verify(shop)
     assert comparisons(shop) == [("database", False, 0, 1, 1)]
-    assert [name for name in shop.store.metrics.spans("shop") if name.startswith("verify")] == []  # it is in no chart
+    assert [
+        name for name in shop.store.metrics.load_rollups("shop") if name.startswith("verify")
+    ] == []  # it is in no chart
     with pytest.raises(AirflowFailException, match=r"signal 1 was sent: 2 keys are read again"):
         verify(shop, repair=True)
     capture(shop)

@@ -16,11 +16,11 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.spi.stores import DesiredState
-from airflow_provider_cdc.operators.base.spark_job import job_path
+from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
+from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
-from airflow_provider_cdc.verify.verification_report import Compared, Verified
+from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.support.face import Shop, connect, context, make_shop
 
 LOCATION = "/lake/{database}/{table}"
@@ -51,11 +51,11 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     shop.store.close()
 
 
-def _will(folder: Path, status: int, *tables: Compared, named: bool = False) -> None:
+def _will(folder: Path, status: int, *tables: TableVerification, named: bool = False) -> None:
     if tables:
-        verified = Verified("shop", {"entry": 3}, list(tables), 2.5, named)
-        assert verified.status == status
-        (folder / "report.json").write_text(json.dumps(verified.document()))
+        verified = VerificationReport("shop", {"entry": 3}, list(tables), 2.5, named)
+        assert verified.exit_status == status
+        (folder / "report.json").write_text(json.dumps(verified.to_document()))
     (folder / "status").write_text(str(status))
 
 
@@ -66,7 +66,7 @@ def _task(shop: Shop, **more: Any) -> VerifyTablesOperator:
 
 
 def test_it_reads_the_source_submits_the_job_and_leaves_nothing(shop: Shop, tmp_path: Path) -> None:
-    _will(tmp_path, 0, Compared("shop.inventory.orders", "/lake/inventory/orders", source=1, target=1))
+    _will(tmp_path, 0, TableVerification("shop.inventory.orders", "/lake/inventory/orders", source=1, target=1))
     done = _task(shop, values=True, keys="/keys", threads=3).execute(context())
     assert done == {
         "connector": "shop", "target": "delta", "position": {"entry": 3}, "tables": {"shop.inventory.orders": 1},
@@ -89,8 +89,8 @@ def test_it_reads_the_source_submits_the_job_and_leaves_nothing(shop: Shop, tmp_
 def test_tables_that_differ_fail_the_task_for_good_and_those_not_compared_have_it_tried_again(
     shop: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = Compared("shop.a", "/lake/a", missing=2, different=1, source=10, target=8)
-    unsure = Compared("shop.b", "/lake/b", not_compared="an incremental snapshot of it was under way")
+    wrong = TableVerification("shop.a", "/lake/a", missing=2, different=1, source=10, target=8)
+    unsure = TableVerification("shop.b", "/lake/b", not_compared="an incremental snapshot of it was under way")
     _will(tmp_path, 1, wrong, unsure)
     with pytest.raises(
         AirflowFailException, match=r"1 tables of shop are not equal.*\n  shop.a: 2 rows missing, 0"
@@ -98,7 +98,7 @@ def test_tables_that_differ_fail_the_task_for_good_and_those_not_compared_have_i
         _task(shop).execute(context())
     assert "airflow cdc rebuild shop" in str(e.value)
     assert "shop.b: not compared" in capsys.readouterr().out
-    _will_again(tmp_path, 2, unsure, Compared("shop.c", "/lake/c"))
+    _will_again(tmp_path, 2, unsure, TableVerification("shop.c", "/lake/c"))
     with pytest.raises(AirflowException, match="1 tables of shop could not be compared; the others are equal") as e:
         _task(shop).execute(context())
     assert not isinstance(e.value, AirflowFailException)
@@ -107,8 +107,8 @@ def test_tables_that_differ_fail_the_task_for_good_and_those_not_compared_have_i
 def test_tables_that_can_never_be_compared_fail_the_task_only_if_somebody_has_named_them(
     shop: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    events = Compared("shop.log", "/lake/log", not_compared="its rows are events", never=True)
-    equal = Compared("shop.a", "/lake/eu", source=1, target=1, name="shop.a → /lake/eu")
+    events = TableVerification("shop.log", "/lake/log", not_compared="its rows are events", never=True)
+    equal = TableVerification("shop.a", "/lake/eu", source=1, target=1, name="shop.a → /lake/eu")
     _will(tmp_path, 0, events, equal)
     done = _task(shop).execute(context())
     assert (done["tables"], done["not_compared"]) == ({"shop.a → /lake/eu": 1}, {"shop.log": "its rows are events"})
@@ -118,14 +118,14 @@ def test_tables_that_can_never_be_compared_fail_the_task_only_if_somebody_has_na
         _task(shop, tables=r"inventory\.orders").execute(context())
     plan = json.loads((tmp_path / "seen" / "plan.json").read_text())
     assert plan["named"] is True
-    unsure = Compared("shop.b", "/lake/b", not_compared="an incremental snapshot of it was under way")
+    unsure = TableVerification("shop.b", "/lake/b", not_compared="an incremental snapshot of it was under way")
     _will_again(tmp_path, 2, events, unsure)
     with pytest.raises(AirflowException, match="1 tables of shop could not be compared") as e:
         _task(shop).execute(context())
     assert not isinstance(e.value, AirflowFailException)
 
 
-def _will_again(folder: Path, status: int, *tables: Compared, named: bool = False) -> None:
+def _will_again(folder: Path, status: int, *tables: TableVerification, named: bool = False) -> None:
     import shutil
 
     shutil.rmtree(folder / "seen")
@@ -175,4 +175,4 @@ def test_properties_are_templates_as_they_are_for_the_capture(shop: Shop) -> Non
     given = replace(shop.definition, properties={"table.include.list": "{{ tables }}"})
     task = VerifyTablesOperator(task_id="verify", definition=given, source_conn_id="shop", location=LOCATION)
     task.render_template_fields({"tables": r"inventory\.orders"})  # type: ignore[typeddict-item]
-    assert task.access.definition.properties == {"table.include.list": r"inventory\.orders"}
+    assert task.connector_access.definition.properties == {"table.include.list": r"inventory\.orders"}

@@ -101,7 +101,7 @@ def capture(shop: Shop, name: str = "shop", dag: str | None = "shop_dag") -> Non
     """One run."""
     definition = ConnectorDefinition(name, "memory", shop.definition.changelog, {"poll.interval.ms": 10})
     access = ConnectorAccess(definition, name)
-    with access.capture(owner="test", lease_ttl_s=5, lease_wait_s=5, dag=dag) as run:
+    with access.prepare_capture(owner="test", lease_ttl_s=5, lease_wait_s=5, dag=dag) as run:
         run.run()
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.core.model.notifications import ACTION, Notification, Type
-from airflow_provider_cdc.core.model.signal import SignalState
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.core.model.connector_signal import SignalState
+from airflow_provider_cdc.core.model.notifications import ACTION, Notification, NotificationType
 from airflow_provider_cdc.core.spi.retention_settings import StateRetention
-from airflow_provider_cdc.core.spi.stores import DesiredState
+from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.services.connectors.connector_access import access_of
 from tests.plugins.conftest import Asked, capture
 from tests.support.face import Shop
@@ -27,7 +27,7 @@ def act(asked: Asked, action: str, body: dict[str, Any], status: int = 200, **qu
 
 
 def audit(shop: Shop) -> list[dict[str, str]]:
-    found = shop.store.notifications("shop", limit=100)
+    found = shop.store.list_notifications("shop", limit=100)
     return [
         {"type": n.type, **n.additional_data}
         for n in (one.notification for one in found)
@@ -39,16 +39,16 @@ def test_pausing_says_what_it_does_does_it_and_is_recorded(shop: Shop, asked: As
     plan = act(asked, "pause", {"reason": "upgrade <b>"})
     assert (plan["done"], plan["confirm"]) == (False, False)
     assert "No run is alive; new ones are skipped." in plan["lines"]
-    assert (shop.store.control("shop").wanted, audit(shop)) == ("running", [])
-    with shop.store.lease("shop", "the run", wait_s=0):
+    assert (shop.store.load_control("shop").wanted, audit(shop)) == ("running", [])
+    with shop.store.acquire_lease("shop", "the run", wait_s=0):
         assert "The run the run ends at the next boundary" in act(asked, "pause", {})["lines"][0]
     assert act(asked, "pause", {"reason": "upgrade <b>"}, plan=False)["done"] is True
-    control = shop.store.control("shop")
+    control = shop.store.load_control("shop")
     assert (control.wanted, control.by, control.reason) == ("paused", "ann", "upgrade <b>")
     assert "paused by ann" in act(asked, "resume", {})["lines"][0]
     act(asked, "resume", {"reason": "done"}, plan=False)
     act(asked, "stop", {}, plan=False)
-    assert shop.store.control("shop").wanted == "stopped"
+    assert shop.store.load_control("shop").wanted == "stopped"
     assert audit(shop) == [
         {"type": "ASKED_FOR", "connector_name": "shop", "by": "ann", "action": "pause", "reason": "upgrade <b>"},
         {"type": "ASKED_FOR", "connector_name": "shop", "by": "ann", "action": "resume", "reason": "done"},
@@ -115,28 +115,28 @@ def test_nothing_is_done_by_a_plan_that_is_about_something_else_by_now(shop: Sho
     act(asked, "snapshot", snapshot, plan=False, confirm="shop", about=act(asked, "snapshot", snapshot)["about"])
     act(asked, "stop-snapshot", {}, 409, plan=False, confirm="shop", about=stop["about"])
     pause = act(asked, "pause", {})
-    with shop.store.lease("shop", "the run", wait_s=0):
+    with shop.store.acquire_lease("shop", "the run", wait_s=0):
         assert act(asked, "pause", {})["about"] == pause["about"]
     shop.store.set_control("shop", DesiredState.STOPPED, "bob")
     act(asked, "pause", {}, 409, plan=False, about=pause["about"])
-    assert shop.store.control("shop").by == "bob"
+    assert shop.store.load_control("shop").by == "bob"
     act(asked, "pause", {}, plan=False, about=act(asked, "pause", {})["about"])
-    assert shop.store.control("shop").by == "ann"
+    assert shop.store.load_control("shop").by == "ann"
 
 
 def test_what_a_target_holds_back_is_released(shop: Shop, asked: Asked) -> None:
-    record = shop.store.connector("shop")
+    record = shop.store.find_connector("shop")
     assert record is not None
     access = access_of(record)
     assert access is not None
-    reports = AppliedReports(access.changelog().storage, "shop")
-    reports.register("delta", "/lake", "")
+    reports = ApplyReports(access.open_change_log().storage, "shop")
+    reports.register_target("delta", "/lake", "")
     body = {"target": "delta", "location": "/lake"}
     assert "has batches up to 0" in act(asked, "forget-target", body)["lines"][0]
-    assert len(reports.all()) == 1
+    assert len(reports.list_reports()) == 1
     act(asked, "forget-target", body, 409, plan=False)
     act(asked, "forget-target", body, plan=False, confirm="shop")
-    assert reports.all() == []
+    assert reports.list_reports() == []
     (kept,) = audit(shop)
     assert json.loads(kept["what"]) == body
     act(asked, "forget-target", body, 409)
@@ -145,8 +145,8 @@ def test_what_a_target_holds_back_is_released(shop: Shop, asked: Asked) -> None:
 def test_the_record_of_actions_outlives_other_notifications(shop: Shop, asked: Asked) -> None:
     act(asked, "pause", {}, plan=False)
     retention = StateRetention(None, None, timedelta(0), None)
-    shop.store.prune("shop", retention, datetime.now(UTC) + timedelta(days=1))
-    assert [one.notification.aggregate_type for one in shop.store.notifications("shop")] == ["Action"]
+    shop.store.prune_rows("shop", retention, datetime.now(UTC) + timedelta(days=1))
+    assert [one.notification.aggregate_type for one in shop.store.list_notifications("shop")] == ["Action"]
 
 
 def asked_for(asked: Asked) -> list[dict[str, Any]]:
@@ -160,7 +160,7 @@ def test_what_was_asked_for_is_there_however_many_runs_have_come_to_their_ends_s
     act(asked, "pause", {"reason": "upgrade"}, plan=False)
     data = {"connector_name": "shop", "by": "airflow", "action": "verify", "dag": "nightly"}
     for n in range(100):
-        shop.store.note("shop", Notification(aggregate_type=ACTION, type=Type.COMPLETED, additional_data={**data, "run": f"run {n}"}))  # fmt: skip
+        shop.store.add_notification("shop", Notification(aggregate_type=ACTION, type=NotificationType.COMPLETED, additional_data={**data, "run": f"run {n}"}))  # fmt: skip
     assert [(one["action"], one["fate"]) for one in asked_for(asked)] == [("pause", "done")]
 
 
@@ -186,5 +186,5 @@ def test_what_has_become_of_a_signal_is_told_of_what_has_sent_it(shop: Shop, ask
     shop.store.set_signal_state("shop", number, SignalState.REFUSED, "it has <b>no key")
     assert newest() == ("failed", "it has <b>no key", True)
     assert asked_for(asked)[1]["fate"] == "queued"
-    shop.store.prune("shop", StateRetention(None, None, None, timedelta(0)), datetime.now(UTC) + timedelta(days=1))
+    shop.store.prune_rows("shop", StateRetention(None, None, None, timedelta(0)), datetime.now(UTC) + timedelta(days=1))
     assert newest()[0] == "not known"

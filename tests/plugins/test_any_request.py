@@ -71,7 +71,7 @@ def test_every_request_is_answered(shop: Shop, asked: Asked, forms: None, name: 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_awkward_names_and_values_are_answered(shop: Shop, asked: Asked, forms: None, name: str) -> None:
     method, _, path = name.partition(" ")
-    client, kept = asked(), shop.store.control("shop")
+    client, kept = asked(), shop.store.load_control("shop")
 
     def answered(url: str, content: str | None) -> None:
         headers = {} if content is None else {"content-type": "application/json"}
@@ -96,7 +96,7 @@ def test_awkward_names_and_values_are_answered(shop: Shop, asked: Asked, forms: 
             answered(f"{url}?{query}&plan=true", None if reads else json.dumps(_with(body, text)))
     for content in () if reads else UNUSUAL:
         answered(re.sub(r"{[a-z]+}", "shop", path), content)
-    assert shop.store.control("shop") == kept
+    assert shop.store.load_control("shop") == kept
 
 
 def quote(text: str) -> str:

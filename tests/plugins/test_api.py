@@ -17,19 +17,19 @@ import pytest
 import sqlalchemy as sa
 from airflow.sdk import DAG
 
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.core.model.metric_samples import Measured, Series
-from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
-from airflow_provider_cdc.core.reporting.metrics_monitor import Monitor
-from airflow_provider_cdc.core.spi.state_records import Registration
-from airflow_provider_cdc.core.spi.stores import DesiredState
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalState
+from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
+from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor
+from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
+from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.plugins import authorization
-from airflow_provider_cdc.plugins.api import connectors
+from airflow_provider_cdc.plugins.api import connector_routes
 from airflow_provider_cdc.plugins.authorization import KnownDag
 from airflow_provider_cdc.plugins.cdc_plugin import CdcPlugin
 from airflow_provider_cdc.services.connectors import source_probe
 from airflow_provider_cdc.services.connectors.connector_access import access_of
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.cli.conftest import run
 from tests.plugins.conftest import Asked, capture, known_to_airflow
 from tests.support.face import Shop, connect
@@ -51,10 +51,12 @@ def line(asked: Asked, name: str = "shop") -> dict[str, Any]:
     return found
 
 
-def measure(store: StateStore, connector: str, producer: str, *, ago_s: float, gauges: dict[str, float] | None = None, **topics: Series) -> None:  # fmt: skip
+def measure(store: StateStore, connector: str, producer: str, *, ago_s: float, gauges: dict[str, float] | None = None, **topics: MetricSeries) -> None:  # fmt: skip
     at = datetime.now(UTC) - timedelta(seconds=ago_s)
     tags = {} if producer == "capture" else {"target": "delta", "place": "1"}
-    store.metrics.add(Measured(connector, producer, tags, at, {"": Series(gauges=gauges or {}), **topics}, True))
+    store.metrics.add_measurements(
+        MetricSamples(connector, producer, tags, at, {"": MetricSeries(gauges=gauges or {}), **topics}, True)
+    )
 
 
 def printed_by(capsys: pytest.CaptureFixture[str], *command: str) -> str:
@@ -68,7 +70,7 @@ def printed_by(capsys: pytest.CaptureFixture[str], *command: str) -> str:
 
 
 def test_the_one_that_wants_to_be_looked_at_most_comes_first(fleet: Shop, asked: Asked) -> None:
-    fleet.store.ended(
+    fleet.store.record_run_end(
         "script", "The log is gone.\n  Where:  binlog.3\n  Safe:   all before it.\n  Repair: airflow cdc gap script"
     )
     fleet.store.set_control("billing", DesiredState.PAUSED, "ann", "upgrade")
@@ -84,7 +86,7 @@ def test_the_one_that_wants_to_be_looked_at_most_comes_first(fleet: Shop, asked:
 
 
 def test_it_is_filtered_by_state_source_and_text(fleet: Shop, asked: Asked) -> None:
-    fleet.store.ended("script", "the disk is full")
+    fleet.store.record_run_end("script", "the disk is full")
     names = lambda **query: [one["connector"] for one in get(asked, **query)["connectors"]]  # noqa: E731
     assert names(state="failed") == ["script"]
     assert names(state=["failed", "unassigned"], text="BILL") == ["billing"]
@@ -96,8 +98,8 @@ def test_it_is_filtered_by_state_source_and_text(fleet: Shop, asked: Asked) -> N
 
 
 def test_freshness_is_of_the_last_hour_and_names_the_worst_table(shop: Shop, asked: Asked) -> None:
-    def applied(seconds: float) -> Series:
-        return Series(observed={"apply.FreshnessInSeconds": [seconds]})
+    def applied(seconds: float) -> MetricSeries:
+        return MetricSeries(observed={"apply.FreshnessInSeconds": [seconds]})
 
     measure(shop.store, "shop", "apply delta 1", ago_s=8000, old=applied(50_000))
     for _ in range(19):
@@ -113,11 +115,11 @@ def test_lag_rate_and_the_oldest_transaction_are_shown(shop: Shop, asked: Asked)
         "streaming.MilliSecondsBehindSource": 700_000, "streaming.OldestTransactionAgeInMilliseconds": 90_000,
         "streaming.LogBytesBehindSource": 4_800, "streaming.LogGoneAtInSeconds": 4e9,
     }  # fmt: skip
-    events = Series(counters={"topic.TotalNumberOfEventsCaptured": 6000})
-    shop.store.register(Registration("late", "oracle", "/log"))
+    events = MetricSeries(counters={"topic.TotalNumberOfEventsCaptured": 6000})
+    shop.store.register_connector(ConnectorRegistration("late", "oracle", "/log"))
     measure(shop.store, "late", "capture", ago_s=1000, gauges=gauges, orders=events)
-    monitor = Monitor("late", "capture", [shop.store.metrics.add])
-    monitor.document({"streaming": {"OldestTransactionId": "7.3.11", "LastEvent": "of orders"}}, {})
+    monitor = MetricsMonitor("late", "capture", [shop.store.metrics.add_measurements])
+    monitor.record_metrics({"streaming": {"OldestTransactionId": "7.3.11", "LastEvent": "of orders"}}, {})
     monitor.flush()
     found = line(asked, "late")
     assert (found["lag_s"], found["oldest_transaction"]) == (700, {"id": "7.3.11", "age_s": 90})
@@ -136,7 +138,7 @@ def test_how_far_one_is_behind_whose_last_run_has_failed_is_not_known(fleet: Sho
     }
     for name in ("script", "billing"):
         measure(fleet.store, name, "capture", ago_s=1000, gauges=gauges)
-    fleet.store.ended("script", "the log is gone")
+    fleet.store.record_run_end("script", "the log is gone")
     failed, rests = line(asked, "script"), line(asked, "billing")
     assert (failed["state"], failed["lag_s"], failed["lag_at"], failed["lag_bytes"]) == ("failed", None, None, None)
     assert failed["log_gone_at"] is not None  # that goes on
@@ -198,8 +200,10 @@ def test_the_number_of_queries_does_not_grow_with_connectors_and_tables(fleet: S
 
     before = queries()
     for n in range(30):
-        fleet.store.register(Registration(f"more{n}", "memory", "/log", connections={"dag": f"dag{n}"}))
-        measure(fleet.store, f"more{n}", "capture", ago_s=10, **{f"t{k}": Series({"g": 1}) for k in range(20)})
+        fleet.store.register_connector(
+            ConnectorRegistration(f"more{n}", "memory", "/log", connections={"dag": f"dag{n}"})
+        )
+        measure(fleet.store, f"more{n}", "capture", ago_s=10, **{f"t{k}": MetricSeries({"g": 1}) for k in range(20)})
         fleet.store.send(f"more{n}", SentSignal("a", "log", "{}"))
     assert get(asked)["total"] == 33
     assert queries() == before <= 10
@@ -217,12 +221,12 @@ def test_the_command_prints_the_same(shop: Shop, asked: Asked, capsys: pytest.Ca
 
 
 def test_a_connector_shows_its_targets_and_what_keeps_them_back(shop: Shop, asked: Asked) -> None:
-    record = shop.store.connector("shop")
+    record = shop.store.find_connector("shop")
     assert record is not None
     access = access_of(record)
     assert access is not None
-    reports = AppliedReports(access.changelog().storage, "shop")
-    report = reports.register("delta", "/lake", "")
+    reports = ApplyReports(access.open_change_log().storage, "shop")
+    report = reports.register_target("delta", "/lake", "")
     reports.write({**report, "last_batch": 1, "failed": {"inventory.orders": "column <x> is gone"}})
     found = get(asked, "/shop")
     assert found["trouble"] is None
@@ -233,7 +237,9 @@ def test_a_connector_shows_its_targets_and_what_keeps_them_back(shop: Shop, aske
 
 
 def test_a_change_log_that_is_away_does_not_hide_the_state(shop: Shop, asked: Asked) -> None:
-    shop.store.register(Registration("shop", "memory", "no-such-kind://x/y", connections={"source": "shop"}))
+    shop.store.register_connector(
+        ConnectorRegistration("shop", "memory", "no-such-kind://x/y", connections={"source": "shop"})
+    )
     found = get(asked, "/shop")
     assert (found["targets"], found["line"]["batch"]) == ([], 1)
     assert found["trouble"]
@@ -243,7 +249,7 @@ def test_a_change_log_that_does_not_answer_is_waited_for_a_short_time(
     shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The report of a target is a pipe into which nobody writes: who reads it waits."""
-    monkeypatch.setattr(connectors, "_LOG_S", 0.2)
+    monkeypatch.setattr(connector_routes, "_LOG_S", 0.2)
     monkeypatch.setattr(source_probe, "_log_places", threading.BoundedSemaphore(2))
     folder = Path(shop.definition.changelog) / "shop" / "applied"
     folder.mkdir(parents=True, exist_ok=True)
@@ -266,7 +272,7 @@ def test_a_change_log_that_does_not_answer_is_waited_for_a_short_time(
 def test_tables_have_their_schema_and_what_was_measured_of_their_topics(shop: Shop, asked: Asked) -> None:
     shop.order(1)
     capture(shop)
-    fresh = Series(counters={"apply.TotalNumberOfEventsApplied": 3}, observed={"apply.FreshnessInSeconds": [1.5]})
+    fresh = MetricSeries(counters={"apply.TotalNumberOfEventsApplied": 3}, observed={"apply.FreshnessInSeconds": [1.5]})
     measure(shop.store, "shop", "apply delta 1", ago_s=1, **{"shop.inventory.orders": fresh})
     (table,) = get(asked, "/shop/tables")["tables"]
     assert (table["table"], table["topic"]) == ("inventory.orders", "shop.inventory.orders")

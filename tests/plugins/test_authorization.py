@@ -20,7 +20,7 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from airflow_provider_cdc.core.spi.state_records import Registration
+from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
 from airflow_provider_cdc.plugins import authorization
 from airflow_provider_cdc.plugins.authorization import KnownDag, known_of
 from airflow_provider_cdc.plugins.plugin_app import app
@@ -102,7 +102,7 @@ def test_each_route_is_allowed_or_refused_as_the_table_says(
             assert status in (200, 409), (path, status)  # what is planned for may not be there
         else:
             assert status == 403, (path, status)
-    assert shop.store.control("shop").wanted == "running"  # plans change nothing
+    assert shop.store.load_control("shop").wanted == "running"  # plans change nothing
 
 
 def test_who_has_a_login_and_no_role_is_refused_everywhere(shop: Shop, asked: Asked) -> None:
@@ -149,22 +149,22 @@ def test_tokens_and_cookies_count_as_in_airflows_own_api(shop: Shop, asked: Aske
 )
 def test_what_a_page_of_another_site_could_send_is_refused(shop: Shop, asked: Asked, kind: str | None) -> None:
     """A browser sends these types, and a body without one, without asking the site whether they are wanted."""
-    client, before = asked(), len(shop.store.notifications("shop"))
+    client, before = asked(), len(shop.store.list_notifications("shop"))
     for method, path, _ in ROUTES:
         if method == "POST":
             url = path.replace("{connector}", "shop").replace("{connection}", "shop") + "?plan=false&confirm=shop"
             body = json.dumps(BODIES.get(path.rpartition("/")[2], {})).encode()
             answer = client.post(url, content=body, headers={} if kind is None else {"content-type": kind})
             assert answer.status_code == 415, (path, answer.text)
-    assert shop.store.control("shop").wanted == "running"
-    assert len(shop.store.notifications("shop")) == before
+    assert shop.store.load_control("shop").wanted == "running"
+    assert len(shop.store.list_notifications("shop")) == before
 
 
 def test_rows_are_shown_to_nobody_unless_the_configuration_names_the_connector(shop: Shop, asked: Asked) -> None:
     answer = asked().post("/api/v1/connectors/shop/row", json=BODIES["row"])
     assert answer.status_code == 403
     assert "AIRFLOW__CDC__SHOW_ROWS_OF=shop" in answer.json()["error"]["repair"]
-    assert [e.notification.type for e in shop.store.notifications("shop")].count("LOOKED_AT") == 0
+    assert [e.notification.type for e in shop.store.list_notifications("shop")].count("LOOKED_AT") == 0
 
 
 def test_what_a_user_may_do_is_said(shop: Shop, asked: Asked) -> None:
@@ -254,7 +254,9 @@ def test_an_auth_manager_that_is_far_away_is_asked_once_for_all_connectors(
             pytest.fail("asked about one DAG alone")
 
     for n in range(20):
-        fleet.store.register(Registration(f"more{n}", "memory", "/log", connections={"dag": f"dag{n}"}))
+        fleet.store.register_connector(
+            ConnectorRegistration(f"more{n}", "memory", "/log", connections={"dag": f"dag{n}"})
+        )
     monkeypatch.setattr(airflow_app._AuthManagerState, "instance", Far())
     found = asked("ann", "USER").get("/api/v1/connectors").json()
     assert {one["connector"] for one in found["connectors"]} == {"more7", "shop"}
@@ -266,10 +268,10 @@ def test_the_teams_of_all_connections_are_one_query(teams: None, fleet: Shop) ->
     listener = lambda *a: asked_for.append(a[2])  # noqa: E731
     sa.event.listen(sa.Engine, "before_cursor_execute", listener)
     try:
-        known = known_of(fleet.store.connectors())
-        records = {record.connector: record for record in fleet.store.connectors()}
+        known = known_of(fleet.store.list_connectors())
+        records = {record.connector: record for record in fleet.store.list_connectors()}
         before = len(asked_for)
-        assert [known.team(records[name]) for name in ("shop", "billing", "script")] == ["red", "blue", "red"]
+        assert [known.find_team(records[name]) for name in ("shop", "billing", "script")] == ["red", "blue", "red"]
     finally:
         sa.event.remove(sa.Engine, "before_cursor_execute", listener)
     assert len(asked_for) == before + 1

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import AccessDenied, SourceUnavailable
-from airflow_provider_cdc.core.model.metric_samples import Measured, Series
+from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.services.connectors import source_probe
 from airflow_provider_cdc.services.connectors.source_probe import WAYS_OUT
-from airflow_provider_cdc.services.dashboards.charts import MOST
+from airflow_provider_cdc.services.dashboards.connector_charts import MOST
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.cli.conftest import run
 from tests.plugins.conftest import Asked, capture
@@ -47,7 +47,7 @@ def test_the_check_says_what_the_command_says(
         capture(shop)
     assert post(asked, "check")["waiting"] is None
     findings = [Finding("It is slow.", "ALTER SYSTEM", fatal=False), Finding("It has no log.", f"SET {NASTY[0]}")]
-    monkeypatch.setattr(MemorySource, "check", lambda self: findings)
+    monkeypatch.setattr(MemorySource, "check_prerequisites", lambda self: findings)
     found = post(asked, "check")
     assert (found["ready"], found["position"]) == (False, None)
     assert [(one["what"], one["fix"]) for one in found["findings"]] == [
@@ -68,7 +68,7 @@ def test_why_a_source_cannot_be_asked_is_a_sentence(
     def fail(*_: Any) -> Any:
         raise error
 
-    for method in ("check", "verify_position"):
+    for method in ("check_prerequisites", "verify_position"):
         monkeypatch.setattr(MemorySource, method, fail)
     assert post(asked, what, status)["error"]["what"] == str(error).splitlines()[0]
 
@@ -79,7 +79,7 @@ def test_a_source_that_does_not_answer_is_told_in_time_and_takes_no_more_than_it
 ) -> None:
     answers = threading.Event()
     monkeypatch.setattr(source_probe, "_places", threading.BoundedSemaphore(2))
-    for method in ("check", "verify_position"):
+    for method in ("check_prerequisites", "verify_position"):
         monkeypatch.setattr(MemorySource, method, lambda *_: answers.wait(30))
     began = time.monotonic()
     for _ in range(2):
@@ -105,8 +105,8 @@ def test_a_look_that_gets_no_thread_takes_no_place(monkeypatch: pytest.MonkeyPat
         patched.setattr(threading.Thread, "start", none_left)
         for _ in range(source_probe.MOST_AT_ONCE + 1):
             with pytest.raises(RuntimeError, match="thread"):
-                source_probe.within(1, "The source", lambda: 1)
-    assert source_probe.within(5, "The source", lambda: 1) == 1
+                source_probe.call_source_in_time(1, "The source", lambda: 1)
+    assert source_probe.call_source_in_time(5, "The source", lambda: 1) == 1
 
 
 # -- the gap ------------------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_the_gap_report_has_the_ways_that_the_command_has(
     }
     for key in range(3):
         shop.order(10 + key)
-    shop.database.purge()
+    shop.database.purge_log()
     found = post(asked, "gap")
     assert found["text"].startswith("Lost: everything that was committed after ")
     assert found["gap"]["comparable"] is True
@@ -163,9 +163,11 @@ def test_charts_have_what_was_measured_and_what_has_happened(shop: Shop, asked: 
 def test_where_nothing_was_measured_no_line_goes_on(shop: Shop, asked: Asked) -> None:
     """Of an hour in which something has happened at its beginning alone."""
     now = time.time()
-    series = {"": Series({"streaming.MilliSecondsBehindSource": 4000}, {}, {}), "orders": Series({}, {"topic.TotalNumberOfEventsCaptured": 3000}, {})}  # fmt: skip
+    series = {"": MetricSeries({"streaming.MilliSecondsBehindSource": 4000}, {}, {}), "orders": MetricSeries({}, {"topic.TotalNumberOfEventsCaptured": 3000}, {})}  # fmt: skip
     for ago_s in (3000, 2700):
-        shop.store.metrics.add(Measured("shop", "test", {}, datetime.fromtimestamp(now - ago_s, UTC), series, True))
+        shop.store.metrics.add_measurements(
+            MetricSamples("shop", "test", {}, datetime.fromtimestamp(now - ago_s, UTC), series, True)
+        )
     found = asked().get(f"{API}/charts").json()
     (points,) = [one["points"] for one in found["series"] if one["producer"] == "test"]
     assert [point["at"] for point in points] == list(range(points[0]["at"], found["until"] - 299, 300))
@@ -176,9 +178,11 @@ def test_where_nothing_was_measured_no_line_goes_on(shop: Shop, asked: Asked) ->
 def test_a_span_shows_what_was_in_it_and_no_more_marks_than_fit(shop: Shop, asked: Asked) -> None:
     now = datetime.now(UTC)
     for hours in (200, 100, 20, 3, 0.2):
-        series = {"": Series({"apply.LastRunFailed": 1}, {}, {}), NASTY[0]: Series({}, {"apply.TotalNumberOfEventsApplied": 5}, {"apply.FreshnessInSeconds": [42.0]})}  # fmt: skip
+        series = {"": MetricSeries({"apply.LastRunFailed": 1}, {}, {}), NASTY[0]: MetricSeries({}, {"apply.TotalNumberOfEventsApplied": 5}, {"apply.FreshnessInSeconds": [42.0]})}  # fmt: skip
         at = now - timedelta(hours=hours)
-        shop.store.metrics.add(Measured("shop", "apply delta 1", {"target": "delta"}, at, series, True))
+        shop.store.metrics.add_measurements(
+            MetricSamples("shop", "apply delta 1", {"target": "delta"}, at, series, True)
+        )
     seen = {}
     for span in ("hour", "day", "week"):
         found = asked().get(f"{API}/charts", params={"span": span}).json()
@@ -188,6 +192,8 @@ def test_a_span_shows_what_was_in_it_and_no_more_marks_than_fit(shop: Shop, aske
         assert all(point["cpu"] is None for point in points)
     assert seen == {"hour": (5, 1), "day": (15, 3), "week": (20, 4)}
     for _ in range(MOST + 20):
-        shop.store.metrics.add(Measured("shop", "capture", {}, now, {"": Series({}, {}, {})}, True))
+        shop.store.metrics.add_measurements(
+            MetricSamples("shop", "capture", {}, now, {"": MetricSeries({}, {}, {})}, True)
+        )
     found = asked().get(f"{API}/charts", params={"span": "week"}).json()
     assert [m["kind"] for m in found["marks"]].count("run") <= MOST

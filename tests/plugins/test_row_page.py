@@ -28,7 +28,7 @@ def post(asked: Asked, path: str, body: dict[str, Any], status: int = 200) -> An
 
 
 def looks(shop: Shop) -> int:
-    return [e.notification.type for e in shop.store.notifications("shop")].count("LOOKED_AT")
+    return [e.notification.type for e in shop.store.list_notifications("shop")].count("LOOKED_AT")
 
 
 def test_the_columns_of_a_key_are_told_and_nothing_is_recorded(shop: Shop, asked: Asked) -> None:

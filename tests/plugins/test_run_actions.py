@@ -15,10 +15,10 @@ from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
 from airflow.utils.session import create_session
 
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from airflow_provider_cdc.dag import lifecycle_dag, tables_dag
 from airflow_provider_cdc.operators.lifecycle import ConnectorLifecycleOperator
-from airflow_provider_cdc.plugins.dag_runs import forms
+from airflow_provider_cdc.plugins.user_dag_runs import list_form_dags
 from airflow_provider_cdc.services.actions import dag_run_actions
 from airflow_provider_cdc.services.connectors.connector_access import access_of
 from airflow_provider_cdc.sources.memory.source import MemorySource
@@ -50,13 +50,13 @@ def begun() -> list[tuple[str, str, str, Any]]:
 
 
 def applied(shop: Shop, *locations: str) -> None:
-    record = shop.store.connector("shop")
+    record = shop.store.find_connector("shop")
     assert record is not None
     access = access_of(record)
     assert access is not None
-    reports = AppliedReports(access.changelog().storage, "shop")
+    reports = ApplyReports(access.open_change_log().storage, "shop")
     for location in locations:
-        reports.write({**reports.register("delta", location, ""), "last_batch": 1})
+        reports.write({**reports.register_target("delta", location, ""), "last_batch": 1})
 
 
 def test_a_run_of_the_connectors_dag_begins_and_is_recorded(shop: Shop, asked: Asked) -> None:
@@ -117,7 +117,7 @@ def test_an_offset_is_restored_by_the_run_that_was_begun(shop: Shop, asked: Aske
     assert any(line.startswith("REPEATED") for line in plan["lines"])
     body = {"version": 1, "at_version": plan["version"], "reason": "once more"}
     act(asked, "restore-offset", body, 409, plan=False, confirm="shopp")
-    with shop.store.lease("shop", "the run", wait_s=0):
+    with shop.store.acquire_lease("shop", "the run", wait_s=0):
         assert (
             "pause the connector first" in act(asked, "restore-offset", body, 409, plan=False, confirm="shop")["detail"]
         )
@@ -149,7 +149,7 @@ def steered(conf: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_an_offset_is_set_to_what_somebody_writes(shop: Shop, asked: Asked) -> None:
-    first = shop.store.load("shop")
+    first = shop.store.load_offset("shop")
     assert first.offset is not None
     shop.order(1)
     capture(shop)
@@ -177,7 +177,7 @@ def test_an_offset_is_set_to_what_somebody_writes(shop: Shop, asked: Asked) -> N
     ((_, _, _, conf),) = begun()
     assert (conf["action"], conf["position"]) == ("offset-set", first.offset.position)
     steered(conf)
-    assert shop.store.load("shop").offset.position == first.offset.position  # type: ignore[union-attr]
+    assert shop.store.load_offset("shop").offset.position == first.offset.position  # type: ignore[union-attr]
     with pytest.raises(Exception, match="The offset has moved since the plan was made"):
         steered(conf)
     capture(shop)
@@ -193,7 +193,7 @@ def test_an_offset_is_forgotten(shop: Shop, asked: Asked) -> None:
     act(asked, "reset-offset", {"at_version": plan["version"]}, plan=False, confirm="shop")
     ((_, _, _, conf),) = begun()
     steered(conf)
-    assert shop.store.load("shop").offset.position is None  # type: ignore[union-attr]
+    assert shop.store.load_offset("shop").offset.position is None  # type: ignore[union-attr]
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gap_is_repaired_in_the_way_that_was_chosen(cut: None, shop: Shop, asked: Asked, repair: str) -> None:
     assert "There is no gap" in act(asked, "repair-gap", {"repair": repair}, 409)["detail"]
     shop.order(1)
-    shop.database.purge()
+    shop.database.purge_log()
     shop.order(2)
     body = {"repair": repair, "reason": "the log was purged"}
     plan = act(asked, "repair-gap", body)
@@ -214,7 +214,7 @@ def test_a_gap_is_repaired_in_the_way_that_was_chosen(cut: None, shop: Shop, ask
     assert plan["lines"][0].startswith("Lost: everything that was committed after")
     assert ("LOST FOR GOOD" in plan["lines"][1]) == (repair == "skip")
     assert any("1 table is read again" in line for line in plan["lines"]) == (repair != "skip")
-    with shop.store.lease("shop", "the run", wait_s=0):
+    with shop.store.acquire_lease("shop", "the run", wait_s=0):
         assert "pause the connector first" in act(asked, "repair-gap", body)["obstacle"]
     act(asked, "repair-gap", body, 409, plan=False)
     assert begun() == []
@@ -231,7 +231,7 @@ def test_a_gap_is_repaired_in_the_way_that_was_chosen(cut: None, shop: Shop, ask
 def test_what_cannot_repair_a_gap_is_said_before(shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.database.create_table("inventory.keyless", {"line": "string"})
     shop.order(1)
-    shop.database.purge()
+    shop.database.purge_log()
     found = act(asked, "repair-gap", {"repair": "incremental"})
     assert (
         "cannot be read in chunks: inventory.keyless has no key, inventory.orders: id may be NULL" in found["obstacle"]
@@ -297,7 +297,7 @@ def test_only_a_form_that_takes_the_connector_is_used(shop: Shop, asked: Asked) 
         tables_dag(["billing"], dag_id="its_tables"),
         lifecycle_dag(["shop"], dag_id="mine", tags=["cdc", "x"]),
     )
-    assert sorted(forms()) == ["its_lifecycle", "its_tables", "mine"]
+    assert sorted(list_form_dags()) == ["its_lifecycle", "its_tables", "mine"]
     assert act(asked, "restore-offset", {"version": 1})["dag"] == "mine"
     applied(shop, "/a")
     refused = act(asked, "verify", {}, 409)["error"]

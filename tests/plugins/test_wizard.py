@@ -10,13 +10,20 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
-from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.dag import cdc_dags
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.plugins import authorization
 from airflow_provider_cdc.plugins.authorization import KnownConnection
-from airflow_provider_cdc.services.definition_wizard import MODES, TARGETS, NewDefinition, kinds, modes_of, written
+from airflow_provider_cdc.services.definition_wizard import (
+    MODES,
+    TARGETS,
+    DefinitionRequest,
+    list_source_kinds,
+    modes_of,
+    write_definition,
+)
 from airflow_provider_cdc.sources import config_class
 from tests.plugins.conftest import Asked
 from tests.support.face import Shop, connect
@@ -39,15 +46,15 @@ def dag_of(text: str, folder: Path) -> tuple[Any, ConnectorDefinition]:
     return made["dag"], made["connector"]
 
 
-@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize("kind", list_source_kinds())
 def test_both_texts_say_the_same_and_name_just_the_tables_that_were_chosen(kind: str, tmp_path: Path) -> None:
     config = config_class(kind)
     for number, (mode, target) in enumerate(itertools.product(modes_of(kind) or ["initial"], TARGETS)):
-        asked = NewDefinition(
+        asked = DefinitionRequest(
             source=kind, name=f"shop-{number}", conn_id="it's", tables=TABLES, left_out=["n1orders.a"], mode=mode, target=target, database='a"b',
             changelog="/log/'x'", properties={"poll.interval.ms": 250},
         )  # fmt: skip
-        found = written(asked)
+        found = write_definition(asked)
         dag, connector = dag_of(found.python, tmp_path)
         folder = tmp_path / f"fleet{number}"
         folder.mkdir()
@@ -66,14 +73,16 @@ def test_both_texts_say_the_same_and_name_just_the_tables_that_were_chosen(kind:
         filters = Filters(parsed)
         chosen = [TableId(namespace=name.split(".", 1)[0], name=name.split(".", 1)[1]) for name in TABLES]
         if kind in ("mariadb", "mysql", "mongodb"):  # others spell names otherwise; the list is the same
-            assert [t for t in chosen if not filters.table(t)] == []
-            assert not filters.table(TableId(namespace="n0inventory", name="orders2"))
-            assert filters.table(TableId(namespace="n0inventory", name="ORDERS"))
-            assert not filters.table(TableId(namespace="n1orders", name="a"))
-            assert not filters.table(TableId(namespace=TABLES[NAMES.index("a.\\d+")].partition(".")[0], name="1"))
+            assert [t for t in chosen if not filters.is_table_captured(t)] == []
+            assert not filters.is_table_captured(TableId(namespace="n0inventory", name="orders2"))
+            assert filters.is_table_captured(TableId(namespace="n0inventory", name="ORDERS"))
+            assert not filters.is_table_captured(TableId(namespace="n1orders", name="a"))
+            assert not filters.is_table_captured(
+                TableId(namespace=TABLES[NAMES.index("a.\\d+")].partition(".")[0], name="1")
+            )
 
 
-@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize("kind", list_source_kinds())
 def test_modes_that_are_offered_can_be_used(kind: str) -> None:
     assert set(modes_of(kind)) == (set() if kind == "debezium" else set(MODES))
 
@@ -107,7 +116,7 @@ def test_connections_are_those_that_somebody_may_see(shop: Shop, asked: Asked, m
     found = {role: asked(role=role).get(API).json() for role in ("VIEWER", "OP")}
     assert [one["conn_id"] for one in found["OP"]["connections"]] == ["shop", "orders"]
     assert found["VIEWER"]["connections"] == []
-    assert [one["kind"] for one in found["VIEWER"]["sources"]] == kinds()
+    assert [one["kind"] for one in found["VIEWER"]["sources"]] == list_source_kinds()
     for one in found["OP"]["sources"]:
         assert f"source={one['kind']!r}" in one["example"]["python"]
 
@@ -128,7 +137,7 @@ def test_the_source_of_a_connection_says_what_it_has(shop: Shop, asked: Asked, m
     answer = asked().post(f"{API}/connections/none", json={})
     assert answer.status_code == 409
     assert "There is no connection none" in answer.json()["detail"]
-    monkeypatch.setattr(CdcSourceHook, "offers", lambda self, *_: pytest.fail("asked"))
+    monkeypatch.setattr(CdcSourceHook, "inspect_source", lambda self, *_: pytest.fail("asked"))
     assert asked(role="USER").post(f"{API}/connections/shop", json={}).status_code == 403
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.services.definition_wizard import kinds
+from airflow_provider_cdc.services.definition_wizard import list_source_kinds
 from dev.servers import Db2, Kafka, Oracle
 from dev.servers.mongodb import MongoDb
 from tests.plugins.conftest import Asked
@@ -170,7 +170,7 @@ CANNOT = ("undo", "redo log", "online log", "MB", "The oplog goes back")
 
 
 def test_each_source_is_tried() -> None:
-    assert sorted(SOURCES) == kinds()
+    assert sorted(SOURCES) == list_source_kinds()
 
 
 @pytest.mark.sampled(2)

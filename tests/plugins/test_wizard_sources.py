@@ -11,7 +11,7 @@ import deltalake
 import pytest
 from pyiceberg.table import StaticTable
 
-from airflow_provider_cdc.services.definition_wizard import kinds
+from airflow_provider_cdc.services.definition_wizard import list_source_kinds
 from tests.plugins.conftest import Asked
 from tests.plugins.test_wizard import API
 from tests.support.any_source import SOURCES, AnySource, Rows, any_source, noted, parsed, ran, target_table
@@ -42,7 +42,7 @@ def said(asked: Asked, path: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_each_source_is_tried() -> None:
-    assert sorted(SOURCES) == kinds()
+    assert sorted(SOURCES) == list_source_kinds()
 
 
 def in_lake(lake: Path, kind: str, source: AnySource) -> list[Rows]:

@@ -44,7 +44,7 @@ def test_with_nothing_to_capture_it_is_deferred_with_its_timeout(shop: Shop) -> 
     trigger = deferred.value.trigger
     assert isinstance(trigger, ChangesAvailableTrigger)
     assert trigger.poll_interval == 3
-    assert trigger.access["definition"] == shop.definition.document()
+    assert trigger.access["definition"] == shop.definition.to_document()
 
 
 def test_with_something_to_capture_it_succeeds_at_once(shop: Shop) -> None:
@@ -59,16 +59,18 @@ def test_an_unreachable_source_is_waited_for_in_the_triggerer(shop: Shop, monkey
     from airflow_provider_cdc.connector import ConnectorDefinition
 
     definition = ConnectorDefinition("shop", "mariadb", "/lake", {"database.server.id": 4711})
-    shop.store.register(replace(shop.store.registration("shop"), properties=_properties(definition)))
+    shop.store.register_connector(replace(shop.store.find_registration("shop"), properties=_properties(definition)))
     with pytest.raises(TaskDeferred):
         ChangesAvailableSensor(task_id="wait", definition=definition, conn_id="shop").execute(context())
 
 
 def _properties(definition: Any) -> Any:
-    from airflow_provider_cdc.connector import parse_config, registration
+    from airflow_provider_cdc.connector import build_registration, parse_config
     from airflow_provider_cdc.hooks.source import CdcSourceHook
 
-    return registration(definition, parse_config(definition, CdcSourceHook("shop").properties())).properties
+    return build_registration(
+        definition, parse_config(definition, CdcSourceHook("shop").resolve_properties())
+    ).properties
 
 
 def test_what_a_person_must_mend_fails_the_task_for_good(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

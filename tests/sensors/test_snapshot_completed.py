@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
-from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
+from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger

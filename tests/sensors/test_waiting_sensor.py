@@ -22,11 +22,11 @@ from airflow.sdk.exceptions import (
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, SourceUnavailable
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sensors.any_changes import AnyChangesSensor
-from airflow_provider_cdc.sensors.applied import AppliedSensor
+from airflow_provider_cdc.sensors.changes_applied import AppliedSensor
 from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
 from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
-from airflow_provider_cdc.services.connectors.connector_group import CaptureOf, Looked
+from airflow_provider_cdc.services.connectors.connector_group import ChangeInspection, GroupedConnector
 from tests.support.face import Shop, context, make_shop
 
 Make = Callable[..., WaitingSensor]
@@ -48,7 +48,7 @@ def _changes(shop: Shop, **more: Any) -> WaitingSensor:
 
 
 def _any_changes(shop: Shop, **more: Any) -> WaitingSensor:
-    one = CaptureOf(definition=shop.definition, conn_id="shop")
+    one = GroupedConnector(definition=shop.definition, conn_id="shop")
     return AnyChangesSensor(**{"task_id": "wait", "connectors": [one], **more})
 
 
@@ -57,7 +57,7 @@ def _applied(shop: Shop, **more: Any) -> WaitingSensor:
 
 
 def _snapshot(shop: Shop, **more: Any) -> WaitingSensor:
-    from airflow_provider_cdc.core.model.signal import SentSignal
+    from airflow_provider_cdc.core.model.connector_signal import SentSignal
 
     number = shop.store.send("shop", SentSignal("a", "execute-snapshot", "{}"))
     return SnapshotCompletedSensor(**{"task_id": "wait", "connector": "shop", "number": number, **more})
@@ -67,7 +67,7 @@ SENSORS = {"changes": _changes, "any-changes": _any_changes, "applied": _applied
 ASKED = {
     "changes": "airflow_provider_cdc.sensors.changes_available.ChangesAvailableSensor._look",
     "any-changes": "airflow_provider_cdc.sensors.any_changes.look_at",
-    "applied": "airflow_provider_cdc.triggers.applied.AppliedTrigger.look",
+    "applied": "airflow_provider_cdc.triggers.changes_applied.AppliedTrigger.look",
     "snapshot": "airflow_provider_cdc.triggers.signal_completed.SignalCompletedTrigger.look",
 }
 """The call by which each sensor asks."""
@@ -156,7 +156,7 @@ def test_a_group_whose_source_is_away_at_the_end_of_the_time_is_captured_and_fai
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sensor = _any_changes(shop, soft_fail=True)
-    away = Looked(sensor.accesses[0], error=SourceUnavailable("It does not answer.", remedy="start it"))  # type: ignore[attr-defined]
+    away = ChangeInspection(sensor.accesses[0], error=SourceUnavailable("It does not answer.", remedy="start it"))  # type: ignore[attr-defined]
     monkeypatch.setattr("airflow_provider_cdc.sensors.any_changes.look_at", lambda _: [away])
     assert not sensor.poke(context())
     assert trigger_failed(sensor, "Trigger timeout") is None

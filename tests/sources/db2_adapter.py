@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
 
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.db2.log import stream
-from airflow_provider_cdc.sources.db2.log.merge import Merge
-from airflow_provider_cdc.sources.db2.snapshot import read_rows
+from airflow_provider_cdc.sources.db2.log.change_merger import ChangeMerger
+from airflow_provider_cdc.sources.db2.snapshot import snapshot_row_blocks
 from dev.servers.db2 import Db2
 from dev.servers.db2.driver import Connection
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
@@ -241,12 +241,12 @@ class Db2Adapter(Adapter):
 
     @contextlib.contextmanager
     def small_blocks(self) -> Iterator[dict[str, Any]]:
-        with patch.object(Merge.__init__, "__defaults__", (512,)), patch.object(stream, "FETCH_ROWS", 300):
+        with patch.object(ChangeMerger.__init__, "__defaults__", (512,)), patch.object(stream, "FETCH_ROWS", 300):
             yield {}
 
     @contextlib.contextmanager
     def small_fetches(self) -> Iterator[dict[str, Any]]:
-        with patch.object(read_rows, "_FIRST_ROWS", 4):
+        with patch.object(snapshot_row_blocks, "_FIRST_ROWS", 4):
             yield {}
 
     @contextlib.contextmanager

@@ -15,7 +15,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.client_session import ClientSession
 
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mongodb.log import cursor
 from tests.sources.suite import Adapter, Changes, Row, Undo
 from tests.support.mongodb import MongoConnector, flat, mongodb_connector

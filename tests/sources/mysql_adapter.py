@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
-from airflow_provider_cdc.sources.mysql.snapshot import result_reader
+from airflow_provider_cdc.sources.mysql.snapshot import result_set_reader
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import purge_log
@@ -140,7 +140,7 @@ class MySqlAdapter(Adapter):
 
     @contextlib.contextmanager
     def small_fetches(self) -> Iterator[dict[str, Any]]:
-        with patch.object(result_reader, "BUFFER", 1 << 10):
+        with patch.object(result_set_reader, "BUFFER", 1 << 10):
             yield {}
 
     def signals(self) -> str:

@@ -12,9 +12,9 @@ from unittest.mock import patch
 
 import pytest
 
-from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.sources.oracle.mining import stream
-from airflow_provider_cdc.sources.oracle.snapshot import read_rows
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.sources.oracle.mining import logminer_stream
+from airflow_provider_cdc.sources.oracle.snapshot import row_fetching
 from airflow_provider_cdc.sources.oracle.transactions.buffer import transaction_buffer
 from dev.servers import Oracle
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
@@ -148,7 +148,7 @@ class OracleAdapter(Adapter):
 
     @contextlib.contextmanager
     def small_fetches(self) -> Iterator[dict[str, Any]]:
-        with patch.object(read_rows, "_FIRST_ROWS", 4):
+        with patch.object(row_fetching, "_FIRST_ROWS", 4):
             yield {}
 
     def rewrites(self) -> dict[str, Callable[[str, Table, str], str]]:
@@ -212,7 +212,7 @@ class OracleAdapter(Adapter):
 
     @contextlib.contextmanager
     def small_blocks(self) -> Iterator[dict[str, Any]]:
-        with patch.object(transaction_buffer, "BLOCK_ROWS", 512), patch.object(stream, "PIECE_ROWS", 600):
+        with patch.object(transaction_buffer, "BLOCK_ROWS", 512), patch.object(logminer_stream, "PIECE_ROWS", 600):
             yield {"query_fetch_size": 600}
 
     @contextlib.contextmanager

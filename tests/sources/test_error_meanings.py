@@ -6,14 +6,14 @@ import pytest
 from pydantic import SecretStr
 
 from airflow_provider_cdc.core.errors import AccessDenied, SourceUnavailable
-from airflow_provider_cdc.sources.error_meanings import AGAIN, RETRY, ErrorMeaning, masked, meaning_per_code
+from airflow_provider_cdc.sources.error_meanings import AGAIN, RETRY, ErrorMeaning, mask_secrets, meaning_per_code
 
 DENIED = ErrorMeaning(AccessDenied, "The database refused user {user}", AGAIN, "GRANT CONNECT TO {user}")
 LOST = ErrorMeaning(SourceUnavailable, "The database does not answer", AGAIN, RETRY)
 
 
 def test_an_error_has_the_servers_message_and_the_names() -> None:
-    error = DENIED.error("ORA-01045: {no} right", "db:1521", user="CDC")
+    error = DENIED.build_error("ORA-01045: {no} right", "db:1521", user="CDC")
     assert (type(error), error.what) == (AccessDenied, "The database refused user CDC: ORA-01045: {no} right")
     assert (error.where, error.safe, error.remedy) == ("db:1521", AGAIN, "GRANT CONNECT TO CDC")
 
@@ -25,5 +25,7 @@ def test_a_code_with_two_meanings_is_refused() -> None:
 
 
 def test_each_secret_is_masked_unless_it_is_too_short_to_be_one() -> None:
-    assert masked("tiger or lion, as a", SecretStr("tiger"), SecretStr("lion"), SecretStr("a")) == "*** or ***, as a"
-    assert masked("tiger", SecretStr(""), SecretStr("ti")) == "tiger"
+    assert (
+        mask_secrets("tiger or lion, as a", SecretStr("tiger"), SecretStr("lion"), SecretStr("a")) == "*** or ***, as a"
+    )
+    assert mask_secrets("tiger", SecretStr(""), SecretStr("ti")) == "tiger"

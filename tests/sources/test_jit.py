@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from airflow_provider_cdc.sources import jit as module
-from airflow_provider_cdc.sources.jit import stamp
+from airflow_provider_cdc.sources.jit import fingerprint_sources
 from dev import paths
 
 SOURCES = Path(module.__file__).parent
@@ -27,8 +27,8 @@ def test_the_stamp_follows_every_file_with_kernels_and_no_other(tmp_path: Path) 
     other.write_text("ONE = 1\n")
 
     def now() -> str:
-        stamp.cache_clear()
-        return stamp(tmp_path / "own", tmp_path / "shared")
+        fingerprint_sources.cache_clear()
+        return fingerprint_sources(tmp_path / "own", tmp_path / "shared")
 
     before = now()
     other.write_text("ONE = 2\n")
@@ -57,7 +57,7 @@ def test_a_kernel_is_compiled_again_when_one_changes_that_sources_share() -> Non
     from airflow_provider_cdc.sources.mysql import kernels
 
     file = kernels.decode_rows._cache._cache_file  # type: ignore[attr-defined]
-    assert file._source_stamp[1] == stamp(SOURCES / "mysql", SOURCES / "relational")
+    assert file._source_stamp[1] == fingerprint_sources(SOURCES / "mysql", SOURCES / "relational")
 
 
 def test_kernels_are_loaded_without_the_compiler_and_others_are_compiled_after_that(tmp_path: Path) -> None:

@@ -61,19 +61,19 @@ class TestDb2(_Db2, SourceSuite):
                 done.set()
 
             writer = threading.Thread(target=write)
-            with source.snapshot(tables, readers=2) as session:
+            with source.open_snapshot(tables, readers=2) as session:
                 assert set(session.schemas) == {ready.id("a"), ready.id("bag")}
                 writer.start()
                 assert begun.wait(LONGEST_S)
                 for table in session.schemas:
-                    blocks = [b for chunk in session.chunks(table) for b in session.read(chunk)]
+                    blocks = [b for chunk in session.split_table(table) for b in session.read(chunk)]
                     rows = [row for block in blocks for row in (block.after or []).to_pylist()]
                     assert sorted(rows, key=repr) == was[table.name]
                 assert not done.is_set()
-                assert source.current_position().reached(session.position)
+                assert source.current_position().has_reached(session.position)
             writer.join()
             assert done.is_set()
-            assert not session.position.reached(source.current_position())
+            assert not session.position.has_reached(source.current_position())
 
     @pytest.mark.parametrize("looks", [1, 2])
     def test_columns_added_and_dropped(self, ready: Adapter, tmp_path: Path, looks: int) -> None:

@@ -22,9 +22,9 @@ class TestMariaDb(SourceSuite, IncrementalSuite):
     def second_opinion(self, connector: Connector, db: Adapter, start: Row, end: Row) -> None:
         """mysql-replication has found as many rows of as many tables, event by event."""
         ours: dict[int, tuple[str, set[int]]] = {}
-        for manifest in connector.changelog.manifests("test"):
+        for manifest in connector.changelog.read_manifests("test"):
             for file in manifest.files:
-                rows = pq.read_table(connector.changelog.storage.path("test", file.path), columns=["op", "source"])
+                rows = pq.read_table(connector.changelog.storage.join_path("test", file.path), columns=["op", "source"])
                 for row in rows.filter(pc.is_in(rows.column("op"), pa.array(["c", "u", "d"]))).to_pylist():
                     source = row["source"]
                     assert source["file"] == start["file"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.sources.memory.database import MemoryDatabase, Transaction
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase, MemoryTransaction
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, SourceSuite, Undo
 from tests.sources.suite.incremental import IncrementalSuite
 from tests.support.connectors import Connector, memory_connector
@@ -45,7 +45,7 @@ class MemoryAdapter(Adapter):
         return True
 
     def rows(self, table: str) -> list[Row]:
-        return sorted(self._db.rows(self._name(table)), key=repr)
+        return sorted(self._db.copy_rows(self._name(table)), key=repr)
 
     def add_column(self, table: str, name: str, kind: str, value: Any = None) -> None:
         self._db.add_column(self._name(table), name, KINDS[kind], value)
@@ -70,7 +70,7 @@ class MemoryAdapter(Adapter):
         self._db.drop_table(self._name(table))
 
     def truncate(self, table: str) -> None:
-        self._db.truncate(self._name(table))
+        self._db.truncate_table(self._name(table))
 
     def connector(self, folder: Path, **properties: Any) -> Connector:
         return memory_connector(self._db, folder, **{"table_include_list": rf"{self.namespace}\..*", **properties})
@@ -79,7 +79,7 @@ class MemoryAdapter(Adapter):
         return MemoryAdapter(self._db, "elsewhere")
 
     def purge(self) -> None:
-        self._db.purge()
+        self._db.purge_log()
 
     @contextlib.contextmanager
     def small_blocks(self) -> Iterator[dict[str, Any]]:
@@ -97,7 +97,7 @@ class MemoryAdapter(Adapter):
 
 
 class _Changes(Changes):
-    def __init__(self, adapter: MemoryAdapter, transaction: Transaction) -> None:
+    def __init__(self, adapter: MemoryAdapter, transaction: MemoryTransaction) -> None:
         self._adapter, self._transaction = adapter, transaction
 
     def insert(self, table: str, *rows: Row) -> None:

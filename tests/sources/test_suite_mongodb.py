@@ -91,25 +91,25 @@ class TestMongoDb(_MongoDb, SourceSuite):
 
     def test_discover_finds_tables_with_their_structures(self, ready: Adapter, tmp_path: Path) -> None:
         with opened(ready, tmp_path) as source:
-            found = source.discover()
-        mine = {t.name: (s.names, s.key) for t, s in found.items() if t.namespace == ready.namespace}
+            found = source.discover_tables()
+        mine = {t.name: (s.column_names, s.key) for t, s in found.items() if t.namespace == ready.namespace}
         assert mine == dict.fromkeys(("a", "b", "bag"), (("_id", "document"), ("_id",)))
 
     def test_a_snapshot_shows_one_moment_and_each_row_once(self, ready: Adapter, tmp_path: Path) -> None:
         with opened(ready, tmp_path) as source:
             tables = [ready.id("a"), ready.id("bag"), ready.id("nothing")]
             was = {t: ready.rows(t) for t in ("a", "bag")}
-            with source.snapshot(tables, readers=2) as session:
+            with source.open_snapshot(tables, readers=2) as session:
                 with ready.transaction() as t:
                     t.insert("a", {"id": 99})
                     t.delete("bag", {"n": 1})
                 assert set(session.schemas) == {ready.id("a"), ready.id("bag")}
                 for table in session.schemas:
-                    blocks = [b for chunk in session.chunks(table) for b in session.read(chunk)]
+                    blocks = [b for chunk in session.split_table(table) for b in session.read(chunk)]
                     rows = [json.loads(row["document"]) for block in blocks for row in (block.after or []).to_pylist()]
                     assert sorted(map(mongodb.flat, rows), key=repr) == was[table.name]
-                assert source.current_position().reached(session.position)
-                assert not session.position.reached(source.current_position())
+                assert source.current_position().has_reached(session.position)
+                assert not session.position.has_reached(source.current_position())
 
 
 class TestIncremental(_MongoDb, IncrementalSuite):

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.state.models import LeaseRow
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 
 Stores = Callable[..., StateStore]
 

@@ -10,22 +10,22 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
-from airflow_provider_cdc.core.model.metric_samples import Measured, Series
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
+from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset, SnapshotState
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.spi.state_records import Registration
-from airflow_provider_cdc.core.spi.stores import Control, DesiredState, StoredOffset
+from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
+from airflow_provider_cdc.core.spi.store_interfaces import ConnectorControl, DesiredState, StoredOffset
 from airflow_provider_cdc.state.models import Base
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.state.conftest import Stores
 from tests.support.manifests import manifest
 from tests.support.patience import LONGEST_S
 
 
 def test_a_connector_is_wanted_to_run_until_somebody_says_otherwise(store: StateStore) -> None:
-    assert store.control("c") == Control()
+    assert store.load_control("c") == ConnectorControl()
     paused = store.set_control("c", DesiredState.PAUSED, "ada", "upgrade")
     assert (paused.wanted, paused.by, paused.reason) == (DesiredState.PAUSED, "ada", "upgrade")
     assert paused.since is not None
@@ -34,13 +34,13 @@ def test_a_connector_is_wanted_to_run_until_somebody_says_otherwise(store: State
     resumed = store.set_control("c", DesiredState.RUNNING, "ada")
     assert resumed.since is not None
     assert resumed.since > paused.since
-    assert store.control("d") == Control()
+    assert store.load_control("d") == ConnectorControl()
 
 
 def test_restarts_are_counted_and_leave_what_is_wanted(store: StateStore) -> None:
     store.set_control("c", DesiredState.PAUSED, "ada")
     assert [store.request_restart("c", "bob", "new password").restarts for _ in range(2)] == [1, 2]
-    control = store.control("c")
+    control = store.load_control("c")
     assert (control.wanted, control.by, control.reason) == (DesiredState.PAUSED, "bob", "new password")
 
 
@@ -57,34 +57,34 @@ def test_wishes_of_many_at_once_for_a_new_connector_are_all_heard(stores: Stores
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert stores().control("c").restarts == 4
+    assert stores().load_control("c").restarts == 4
 
 
 def test_how_the_last_run_ended_is_kept_with_the_last_error(store: StateStore) -> None:
-    with store.lease("c", "me", wait_s=0) as lease:
-        store.advance(lease, store.load("c"), Offset(position={"entry": 1}))
-    store.ended("c", "the log is gone\n  Repair: …")
-    failed = store.connector("c")
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
+        store.advance_offset(lease, store.load_offset("c"), Offset(position={"entry": 1}))
+    store.record_run_end("c", "the log is gone\n  Repair: …")
+    failed = store.find_connector("c")
     assert failed.last_error == "the log is gone\n  Repair: …"
     assert failed.last_error_at == failed.run_ended_at
-    store.ended("c", None)
-    ended = store.connector("c")
+    store.record_run_end("c", None)
+    ended = store.find_connector("c")
     assert ended.last_error_at == failed.last_error_at
     assert ended.run_ended_at > failed.run_ended_at
     assert ended.control.wanted is DesiredState.RUNNING
 
 
 def test_a_run_that_did_not_give_its_lease_back_is_told_apart(store: StateStore, stores: Stores) -> None:
-    with store.lease("c", "me", wait_s=0) as lease:
-        store.advance(lease, store.load("c"), Offset(position={"entry": 1}))
-        alive = store.connector("c")
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
+        store.advance_offset(lease, store.load_offset("c"), Offset(position={"entry": 1}))
+        alive = store.find_connector("c")
         assert (alive.owner, alive.dead_owner, alive.died_at) == ("me", None, None)
         assert alive.owner_since is not None
-    gone = store.connector("c")
+    gone = store.find_connector("c")
     assert (gone.owner, gone.owner_since, gone.dead_owner) == (None, None, None)
     stores(lease_ttl_s=0.1).leases.acquire("c", "killed", 0)
     time.sleep(0.3)
-    dead = store.connector("c")
+    dead = store.find_connector("c")
     assert (dead.owner, dead.dead_owner) == (None, "killed")
     assert dead.died_at > alive.owner_since
 
@@ -94,10 +94,10 @@ def test_a_run_that_did_not_give_its_lease_back_is_told_apart(store: StateStore,
 
 def test_an_offset_that_is_replaced_stays_in_the_history_with_the_reason(store: StateStore) -> None:
     before, after = Offset(position={"entry": 5}, seq=7, batch=2), Offset(position={"entry": 2}, seq=7, batch=2)
-    with store.lease("c", "me", wait_s=0) as lease:
-        there = store.advance(lease, store.load("c"), before)
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
+        there = store.advance_offset(lease, store.load_offset("c"), before)
         stored = store.replace_offset(lease, there, after, "set to entry 2, by ada " + "!" * 300)
-    assert stored == store.load("c") == StoredOffset(after, 2)
+    assert stored == store.load_offset("c") == StoredOffset(after, 2)
     new, old = store.offset_history("c")
     assert (new.version, new.offset) == (2, after)
     assert new.reason.startswith("set to entry 2, by ada !!")
@@ -110,13 +110,13 @@ def test_an_offset_that_is_replaced_stays_in_the_history_with_the_reason(store: 
 def test_an_offset_is_replaced_only_by_who_knows_it_and_holds_the_lease(stores: Stores) -> None:
     store = stores(lease_ttl_s=0.1)
     old = store.leases.acquire("c", "old", 0)
-    there = store.advance(old, store.load("c"), Offset(position={"entry": 1}))
+    there = store.advance_offset(old, store.load_offset("c"), Offset(position={"entry": 1}))
     new = stores(lease_ttl_s=30).leases.acquire("c", "new", 20)
     with pytest.raises(LeaseLost):
         store.replace_offset(old, there, Offset(), "x")
     with pytest.raises(CommitConflict):
         store.replace_offset(new, StoredOffset(None, 7), Offset(), "x")
-    assert store.load("c") == there
+    assert store.load_offset("c") == there
     assert len(store.offset_history("c")) == 1
 
 
@@ -124,18 +124,18 @@ def test_an_offset_is_replaced_only_by_who_knows_it_and_holds_the_lease(stores: 
 
 
 def _fill(store: StateStore, connector: str) -> None:
-    store.register(Registration(connector, "memory", "/x"))
+    store.register_connector(ConnectorRegistration(connector, "memory", "/x"))
     store.send(connector, SentSignal("1", "log"))
-    store.ended(connector, None)
-    with store.lease(connector, "me", wait_s=0) as lease:
+    store.record_run_end(connector, None)
+    with store.acquire_lease(connector, "me", wait_s=0) as lease:
         told = [Notification(aggregate_type="Initial Snapshot", type="STARTED")]
         after = Offset(position={"entry": 1}, seq=3, batch=1, snapshot=SnapshotState(read_at={"shop.t": {"entry": 1}}))
         m = manifest(connector=connector, notifications=told, offset_after=after)
-        store.commit(lease, store.load(connector), m, "x")
-        stored = store.schemas(connector)
-        store.compact_schemas(lease, SchemaHistory.of(stored).base(), stored.upto)
-    series = {"": Series(gauges={"run.LastRunFailed": 0.0})}
-    store.metrics.add(Measured(connector, "capture", {}, datetime.now(UTC), series, ended=True))
+        store.commit_batch(lease, store.load_offset(connector), m, "x")
+        stored = store.load_schemas(connector)
+        store.compact_schemas(lease, SchemaHistory.from_stored(stored).build_base(), stored.upto)
+    series = {"": MetricSeries(gauges={"run.LastRunFailed": 0.0})}
+    store.metrics.add_measurements(MetricSamples(connector, "capture", {}, datetime.now(UTC), series, ended=True))
 
 
 def _counts(store: StateStore, connector: str) -> dict[str, int]:
@@ -151,20 +151,20 @@ def test_forgetting_a_connector_leaves_nothing_of_it_and_everything_of_the_other
     _fill(store, "d")
     full = _counts(store, "d")
     assert min(full.values()) == 1
-    with store.lease("c", "me", wait_s=0) as lease:
-        store.forget(lease)
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
+        store.delete_connector(lease)
     assert _counts(store, "c") == dict.fromkeys(full, 0) | {"cdc_lease": 1}
     assert _counts(store, "d") == full
-    assert store.connector("c") is None
+    assert store.find_connector("c") is None
 
 
 def test_a_run_that_was_frozen_can_write_nothing_for_a_new_connector_of_the_same_name(stores: Stores) -> None:
     store = stores(lease_ttl_s=0.1)
     frozen = store.leases.acquire("c", "frozen", 0)
-    with stores().lease("c", "deleting", wait_s=20) as lease:
-        store.forget(lease)
-    with stores().lease("c", "new", wait_s=20), pytest.raises(LeaseLost):
-        store.advance(frozen, store.load("c"), Offset(position={"entry": 1}))
+    with stores().acquire_lease("c", "deleting", wait_s=20) as lease:
+        store.delete_connector(lease)
+    with stores().acquire_lease("c", "new", wait_s=20), pytest.raises(LeaseLost):
+        store.advance_offset(frozen, store.load_offset("c"), Offset(position={"entry": 1}))
 
 
 def test_a_connector_is_forgotten_only_under_its_lease(stores: Stores) -> None:
@@ -174,7 +174,7 @@ def test_a_connector_is_forgotten_only_under_its_lease(stores: Stores) -> None:
     stores(lease_ttl_s=30).leases.acquire("c", "new", 20)
     full = _counts(store, "c")
     with pytest.raises(LeaseLost):
-        store.forget(old)
+        store.delete_connector(old)
     assert _counts(store, "c") == full
 
 

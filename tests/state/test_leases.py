@@ -17,10 +17,10 @@ from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_cdc.core.errors import LeaseHeld, LeaseLost
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.spi.stores import Lease
-from airflow_provider_cdc.state.engine import _NOW_MS
+from airflow_provider_cdc.core.spi.store_interfaces import Lease
 from airflow_provider_cdc.state.models import LeaseRow
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_database import _NOW_MS
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.state.conftest import Stores, expires_ms
 from tests.support.manifests import manifest
 from tests.support.patience import LONGEST_S, until
@@ -43,7 +43,7 @@ def _dead_run(store: StateStore, owner: str = "dead") -> Lease:
 def test_each_lease_has_a_higher_epoch(store: StateStore) -> None:
     epochs = []
     for _ in range(3):
-        with store.lease("c", "me", wait_s=0) as lease:
+        with store.acquire_lease("c", "me", wait_s=0) as lease:
             epochs.append(lease.epoch)
             assert _row(store).owner == "me"
     assert epochs == [1, 2, 3]
@@ -51,13 +51,13 @@ def test_each_lease_has_a_higher_epoch(store: StateStore) -> None:
 
 
 def test_leases_of_different_connectors_do_not_meet(store: StateStore) -> None:
-    with store.lease("c", "me", wait_s=0), store.lease("d", "me", wait_s=0) as other:
+    with store.acquire_lease("c", "me", wait_s=0), store.acquire_lease("d", "me", wait_s=0) as other:
         assert other.epoch == 1
 
 
 def test_a_held_lease_is_refused_with_holder_and_time(store: StateStore, stores: Stores) -> None:
-    with store.lease("c", "worker-1:42", wait_s=0):
-        with pytest.raises(LeaseHeld) as caught, stores().lease("c", "other", wait_s=0):
+    with store.acquire_lease("c", "worker-1:42", wait_s=0):
+        with pytest.raises(LeaseHeld) as caught, stores().acquire_lease("c", "other", wait_s=0):
             pytest.fail("two runs at once")
         assert caught.value.what == "Connector c is being captured by worker-1:42."
         assert "its lease ends by itself in" in (caught.value.remedy or "")
@@ -66,14 +66,14 @@ def test_a_held_lease_is_refused_with_holder_and_time(store: StateStore, stores:
 
 def test_the_same_owner_twice_is_two_runs(store: StateStore) -> None:
     """A retry of the same task has the same name; the run before it may still be alive."""
-    with store.lease("c", "me", wait_s=0), pytest.raises(LeaseHeld), store.lease("c", "me", wait_s=0):
+    with store.acquire_lease("c", "me", wait_s=0), pytest.raises(LeaseHeld), store.acquire_lease("c", "me", wait_s=0):
         pytest.fail("two runs at once")
 
 
 def test_a_lease_is_given_back_when_the_run_fails(store: StateStore) -> None:
-    with pytest.raises(KeyError), store.lease("c", "me", wait_s=0):
+    with pytest.raises(KeyError), store.acquire_lease("c", "me", wait_s=0):
         raise KeyError
-    with store.lease("c", "other", wait_s=0) as lease:
+    with store.acquire_lease("c", "other", wait_s=0) as lease:
         assert lease.epoch == 2
 
 
@@ -81,7 +81,7 @@ def test_who_waits_gets_the_lease_when_it_is_given_back(store: StateStore, store
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with store.lease("c", "first", wait_s=0):
+        with store.acquire_lease("c", "first", wait_s=0):
             held.set()
             release.wait(LONGEST_S)
 
@@ -89,7 +89,7 @@ def test_who_waits_gets_the_lease_when_it_is_given_back(store: StateStore, store
     thread.start()
     held.wait(LONGEST_S)
     threading.Timer(0.2, release.set).start()
-    with stores().lease("c", "second", wait_s=20) as lease:
+    with stores().acquire_lease("c", "second", wait_s=20) as lease:
         assert release.is_set()
         assert lease.epoch == 2
     thread.join()
@@ -98,7 +98,7 @@ def test_who_waits_gets_the_lease_when_it_is_given_back(store: StateStore, store
 def test_the_lease_of_a_dead_run_ends_by_itself(stores: Stores) -> None:
     dead = _dead_run(stores(lease_ttl_s=0.5))
     began = time.monotonic()
-    with stores().lease("c", "next", wait_s=20) as lease:
+    with stores().acquire_lease("c", "next", wait_s=20) as lease:
         assert lease.epoch == dead.epoch + 1
     assert 0.3 < time.monotonic() - began < 10
 
@@ -109,21 +109,21 @@ def test_the_clock_of_the_worker_does_not_matter(stores: Stores, monkeypatch: py
     now = time.time() + 86_400
     monkeypatch.setattr(time, "time", lambda: now)
     monkeypatch.setattr(time, "time_ns", lambda: int(now * 1e9))
-    with pytest.raises(LeaseHeld), stores().lease("c", "other", wait_s=0):
+    with pytest.raises(LeaseHeld), stores().acquire_lease("c", "other", wait_s=0):
         pytest.fail("two runs at once")
 
 
 def test_a_living_run_renews_its_lease(stores: Stores, renewed_often: None) -> None:
     store, other = stores(lease_ttl_s=60), stores()
-    with store.lease("c", "me", wait_s=0) as lease:
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
         first = _row(store).expires_ms
         end = time.monotonic() + LONGEST_S
         while _row(store).expires_ms <= first + 1000:  # lives longer than without renewal
             assert time.monotonic() < end
-            with pytest.raises(LeaseHeld), other.lease("c", "other", wait_s=0):
+            with pytest.raises(LeaseHeld), other.acquire_lease("c", "other", wait_s=0):
                 pytest.fail("two runs at once")
             time.sleep(0.05)
-        store.confirm(lease)
+        store.confirm_lease(lease)
 
 
 # after another run has taken over
@@ -137,17 +137,17 @@ def _taken_over(stores: Stores) -> tuple[StateStore, Lease, Lease]:
 
 def test_a_run_that_was_taken_over_can_write_nothing(stores: Stores) -> None:
     store, old, new = _taken_over(stores)
-    there = store.advance(new, store.load("c"), Offset(position={"entry": 1}))
+    there = store.advance_offset(new, store.load_offset("c"), Offset(position={"entry": 1}))
     for write in (
-        lambda: store.confirm(old),
-        lambda: store.advance(old, there, Offset(position={"entry": 2})),
-        lambda: store.commit(old, there, manifest(), "path"),
+        lambda: store.confirm_lease(old),
+        lambda: store.advance_offset(old, there, Offset(position={"entry": 2})),
+        lambda: store.commit_batch(old, there, manifest(), "path"),
     ):
         with pytest.raises(LeaseLost, match="taken over by new") as caught:
             write()
         assert caught.value.where == "lease epoch 1, now 2"
-    assert store.load("c") == there
-    assert store.batches("c") == []
+    assert store.load_offset("c") == there
+    assert store.list_batches("c") == []
     assert list(store.schema_history("c")) == []
 
 
@@ -156,7 +156,7 @@ def test_a_run_that_was_taken_over_does_not_give_the_others_lease_back(stores: S
     before = _row(store)
     store.leases.release(old)
     assert _row(store) == before
-    store.confirm(new)
+    store.confirm_lease(new)
 
 
 def test_a_run_that_was_taken_over_does_not_renew_the_others_lease(
@@ -178,20 +178,20 @@ def test_a_lease_that_has_run_out_and_that_nobody_took_is_still_good(stores: Sto
         while c.scalar(store.database.now_ms) <= _row(store).expires_ms:
             time.sleep(0.02)
             c.rollback()
-    store.confirm(lease)
-    assert store.advance(lease, store.load("c"), Offset(position={"entry": 1})).version == 1
+    store.confirm_lease(lease)
+    assert store.advance_offset(lease, store.load_offset("c"), Offset(position={"entry": 1})).version == 1
 
 
 def test_a_connector_without_a_lease_row_is_lost(store: StateStore) -> None:
     with pytest.raises(LeaseLost, match="taken over by nobody"):
-        store.confirm(Lease("never", "me", 1))
+        store.confirm_lease(Lease("never", "me", 1))
 
 
 # several processes
 
 WORK = """
 import sys
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.core.model.offset import Offset
 store = StateStore(sys.argv[1], lease_ttl_s=10)
 for _ in range(int(sys.argv[3])):
@@ -209,7 +209,7 @@ def test_many_processes_at_once_write_one_after_the_other(store: StateStore, url
     ]
     errors = [w.communicate(timeout=LONGEST_S)[1] for w in workers]
     assert [w.returncode for w in workers] == [0, 0, 0], errors
-    there = store.load("c")
+    there = store.load_offset("c")
     assert there.offset is not None
     assert (there.version, there.offset.seq) == (9, 9)
     assert _row(store).epoch == 9
@@ -251,18 +251,18 @@ def test_a_run_that_is_frozen_within_a_transaction_does_not_lock_the_others_out(
     frozen, other = StateStore(postgres_url, lease_ttl_s=1), StateStore(postgres_url, lease_ttl_s=1)
     try:
         lease = _dead_run(frozen)
-        transaction = frozen.database.write()
+        transaction = frozen.database.open_transaction()
         connection = transaction.__enter__()
-        frozen.leases.require(connection, lease)  # the row is locked, and nothing follows
+        frozen.leases.lock_lease(connection, lease)  # the row is locked, and nothing follows
         began = time.monotonic()
-        with other.lease("c", "other", wait_s=20) as taken:
+        with other.acquire_lease("c", "other", wait_s=20) as taken:
             assert taken.epoch == lease.epoch + 1
         assert time.monotonic() - began < 15
         with pytest.raises(DBAPIError) as woken:
             connection.execute(sa.text("SELECT 1"))
         assert woken.value.connection_invalidated
         with pytest.raises(LeaseLost):
-            frozen.confirm(lease)
+            frozen.confirm_lease(lease)
     finally:
         other.close()
         frozen.close()
@@ -274,13 +274,13 @@ def test_a_renewal_goes_on_whatever_error_it_meets(
     """The table is away for a moment, as in an upgrade: no error of the connection, and no reason to let the lease run out."""
     name = postgres_url.rpartition("/")[2]
     store, other = StateStore(postgres_url, lease_ttl_s=60), StateStore(postgres_url)
-    with store.lease("shop", "first", wait_s=0):
+    with store.acquire_lease("shop", "first", wait_s=0):
         postgres.sql("ALTER TABLE cdc_lease RENAME TO cdc_lease_away", database=name)
         until(lambda: "could not be renewed, trying again" in caplog.text, "a renewal has failed")
         postgres.sql("ALTER TABLE cdc_lease_away RENAME TO cdc_lease", database=name)
         before = expires_ms(store, "shop")
         until(lambda: expires_ms(store, "shop") > before, "it is renewed again")
-        with pytest.raises(LeaseHeld), other.lease("shop", "second", wait_s=0):
+        with pytest.raises(LeaseHeld), other.acquire_lease("shop", "second", wait_s=0):
             pass
     store.close()
     other.close()

@@ -14,9 +14,9 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CommitConflict, CommitStateUnknown, LeaseHeld, StateUnavailable
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.spi.stores import StoredOffset
+from airflow_provider_cdc.core.spi.store_interfaces import StoredOffset
 from airflow_provider_cdc.state.models import OffsetHistoryRow
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.state.conftest import expires_ms
 from tests.support.manifests import manifest
 from tests.support.patience import until
@@ -53,14 +53,14 @@ def _versions(store: StateStore) -> list[int]:
 
 
 def test_a_commit_whose_answer_was_lost_is_recognised(store: StateStore, proxy: Proxy) -> None:
-    with store.lease("c", "me", wait_s=0) as lease:
-        stored = store.load("c")
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
+        stored = store.load_offset("c")
         for n in (1, 2):  # the first inserts the row, the second changes it
             _next_commit(proxy)
-            stored = store.commit(lease, stored, m := manifest(n, first=3 * n - 2), "x")
+            stored = store.commit_batch(lease, stored, m := manifest(n, first=3 * n - 2), "x")
             assert proxy.lost == n
-            assert stored == store.load("c") == StoredOffset(m.offset_after, n)
-    assert [b.batch for b in store.batches("c")] == [2, 1]
+            assert stored == store.load_offset("c") == StoredOffset(m.offset_after, n)
+    assert [b.batch for b in store.list_batches("c")] == [2, 1]
     assert [r.seq for r in store.schema_history("c")] == [1, 4]
     assert _versions(store) == [1, 2]
 
@@ -75,14 +75,14 @@ def test_a_database_that_is_lost_with_the_answer_to_a_commit_leaves_it_open_what
             proxy.refuse()
         return b"COMMIT" in data
 
-    with store.lease("c", "me", wait_s=0) as lease:
-        before = store.load("c")
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
+        before = store.load_offset("c")
         proxy.lose = lose
         with pytest.raises(CommitStateUnknown, match="It is not known whether the offset of c was moved") as caught:
-            store.commit(lease, before, m := manifest(), "x")
+            store.commit_batch(lease, before, m := manifest(), "x")
     assert "cdc:***@127.0.0.1" in (caught.value.where or "")
     assert "run the capture again" in (caught.value.remedy or "")
-    assert other.load("c") == StoredOffset(m.offset_after, 1), "this time it was durable"
+    assert other.load_offset("c") == StoredOffset(m.offset_after, 1), "this time it was durable"
     store.close()
     other.close()
 
@@ -97,29 +97,29 @@ def test_a_database_that_is_lost_before_the_commit_is_known_to_have_kept_nothing
             proxy.refuse()
         return b"INSERT INTO cdc_batch" in data
 
-    with store.lease("c", "me", wait_s=0) as lease:
-        before = store.load("c")
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
+        before = store.load_offset("c")
         proxy.lose = lose
         with pytest.raises(StateUnavailable, match="cannot be reached"):
-            store.commit(lease, before, manifest(), "x")
-    assert other.load("c") == before
+            store.commit_batch(lease, before, manifest(), "x")
+    assert other.load_offset("c") == before
     store.close()
     other.close()
 
 
 def test_an_advance_whose_answer_was_lost_is_recognised(store: StateStore, proxy: Proxy) -> None:
-    with store.lease("c", "me", wait_s=0) as lease:
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
         _next_commit(proxy)
-        stored = store.advance(lease, store.load("c"), Offset(position={"entry": 1}))
+        stored = store.advance_offset(lease, store.load_offset("c"), Offset(position={"entry": 1}))
     assert proxy.lost == 1
-    assert stored == store.load("c")
+    assert stored == store.load_offset("c")
     assert _versions(store) == [1]
 
 
 def test_a_commit_that_was_lost_before_it_arrived_is_made_again(store: StateStore, postgres: Any, proxy: Proxy) -> None:
     """The server process is killed while the transaction is open."""
-    with store.lease("c", "me", wait_s=0) as lease:
-        before = store.load("c")
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
+        before = store.load_offset("c")
         once = iter([True])
 
         def kill(data: bytes) -> bool:
@@ -128,27 +128,27 @@ def test_a_commit_that_was_lost_before_it_arrived_is_made_again(store: StateStor
             return False
 
         proxy.lose = kill
-        stored = store.commit(lease, before, manifest(), "x")
+        stored = store.commit_batch(lease, before, manifest(), "x")
     assert next(once, None) is None
-    assert stored == store.load("c")
-    assert [b.batch for b in store.batches("c")] == [1]
+    assert stored == store.load_offset("c")
+    assert [b.batch for b in store.list_batches("c")] == [1]
     assert _versions(store) == [1]
 
 
 def test_somebody_elses_write_is_not_taken_for_a_lost_answer(store: StateStore, proxy: Proxy) -> None:
-    with store.lease("c", "me", wait_s=0) as lease:
-        before = store.load("c")
-        store.advance(lease, before, Offset(position={"entry": 7}))
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
+        before = store.load_offset("c")
+        store.advance_offset(lease, before, Offset(position={"entry": 7}))
         with pytest.raises(CommitConflict):
-            store.advance(lease, before, Offset(position={"entry": 8}))
+            store.advance_offset(lease, before, Offset(position={"entry": 8}))
 
 
 def test_a_lease_whose_answer_was_lost_ends_by_itself(proxy: Proxy, postgres: Any, postgres_url: str) -> None:
     """Nobody knows that it was got; it is held until its time is over, and then taken anew."""
     store = StateStore(_through(proxy, postgres, postgres_url), lease_ttl_s=1)
     _next_commit(proxy)
-    with store.lease("c", "me", wait_s=20) as lease:
-        store.confirm(lease)
+    with store.acquire_lease("c", "me", wait_s=20) as lease:
+        store.confirm_lease(lease)
     assert (proxy.lost, lease.epoch) == (1, 2)
     store.close()
 
@@ -157,14 +157,14 @@ def test_a_renewal_whose_connection_is_lost_is_made_again(
     proxy: Proxy, postgres: Any, postgres_url: str, renewed_often: None
 ) -> None:
     store, other = StateStore(_through(proxy, postgres, postgres_url), lease_ttl_s=60), StateStore(postgres_url)
-    with store.lease("c", "me", wait_s=0) as lease:
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
         _next_commit(proxy)
         until(lambda: proxy.lost, "the answer to a renewal is lost")
         before = expires_ms(other, "c")
         until(lambda: expires_ms(other, "c") > before + 1000, "it is renewed again")
-        with pytest.raises(LeaseHeld), other.lease("c", "other", wait_s=0):
+        with pytest.raises(LeaseHeld), other.acquire_lease("c", "other", wait_s=0):
             pytest.fail("two runs at once")
-        store.confirm(lease)
+        store.confirm_lease(lease)
     assert proxy.lost == 1
     store.close()
     other.close()
@@ -201,7 +201,7 @@ def test_a_database_that_stays_away_is_an_error_for_the_person_on_call(postgres:
         store = StateStore(url, patience_s=0.5)
         began = time.monotonic()
         with pytest.raises(StateUnavailable, match="cannot be reached") as caught:
-            store.load("c")
+            store.load_offset("c")
         assert 0.4 < time.monotonic() - began < 15
         assert f"cdc:***@127.0.0.1:{proxy.port}/" in (caught.value.where or "")
         assert caught.value.safe
@@ -215,7 +215,7 @@ def test_a_locked_sqlite_database_is_waited_for(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "state.db", isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     threading.Timer(0.5, lambda: other.execute("ROLLBACK")).start()
-    with store.lease("c", "me", wait_s=0) as lease:
-        assert store.advance(lease, store.load("c"), Offset(position={"entry": 1})).version == 1
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
+        assert store.advance_offset(lease, store.load_offset("c"), Offset(position={"entry": 1})).version == 1
     store.close()
     other.close()

@@ -11,37 +11,37 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.metric_rollups import SPANS, pieces_of
-from airflow_provider_cdc.core.model.metric_samples import Measured, Series
-from airflow_provider_cdc.core.model.metrics_last_hour import PIECE_S, LastHour
-from airflow_provider_cdc.core.spi.state_records import Registration
+from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
+from airflow_provider_cdc.core.model.metrics_last_hour import PIECE_S, LastHourMetrics
+from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
 from airflow_provider_cdc.state import metrics as module
 from airflow_provider_cdc.state.models import MetricHistoryRow, MetricRow
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def measured(
-    series: dict[str, Series],
+    series: dict[str, MetricSeries],
     *,
     connector: str = "shop",
     producer: str = "capture",
     at: datetime = NOW,
     ended: bool = True,
-) -> Measured:
-    return Measured(connector, producer, {"a": "b"}, at, series, ended)
+) -> MetricSamples:
+    return MetricSamples(connector, producer, {"a": "b"}, at, series, ended)
 
 
-def counted(n: float, gauge: float = 0.0) -> Series:
-    return Series({"g": gauge}, {"n": n}, {"f": [1.5]})
+def counted(n: float, gauge: float = 0.0) -> MetricSeries:
+    return MetricSeries({"g": gauge}, {"n": n}, {"f": [1.5]})
 
 
 def test_counts_add_up_over_runs_and_values_are_the_latest(store: StateStore) -> None:
-    store.metrics.add(measured({"": counted(2, 5), "t": counted(7)}))
-    store.metrics.add(measured({"": counted(3, 4)}))
-    store.metrics.add(measured({"": counted(100)}, producer="apply"))
-    store.metrics.add(measured({"": counted(100)}, connector="other"))
-    whole, topic = [one for one in store.metrics.of("shop") if one.producer == "capture"]
+    store.metrics.add_measurements(measured({"": counted(2, 5), "t": counted(7)}))
+    store.metrics.add_measurements(measured({"": counted(3, 4)}))
+    store.metrics.add_measurements(measured({"": counted(100)}, producer="apply"))
+    store.metrics.add_measurements(measured({"": counted(100)}, connector="other"))
+    whole, topic = [one for one in store.metrics.load_series("shop") if one.producer == "capture"]
     assert (whole.topic, whole.counters, whole.gauges, whole.tags, whole.at) == (
         "",
         {"n": 5},
@@ -52,15 +52,15 @@ def test_counts_add_up_over_runs_and_values_are_the_latest(store: StateStore) ->
     assert sum(whole.histograms["f"].classes) == 2
     assert whole.histograms["f"].total == 3.0
     assert (topic.topic, topic.counters) == ("t", {"n": 7})
-    assert [one.connector for one in store.metrics.of()] == ["other", "shop", "shop", "shop"]
+    assert [one.connector for one in store.metrics.load_series()] == ["other", "shop", "shop", "shop"]
 
 
 def test_the_history_has_the_last_runs_and_no_more(store: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT", 5)
     for n in range(12):
-        store.metrics.add(measured({"": counted(1)}, at=NOW + timedelta(minutes=n), ended=False))
-        store.metrics.add(measured({"": counted(1)}, at=NOW + timedelta(minutes=n)))
-    found = store.metrics.history("shop")
+        store.metrics.add_measurements(measured({"": counted(1)}, at=NOW + timedelta(minutes=n), ended=False))
+        store.metrics.add_measurements(measured({"": counted(1)}, at=NOW + timedelta(minutes=n)))
+    found = store.metrics.load_run_history("shop")
     assert [metrics["counters"]["n"] for _, metrics in found] == [16, 18, 20, 22, 24]
     assert found[-1][0] == NOW + timedelta(minutes=11)
     assert rows(store, MetricHistoryRow) == 5 + 1  # and one with a day and a week
@@ -68,19 +68,23 @@ def test_the_history_has_the_last_runs_and_no_more(store: StateStore, monkeypatc
 
 
 def test_series_of_which_nothing_was_heard_for_long_are_removed(store: StateStore) -> None:
-    store.metrics.add(measured({"": counted(1), "dropped": counted(1)}))
-    store.metrics.add(measured({"": counted(1)}, connector="other"))
+    store.metrics.add_measurements(measured({"": counted(1), "dropped": counted(1)}))
+    store.metrics.add_measurements(measured({"": counted(1)}, connector="other"))
     later = NOW + module.FORGOTTEN + timedelta(seconds=1)
-    store.metrics.add(measured({"": counted(1), "t": counted(1)}, at=later))
-    assert [(one.connector, one.topic) for one in store.metrics.of()] == [("other", ""), ("shop", ""), ("shop", "t")]
-    assert len(store.metrics.history("shop")) == 1
+    store.metrics.add_measurements(measured({"": counted(1), "t": counted(1)}, at=later))
+    assert [(one.connector, one.topic) for one in store.metrics.load_series()] == [
+        ("other", ""),
+        ("shop", ""),
+        ("shop", "t"),
+    ]
+    assert len(store.metrics.load_run_history("shop")) == 1
 
 
 def test_the_number_of_statements_does_not_grow_with_topics(store: StateStore) -> None:
     def statements(topics: int) -> int:
         series = {"": counted(1)} | {f"t{n}": counted(1) for n in range(topics)}
         with watched(store.database.engine) as seen:
-            store.metrics.add(measured(series))
+            store.metrics.add_measurements(measured(series))
         return len(seen)
 
     statements(1)
@@ -90,16 +94,16 @@ def test_the_number_of_statements_does_not_grow_with_topics(store: StateStore) -
 
 def test_names_of_any_length_have_a_series_of_their_own(store: StateStore) -> None:
     topics = ["x" * 400 + end for end in ("a", "b")] + ['é,"\\\n']
-    store.metrics.add(measured({topic: counted(1) for topic in topics}))
-    assert {one.topic for one in store.metrics.of("shop")} == set(topics)
+    store.metrics.add_measurements(measured({topic: counted(1) for topic in topics}))
+    assert {one.topic for one in store.metrics.load_series("shop")} == set(topics)
 
 
 def test_nothing_is_left_of_a_connector_that_is_deleted(store: StateStore) -> None:
-    store.metrics.add(measured({"": counted(1)}))
-    with store.lease("shop", "a test", wait_s=0) as lease:
-        store.forget(lease)
-    assert store.metrics.of("shop") == []
-    assert store.metrics.history("shop") == []
+    store.metrics.add_measurements(measured({"": counted(1)}))
+    with store.acquire_lease("shop", "a test", wait_s=0) as lease:
+        store.delete_connector(lease)
+    assert store.metrics.load_series("shop") == []
+    assert store.metrics.load_run_history("shop") == []
 
 
 def rows(store: StateStore, table: Any) -> int:
@@ -125,41 +129,41 @@ class watched:
 
 
 def test_the_last_hour_is_kept_in_pieces_of_five_minutes(store: StateStore) -> None:
-    store.register(Registration("shop", "memory", "/log"))
+    store.register_connector(ConnectorRegistration("shop", "memory", "/log"))
     for minute in (0, 1, 6, 30, 61, 66):
-        orders = Series(
+        orders = MetricSeries(
             counters={"topic.TotalNumberOfEventsCaptured": 10},
             observed={"topic.CaptureFreshnessInSeconds": [1.5, 0.7 + minute]},
         )
-        lines = Series(
+        lines = MetricSeries(
             counters={"topic.TotalNumberOfEventsCaptured": 1}, observed={"topic.CaptureFreshnessInSeconds": [3.0]}
         )
         found = {"": counted(1), "orders": orders, "lines": lines}
-        store.metrics.add(measured(found, at=NOW + timedelta(minutes=minute), ended=False))
-    ((whole, pieces),) = store.metrics.wholes(lambda *one: one)
+        store.metrics.add_measurements(measured(found, at=NOW + timedelta(minutes=minute), ended=False))
+    ((whole, pieces),) = store.metrics.map_connector_totals(lambda *one: one)
     assert (whole.connector, whole.producer, whole.topic) == ("shop", "capture", "")
     first = int(NOW.timestamp() // PIECE_S) * PIECE_S
     assert [(p["at"] - first) // 60 for p in pieces] == [5, 30, 60, 65]
     assert [p["events"] for p in pieces] == [11] * 4
     assert pieces[-1]["worst"] == ["orders", 66.7]
     assert sum(pieces[-1]["freshness"]["classes"]) == 3
-    hour = LastHour.of(pieces, (NOW + timedelta(minutes=70)).timestamp())
+    hour = LastHourMetrics.from_intervals(pieces, (NOW + timedelta(minutes=70)).timestamp())
     assert [((at - first) // 60, events) for at, events in hour.events] == [(30, 11), (60, 11), (65, 11)]
     assert (sum(hour.freshness.classes), hour.worst) == (9, ("orders", 66.7))
     assert hour.freshness.total == sum(3 * [1.5 + 3.0]) + 30.7 + 61.7 + 66.7
-    nothing = LastHour.of(pieces, (NOW + timedelta(hours=9)).timestamp())
+    nothing = LastHourMetrics.from_intervals(pieces, (NOW + timedelta(hours=9)).timestamp())
     assert (nothing.events, sum(nothing.freshness.classes), nothing.worst) == ([], 0, None)
 
 
 def test_what_there_was_lately_of_all_connectors_is_one_query_without_their_topics(store: StateStore) -> None:
     def query(connectors: int, topics: int) -> Any:
         for n in range(connectors):
-            store.register(Registration(f"c{n}", "memory", "/log"))
+            store.register_connector(ConnectorRegistration(f"c{n}", "memory", "/log"))
             series = {"": counted(1)} | {f"t{k}": counted(1) for k in range(topics)}
-            store.metrics.add(measured(series, connector=f"c{n}"))
-            store.metrics.add(measured({"": counted(1)}, connector=f"c{n}", producer="apply delta 1"))
+            store.metrics.add_measurements(measured(series, connector=f"c{n}"))
+            store.metrics.add_measurements(measured({"": counted(1)}, connector=f"c{n}", producer="apply delta 1"))
         with watched(store.database.engine) as seen:
-            found = store.metrics.wholes(lambda *one: one)
+            found = store.metrics.map_connector_totals(lambda *one: one)
         assert sorted((one.connector, one.producer, one.topic) for one, _ in found) == [
             (f"c{n}", producer, "") for n in range(connectors) for producer in ("apply delta 1", "capture")
         ]
@@ -171,12 +175,14 @@ def test_what_there_was_lately_of_all_connectors_is_one_query_without_their_topi
 def test_documents_of_many_connectors_are_not_there_at_once(store: StateStore) -> None:
     """Python's garbage collector takes what is there for long for what stays: a list of all of them had it look through the whole process."""
     for n in range(20):
-        store.register(Registration(f"c{n}", "memory", "/log"))
+        store.register_connector(ConnectorRegistration(f"c{n}", "memory", "/log"))
         for minute in range(0, 60, 5):
-            orders = Series(observed={"topic.CaptureFreshnessInSeconds": [1.5]})
+            orders = MetricSeries(observed={"topic.CaptureFreshnessInSeconds": [1.5]})
             at = NOW + timedelta(minutes=minute)
-            store.metrics.add(measured({"": counted(1), "orders": orders}, connector=f"c{n}", at=at, ended=False))
-    ((_, pieces),) = store.metrics.wholes(lambda *one: one, "c0")
+            store.metrics.add_measurements(
+                measured({"": counted(1), "orders": orders}, connector=f"c{n}", at=at, ended=False)
+            )
+    ((_, pieces),) = store.metrics.map_connector_totals(lambda *one: one, "c0")
     assert len(pieces) == 12
 
     def there() -> int:
@@ -186,7 +192,7 @@ def test_documents_of_many_connectors_are_not_there_at_once(store: StateStore) -
     gc.collect()
     gc.disable()
     try:
-        alive = store.metrics.wholes(lambda *_: there())
+        alive = store.metrics.map_connector_totals(lambda *_: there())
     finally:
         gc.enable()
     assert len(alive) == 20
@@ -201,16 +207,20 @@ def test_a_span_has_all_that_was_measured_in_it_and_ends(store: StateStore, span
     while moment < NOW.timestamp() + 9 * 86_400:
         moment += draw.choice([10, 10, 60, 290, 301, 4000, 40_000])
         events, lag_ms = draw.randrange(1, 50), draw.randrange(100_000)
-        whole = Series({"streaming.MilliSecondsBehindSource": lag_ms}, {"run.TotalProcessorTimeInSeconds": 0.5}, {})
-        orders = Series({}, {"topic.TotalNumberOfEventsCaptured": events}, {"topic.CaptureFreshnessInSeconds": [2.0]})
+        whole = MetricSeries(
+            {"streaming.MilliSecondsBehindSource": lag_ms}, {"run.TotalProcessorTimeInSeconds": 0.5}, {}
+        )
+        orders = MetricSeries(
+            {}, {"topic.TotalNumberOfEventsCaptured": events}, {"topic.CaptureFreshnessInSeconds": [2.0]}
+        )
         at = datetime.fromtimestamp(moment, UTC)
-        store.metrics.add(measured({"": whole, "orders": orders}, at=at, ended=draw.random() < 0.1))
+        store.metrics.add_measurements(measured({"": whole, "orders": orders}, at=at, ended=draw.random() < 0.1))
         told.append((moment, events, lag_ms / 1000))
     now = moment + 1
-    kept, recent = store.metrics.spans("shop")["capture"]
+    kept, recent = store.metrics.load_rollups("shop")["capture"]
     pieces = pieces_of(span, kept, recent, now)
     length, piece_s = SPANS[span]
-    since = SPANS[span].since(now)
+    since = SPANS[span].compute_start(now)
     expected: dict[int, list[tuple[int, float]]] = {}
     for at, events, lag_s in told:
         if at >= since:

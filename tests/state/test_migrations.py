@@ -17,9 +17,9 @@ from alembic.script import ScriptDirectory
 
 import airflow_provider_cdc.state
 from airflow_provider_cdc.core.model.offset import Offset, SnapshotState
-from airflow_provider_cdc.core.spi.stores import StoredOffset
+from airflow_provider_cdc.core.spi.store_interfaces import StoredOffset
 from airflow_provider_cdc.state.models import VERSION_TABLE, Base, OffsetHistoryRow, OffsetRow
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 
 FOLDER = Path(airflow_provider_cdc.state.__file__).parent
 
@@ -103,8 +103,8 @@ def test_going_back_to_the_beginning_leaves_nothing_of_ours_and_everything_else(
 def test_the_store_works_on_migrated_tables(engine: sa.Engine) -> None:
     migrate(engine, "head")
     store = StateStore(engine.url.render_as_string(hide_password=False), patience_s=0)
-    store.verify()
-    with store.lease("shop", "a test", wait_s=0) as lease:
+    store.check_tables()
+    with store.acquire_lease("shop", "a test", wait_s=0) as lease:
         assert lease.epoch == 1
     store.close()
 
@@ -112,21 +112,21 @@ def test_the_store_works_on_migrated_tables(engine: sa.Engine) -> None:
 def test_offsets_go_through_the_migration_and_back(engine: sa.Engine) -> None:
     """Those of the earlier form go on as they are; going back makes those of the new form whole for the earlier release."""
     names = [f"shop.{n}" for n in range(30)]
-    offset = Offset(position={"entry": 1}).snapshots(SnapshotState().pend(dict.fromkeys(names, True)))
+    offset = Offset(position={"entry": 1}).with_snapshot(SnapshotState().add_pending(dict.fromkeys(names, True)))
     migrate(engine, "0003")
     columns = "connector, version, epoch, seq, batch, source, updated_at"
     insert = (
         f"INSERT INTO cdc_offset ({columns}, offset) VALUES ('shop', 7, 1, 0, 0, 'memory', '2026-01-01 00:00:00', :o)"
     )
     with engine.begin() as c:
-        c.execute(sa.text(insert.replace("offset)", '"offset")' if engine.dialect.name != "mysql" else "`offset`)")), {"o": json.dumps(offset.document())})  # fmt: skip
+        c.execute(sa.text(insert.replace("offset)", '"offset")' if engine.dialect.name != "mysql" else "`offset`)")), {"o": json.dumps(offset.to_document())})  # fmt: skip
     migrate(engine, "head")
     store = StateStore(engine.url.render_as_string(hide_password=False), patience_s=0)
-    assert store.load("shop") == StoredOffset(offset, 7)
-    read = offset.snapshots(offset.snapshot.read(names[:10], {"entry": 5}))
-    with store.lease("shop", "a test", wait_s=0) as lease:
-        store.advance(lease, store.load("shop"), read)
-    assert store.load("shop") == StoredOffset(read, 8)
+    assert store.load_offset("shop") == StoredOffset(offset, 7)
+    read = offset.with_snapshot(offset.snapshot.record_read(names[:10], {"entry": 5}))
+    with store.acquire_lease("shop", "a test", wait_s=0) as lease:
+        store.advance_offset(lease, store.load_offset("shop"), read)
+    assert store.load_offset("shop") == StoredOffset(read, 8)
     store.close()
     with engine.connect() as connection:
         config = Config(str(FOLDER / "alembic.ini"))
@@ -148,7 +148,7 @@ def test_tables_are_put_into_the_schema_that_airflow_uses(postgres: Any) -> None
         migrate(engine, "head", schema="af")
         assert tables(engine, "af") == {VERSION_TABLE, *Base.metadata.tables}
         assert tables(engine) == set()
-        StateStore(postgres.url(name), schema="af", patience_s=0).verify()
+        StateStore(postgres.url(name), schema="af", patience_s=0).check_tables()
         migrate(engine, "base", schema="af")
         assert tables(engine, "af") == {VERSION_TABLE}
         engine.dispose()

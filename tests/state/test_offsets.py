@@ -11,16 +11,16 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CommitConflict, StateError
 from airflow_provider_cdc.core.model.offset import Offset, PendingTable, SnapshotState
-from airflow_provider_cdc.core.spi.state_records import BatchRecord, Registration
-from airflow_provider_cdc.core.spi.stores import Lease, StoredOffset
+from airflow_provider_cdc.core.spi.state_records import BatchRecord, ConnectorRegistration
+from airflow_provider_cdc.core.spi.store_interfaces import Lease, StoredOffset
 from airflow_provider_cdc.state.models import OffsetHistoryRow, OffsetRow
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.support.manifests import manifest
 
 
 @pytest.fixture
 def lease(store: StateStore) -> Iterator[Lease]:
-    with store.lease("c", "me", wait_s=0) as lease:
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
         yield lease
 
 
@@ -31,8 +31,8 @@ def _history(store: StateStore) -> list[Any]:
 
 
 def test_a_connector_that_never_ran_has_no_offset(store: StateStore) -> None:
-    assert store.load("c") == StoredOffset(None, 0)
-    assert store.batches("c") == []
+    assert store.load_offset("c") == StoredOffset(None, 0)
+    assert store.list_batches("c") == []
     assert list(store.schema_history("c")) == []
 
 
@@ -44,16 +44,16 @@ def test_what_was_written_is_read_again(store: StateStore, lease: Lease) -> None
         snapshot=SnapshotState(pending={"a.ö": PendingTable(held=True)}, read_at={"a.b": {"file": "x"}}),
         tables_filter='{"table.include.list": ["a,b"]}',
     )
-    stored = store.advance(lease, store.load("c"), offset)
-    assert stored == store.load("c") == StoredOffset(offset, 1)
+    stored = store.advance_offset(lease, store.load_offset("c"), offset)
+    assert stored == store.load_offset("c") == StoredOffset(offset, 1)
 
 
 def test_a_commit_writes_offset_batch_and_schema_history_together(store: StateStore, lease: Lease) -> None:
     m = manifest(events=3, changes=2)
-    stored = store.commit(lease, store.load("c"), m, "/log/c/manifests/1.json")
-    assert stored == store.load("c") == StoredOffset(m.offset_after, 1)
+    stored = store.commit_batch(lease, store.load_offset("c"), m, "/log/c/manifests/1.json")
+    assert stored == store.load_offset("c") == StoredOffset(m.offset_after, 1)
     assert list(store.schema_history("c")) == m.schema_changes
-    (batch,) = store.batches("c")
+    (batch,) = store.list_batches("c")
     assert batch == BatchRecord(
         connector="c", batch=1, manifest="/log/c/manifests/1.json", first_seq=1, last_seq=5, events=3, bytes=100,
         topics={"p.shop.t": 3}, position={"entry": 1}, epoch=1, created_at=batch.created_at,
@@ -62,84 +62,84 @@ def test_a_commit_writes_offset_batch_and_schema_history_together(store: StateSt
 
 
 def test_every_offset_is_kept_in_the_history_with_its_reason(store: StateStore, lease: Lease) -> None:
-    first = store.advance(lease, store.load("c"), Offset(position={"entry": 0}))
-    second = store.commit(lease, first, manifest(), "x")
-    store.advance(lease, second, Offset(position={"entry": 9}, seq=3, batch=1))
+    first = store.advance_offset(lease, store.load_offset("c"), Offset(position={"entry": 0}))
+    second = store.commit_batch(lease, first, manifest(), "x")
+    store.advance_offset(lease, second, Offset(position={"entry": 9}, seq=3, batch=1))
     assert _history(store) == [
         (1, {"position": {"entry": 0}}, 1, "nothing to capture"),
-        (2, manifest().offset_after.document(), 1, "batch 1"),
+        (2, manifest().offset_after.to_document(), 1, "batch 1"),
         (3, {"position": {"entry": 9}, "seq": 3, "batch": 1}, 1, "nothing to capture"),
     ]
 
 
 def test_schema_changes_come_back_in_the_order_they_were_made(store: StateStore, lease: Lease) -> None:
-    stored = store.load("c")
+    stored = store.load_offset("c")
     for n in range(1, 13):
-        stored = store.commit(lease, stored, manifest(n, first=1 + (n - 1) * 3, events=1, changes=2), "x")
+        stored = store.commit_batch(lease, stored, manifest(n, first=1 + (n - 1) * 3, events=1, changes=2), "x")
     seqs = [r.seq for r in store.schema_history("c")]
     assert seqs == sorted(seqs)
     assert len(seqs) == 24
 
 
 def test_batches_come_newest_first_and_by_number(store: StateStore, lease: Lease) -> None:
-    stored = store.load("c")
+    stored = store.load_offset("c")
     for n in range(1, 6):
-        stored = store.commit(lease, stored, manifest(n), "x")
-    assert [b.batch for b in store.batches("c")] == [5, 4, 3, 2, 1]
-    assert [b.batch for b in store.batches("c", limit=2)] == [5, 4]
-    assert [b.batch for b in store.batches("c", batch=3)] == [3]
-    assert store.batches("other") == []
+        stored = store.commit_batch(lease, stored, manifest(n), "x")
+    assert [b.batch for b in store.list_batches("c")] == [5, 4, 3, 2, 1]
+    assert [b.batch for b in store.list_batches("c", limit=2)] == [5, 4]
+    assert [b.batch for b in store.list_batches("c", batch=3)] == [3]
+    assert store.list_batches("other") == []
 
 
 def test_all_connectors_are_listed_with_their_holders(store: StateStore, lease: Lease) -> None:
-    store.commit(lease, store.load("c"), manifest(), "x")
-    with store.lease("b", "you", wait_s=0) as other:
-        store.advance(other, store.load("b"), Offset(position={"entry": 4}))
-    listed = [(o.connector, o.seq, o.batch, o.owner, o.lease_s > 0) for o in store.connectors()]
+    store.commit_batch(lease, store.load_offset("c"), manifest(), "x")
+    with store.acquire_lease("b", "you", wait_s=0) as other:
+        store.advance_offset(other, store.load_offset("b"), Offset(position={"entry": 4}))
+    listed = [(o.connector, o.last_seq, o.last_batch, o.owner, o.lease_s > 0) for o in store.list_connectors()]
     assert listed == [("b", 0, 0, None, False), ("c", 3, 1, "me", True)]
-    assert store.connector("b") == store.connectors()[0]
+    assert store.find_connector("b") == store.list_connectors()[0]
 
 
 def test_what_a_connector_is_is_remembered(store: StateStore) -> None:
-    assert store.registration("c") is None
+    assert store.find_registration("c") is None
     for properties in ({"a": 1}, {"a": 1}, {"a": 2}):
-        store.register(registration := Registration("c", "memory", "/log", properties=properties))
-        assert store.registration("c") == registration
+        store.register_connector(registration := ConnectorRegistration("c", "memory", "/log", properties=properties))
+        assert store.find_registration("c") == registration
 
 
 # compare-and-set
 
 
 def test_a_stale_version_is_a_conflict_and_changes_nothing(store: StateStore, lease: Lease) -> None:
-    stale = store.load("c")
-    there = store.commit(lease, stale, manifest(), "x")
+    stale = store.load_offset("c")
+    there = store.commit_batch(lease, stale, manifest(), "x")
     for expected in (stale, StoredOffset(None, 2), StoredOffset(None, 7)):
         with pytest.raises(CommitConflict, match="moved by somebody else"):
-            store.commit(lease, expected, manifest(2, first=4), "y")
+            store.commit_batch(lease, expected, manifest(2, first=4), "y")
         with pytest.raises(CommitConflict):
-            store.advance(lease, expected, Offset(position={"entry": 99}))
-    assert store.load("c") == there
-    assert [b.batch for b in store.batches("c")] == [1]
+            store.advance_offset(lease, expected, Offset(position={"entry": 99}))
+    assert store.load_offset("c") == there
+    assert [b.batch for b in store.list_batches("c")] == [1]
     assert len(list(store.schema_history("c"))) == 1
     assert len(_history(store)) == 1
 
 
 def test_the_same_write_twice_is_one_write(store: StateStore, lease: Lease) -> None:
     """The answer to the first may have been lost."""
-    before = store.load("c")
-    first = store.commit(lease, before, manifest(), "x")
-    assert store.commit(lease, before, manifest(), "x") == first
-    assert [b.batch for b in store.batches("c")] == [1]
+    before = store.load_offset("c")
+    first = store.commit_batch(lease, before, manifest(), "x")
+    assert store.commit_batch(lease, before, manifest(), "x") == first
+    assert [b.batch for b in store.list_batches("c")] == [1]
     assert len(_history(store)) == 1
 
 
 def test_a_write_that_fails_in_the_middle_leaves_nothing(store: StateStore, lease: Lease) -> None:
     """A batch of this number is there already, of another connector's mix-up: the offset must not move without it."""
-    before = store.load("c")
-    one = store.commit(lease, before, manifest(), "x")
+    before = store.load_offset("c")
+    one = store.commit_batch(lease, before, manifest(), "x")
     with pytest.raises(sa.exc.IntegrityError):
-        store.commit(lease, one, manifest(1, first=4), "x")
-    assert store.load("c") == one
+        store.commit_batch(lease, one, manifest(1, first=4), "x")
+    assert store.load_offset("c") == one
     assert len(_history(store)) == 1
     assert len(list(store.schema_history("c"))) == 1
 
@@ -148,33 +148,33 @@ def test_a_write_that_fails_in_the_middle_leaves_nothing(store: StateStore, leas
 
 
 def test_missing_tables_are_an_error_with_the_command_that_makes_them(store: StateStore) -> None:
-    store.verify()
+    store.check_tables()
     with store.database.engine.begin() as c:
         OffsetRow.__table__.drop(c)  # type: ignore[attr-defined]
     with pytest.raises(StateError, match=r"The state tables are missing: cdc_offset\.") as caught:
-        store.verify()
+        store.check_tables()
     assert caught.value.remedy == "airflow db migrate"
     assert "cdc-secret" not in str(caught.value)
 
 
 def test_tables_can_be_made_twice(store: StateStore, lease: Lease) -> None:
-    store.commit(lease, store.load("c"), manifest(), "x")
+    store.commit_batch(lease, store.load_offset("c"), manifest(), "x")
     store.create_tables()
-    assert [b.batch for b in store.batches("c")] == [1]
+    assert [b.batch for b in store.list_batches("c")] == [1]
 
 
 def test_tables_can_be_in_a_schema_of_their_own(postgres: Any, postgres_url: str) -> None:
     postgres.sql("CREATE SCHEMA apart", database=postgres_url.rpartition("/")[2])
     store = StateStore(postgres_url, schema="apart")
     with pytest.raises(StateError, match="missing"):
-        store.verify()
+        store.check_tables()
     store.create_tables()
-    store.verify()
-    with store.lease("c", "me", wait_s=0) as lease:
-        store.commit(lease, store.load("c"), manifest(), "x")
+    store.check_tables()
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
+        store.commit_batch(lease, store.load_offset("c"), manifest(), "x")
     store.close()
     plain = StateStore(postgres_url)
-    assert plain.load("c") == StoredOffset(None, 0)
+    assert plain.load_offset("c") == StoredOffset(None, 0)
     plain.close()
 
 

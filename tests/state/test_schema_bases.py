@@ -10,43 +10,43 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import LeaseLost
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory, StoredSchemas
-from airflow_provider_cdc.core.spi.stores import Lease
+from airflow_provider_cdc.core.spi.store_interfaces import Lease
 from airflow_provider_cdc.state.models import SchemaBaseRow, SchemaHistoryRow
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.support.manifests import SCHEMA, manifest
 
 
 @pytest.fixture
 def lease(store: StateStore) -> Iterator[Lease]:
-    with store.lease("c", "me", wait_s=0) as lease:
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
         yield lease
 
 
 def commit(store: StateStore, lease: Lease, batches: int) -> None:
-    stored = store.load(lease.connector)
+    stored = store.load_offset(lease.connector)
     for _ in range(batches):
         offset = stored.offset
         batch, first = (1, 1) if offset is None else (offset.batch + 1, offset.seq + 1)
         m = manifest(batch, first=first, events=0, changes=2, connector=lease.connector)
-        stored = store.commit(lease, stored, m, "x")
+        stored = store.commit_batch(lease, stored, m, "x")
 
 
 def compact(store: StateStore, lease: Lease) -> StoredSchemas:
-    stored = store.schemas(lease.connector)
-    store.compact_schemas(lease, SchemaHistory.of(stored).base(), stored.upto)
-    return store.schemas(lease.connector)
+    stored = store.load_schemas(lease.connector)
+    store.compact_schemas(lease, SchemaHistory.from_stored(stored).build_base(), stored.upto)
+    return store.load_schemas(lease.connector)
 
 
 def test_after_a_base_was_made_only_what_came_since_is_read(store: StateStore, lease: Lease) -> None:
-    assert store.schemas("c") == StoredSchemas([], [], 0)
+    assert store.load_schemas("c") == StoredSchemas([], [], 0)
     commit(store, lease, 20)
-    assert [r.seq for r in store.schemas("c").since] == list(range(1, 41))
+    assert [r.seq for r in store.load_schemas("c").since] == list(range(1, 41))
     compacted = compact(store, lease)
     assert (len(compacted.base), compacted.since) == (1, [])
     commit(store, lease, 2)
-    assert [r.seq for r in store.schemas("c").since] == [41, 42, 43, 44]
+    assert [r.seq for r in store.load_schemas("c").since] == [41, 42, 43, 44]
     assert [r.seq for r in compact(store, lease).since] == []
-    assert SchemaHistory.of(store.schemas("c")).get(SCHEMA.id) == SCHEMA
+    assert SchemaHistory.from_stored(store.load_schemas("c")).find_schema(SCHEMA.id) == SCHEMA
     assert [r.seq for r in store.schema_history("c")] == list(range(1, 45))  # a move of the offset looks at all of them
 
 
@@ -67,15 +67,15 @@ def test_what_charts_show_is_read_without_what_was_recorded_before(store: StateS
 
 def test_each_connector_has_its_own(store: StateStore, lease: Lease) -> None:
     commit(store, lease, 2)
-    with store.lease("d", "me", wait_s=0) as other:
+    with store.acquire_lease("d", "me", wait_s=0) as other:
         commit(store, other, 3)
         compact(store, other)
     compact(store, lease)
     commit(store, lease, 1)
-    assert [(len(s.base), len(s.since)) for s in map(store.schemas, ("c", "d"))] == [(1, 2), (1, 0)]
-    store.forget(lease)
-    assert store.schemas("c") == StoredSchemas([], [], 0)
-    assert len(store.schemas("d").base) == 1
+    assert [(len(s.base), len(s.since)) for s in map(store.load_schemas, ("c", "d"))] == [(1, 2), (1, 0)]
+    store.delete_connector(lease)
+    assert store.load_schemas("c") == StoredSchemas([], [], 0)
+    assert len(store.load_schemas("d").base) == 1
 
 
 def test_only_the_run_that_holds_the_lease_makes_a_base(store: StateStore, lease: Lease) -> None:
@@ -83,18 +83,18 @@ def test_only_the_run_that_holds_the_lease_makes_a_base(store: StateStore, lease
     before = compact(store, lease)
     with pytest.raises(LeaseLost):
         store.compact_schemas(Lease("c", "old", lease.epoch - 1), [], 0)
-    assert store.schemas("c") == before
+    assert store.load_schemas("c") == before
 
 
 def test_a_base_of_another_history_is_not_used(store: StateStore, lease: Lease) -> None:
     """An earlier release, which does not know of bases, has forgotten the connector; one of the same name has begun."""
     commit(store, lease, 3)
     compact(store, lease)
-    with store.database.write() as c:
+    with store.database.open_transaction() as c:
         c.execute(sa.delete(SchemaHistoryRow))
-    assert store.schemas("c") == StoredSchemas([], [], 0)
-    with store.database.write() as c:
+    assert store.load_schemas("c") == StoredSchemas([], [], 0)
+    with store.database.open_transaction() as c:
         c.execute(sa.update(SchemaBaseRow).values(upto=-5))
     commit(store, lease, 1)
-    found = store.schemas("c")
+    found = store.load_schemas("c")
     assert (found.base, [r.seq for r in found.since]) == ([], [7, 8])

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.services.dashboards.schema_diff import difference, newest_differences
+from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.services.dashboards.schema_diff import format_difference, newest_differences
 from airflow_provider_cdc.state.models import SchemaHistoryRow
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 
 NAMES = (
     "orders",
@@ -48,8 +48,8 @@ class History:
         self.history, self.records = SchemaHistory(), list[SchemaChangeRecord]()
 
     def record(self, *changes: TableChange) -> None:
-        self.history.leave(changes)
-        applied = [one for change in changes if (one := self.history.apply(change)) is not None]
+        self.history.remove_renamed(changes)
+        applied = [one for change in changes if (one := self.history.apply_change(change)) is not None]
         number = len(self.records) + 1
         self.records.append(SchemaChangeRecord(seq=number, ddl=f"statement {number}", database="d", position={"n": number}, ts_us=number, changes=applied))  # fmt: skip
 
@@ -64,14 +64,14 @@ class History:
         return TableChange(type="DROP", id=TableId(namespace="d", name=name))
 
     def rename(self, old: str, new: str) -> TableChange:
-        known = self.history.get(TableId(namespace="d", name=old))
+        known = self.history.find_schema(TableId(namespace="d", name=old))
         assert known is not None
         id_ = TableId(namespace="d", name=new)
         return TableChange(type="ALTER", id=id_, previous_id=known.id, table=known.model_copy(update={"id": id_}))
 
     def names(self) -> list[str]:
         """Of the tables that there are."""
-        return [id_.name for id_ in self.history.tables]
+        return [id_.name for id_ in self.history.current_tables]
 
     def any_change(self, chance: random.Random) -> None:
         there = self.names()
@@ -106,7 +106,7 @@ def by_the_whole(records: Sequence[SchemaChangeRecord]) -> Iterator[dict[str, li
     known: dict[TableId, TableSchema] = {}
     for record in records:
         ids = [(change.previous_id or change.id, change) for change in record.changes]
-        yield {str(change.id): difference(known.get(id_), change) for id_, change in ids}
+        yield {str(change.id): format_difference(known.get(id_), change) for id_, change in ids}
         for id_, _ in ids:
             known.pop(id_, None)
         known.update((change.id, change.table) for _, change in ids if change.table is not None)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.manifest import SignalOutcome
+from airflow_provider_cdc.core.model.batch_manifest import SignalOutcome
+from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal, SignalState
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
-from airflow_provider_cdc.core.signals.requests import LARGEST
+from airflow_provider_cdc.core.signals.signal_requests import LARGEST
 from airflow_provider_cdc.core.spi.state_records import SignalRecord
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.state.conftest import Stores
 from tests.support.manifests import manifest
 from tests.support.patience import LONGEST_S
@@ -46,9 +46,9 @@ def _made(address: str) -> str:
 
 def test_a_signal_is_taken_as_it_was_sent(store: StateStore) -> None:
     number = store.send("c", SNAPSHOT)
-    assert store.signals("c", 0) == [Signal(number, "ad-hoc-1", "execute-snapshot", SNAPSHOT.data, "airflow")]
-    assert store.signals("c", number) == []
-    assert store.signals("other", 0) == []
+    assert store.list_signals("c", 0) == [Signal(number, "ad-hoc-1", "execute-snapshot", SNAPSHOT.data, "airflow")]
+    assert store.list_signals("c", number) == []
+    assert store.list_signals("other", 0) == []
     (row,) = store.signals_of("c")
     assert timedelta(0) <= datetime.now(UTC) - row.received_at < timedelta(minutes=5)
     assert row == SignalRecord(
@@ -68,8 +68,8 @@ def test_a_signal_is_taken_as_it_was_sent(store: StateStore) -> None:
 def test_numbers_grow_and_signals_come_in_their_order(store: StateStore) -> None:
     numbers = [store.send(("c", "d")[n % 2], SentSignal(str(n), "log")) for n in range(10)]
     assert numbers == sorted(set(numbers))
-    assert [s.id for s in store.signals("c", 0)] == ["0", "2", "4", "6", "8"]
-    assert [s.id for s in store.signals("c", numbers[4])] == ["6", "8"]
+    assert [s.id for s in store.list_signals("c", 0)] == ["0", "2", "4", "6", "8"]
+    assert [s.id for s in store.list_signals("c", numbers[4])] == ["6", "8"]
 
 
 def test_what_is_found_again_at_the_same_place_is_the_same_signal(store: StateStore) -> None:
@@ -118,13 +118,13 @@ def test_the_state_of_a_signal_of_another_connector_is_not_touched(store: StateS
 
 def test_states_are_committed_with_the_batch_that_they_belong_to(store: StateStore) -> None:
     one, two = store.send("c", SNAPSHOT), store.send("c", SNAPSHOT)
-    with store.lease("c", "me", wait_s=0) as lease:
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
         batch = manifest(signal_outcomes=[SignalOutcome(number=one, state=SignalState.DONE, message="3 rows")])
-        stored = store.commit(lease, store.load("c"), batch, "x")
+        stored = store.commit_batch(lease, store.load_offset("c"), batch, "x")
         assert [(s.state, s.message) for s in store.signals_of("c")] == [("received", ""), ("done", "3 rows")]
         assert store.signals_of("c", under_way=True)[0].number == two
         assert stored.offset is not None
-        store.advance(
+        store.advance_offset(
             lease, stored, stored.offset, (), [SignalOutcome(number=two, state=SignalState.REFUSED, message="no")]
         )
     assert store.signals_of("c", under_way=True) == []
@@ -138,7 +138,7 @@ def test_people_see_one_signal_in_full_and_lists_short(store: StateStore) -> Non
     assert [s.number for s in store.signals_of("c", 1)] == [second]
     assert len(store.signals_of("c", 5)[1].data) == 2000
     assert store.signals_of("c", 1, number=first)[0].data == data
-    assert store.signals("c", 0)[0].data == data
+    assert store.list_signals("c", 0)[0].data == data
 
 
 def test_whatever_is_sent_can_be_kept(store: StateStore) -> None:
@@ -148,7 +148,7 @@ def test_whatever_is_sent_can_be_kept(store: StateStore) -> None:
     )
     number = store.send("c", odd)
     assert store.send("c", odd) == number
-    (signal,) = store.signals("c", 0)
+    (signal,) = store.list_signals("c", 0)
     assert signal.id.startswith("é😀\x01?iii")
     assert signal.data is not None
     assert len(signal.data) == LARGEST + 1  # so that it is seen to be too large
@@ -158,20 +158,20 @@ def test_whatever_is_sent_can_be_kept(store: StateStore) -> None:
 
 def test_numbers_go_on_behind_the_last_signal_that_the_offset_knows(store: StateStore) -> None:
     """The state tables were lost and rebuilt from a change log; a signal with a lower number would never be taken."""
-    with store.lease("c", "me", wait_s=0) as lease:
-        store.advance(lease, store.load("c"), Offset(position={"entry": 1}, signal=1000))
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
+        store.advance_offset(lease, store.load_offset("c"), Offset(position={"entry": 1}, signal=1000))
     other = store.send("other", SNAPSHOT)
     assert other < 1000
     numbers = [store.send("c", SNAPSHOT), store.send("c", SNAPSHOT), store.send("other", SNAPSHOT)]
     assert numbers == [1001, 1002, 1003]
-    assert [s.number for s in store.signals("c", 1000)] == [1001, 1002]
+    assert [s.number for s in store.list_signals("c", 1000)] == [1001, 1002]
 
 
 def test_a_number_is_not_given_out_again_after_its_connector_was_deleted(store: StateStore) -> None:
     number = store.send("c", SNAPSHOT)
-    with store.lease("c", "me", wait_s=0) as lease:
-        store.forget(lease)
-    assert store.signals("c", 0) == []
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
+        store.delete_connector(lease)
+    assert store.list_signals("c", 0) == []
     assert store.send("c", SNAPSHOT) > number
 
 
@@ -195,7 +195,7 @@ def test_signals_of_many_senders_are_seen_in_the_order_of_their_numbers(store: S
         mine = stores()
         while True:
             last = ended.is_set()
-            seen.extend(s.number for s in mine.signals("c", seen[-1] if seen else 0))
+            seen.extend(s.number for s in mine.list_signals("c", seen[-1] if seen else 0))
             if last:
                 return
 

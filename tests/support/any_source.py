@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from airflow_provider_cdc.core.config.topics import sanitized
+from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from dev.servers import Db2, Oracle
 from dev.servers.mongodb import MongoDb
 from dev.servers.mysql_family import CAPTURE_PRIVILEGES
@@ -57,7 +57,7 @@ class AnySource:
 
 def target_table(connector: str, table: str) -> str:
     """What a table is called in a relational target."""
-    return sanitized(f"{connector}.{table}").replace(".", "_")
+    return sanitize_name(f"{connector}.{table}").replace(".", "_")
 
 
 def _listed(namespace: str) -> dict[str, Any]:

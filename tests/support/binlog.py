@@ -17,16 +17,16 @@ from typing import Any, Self
 
 from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogItem, Rollback
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import Server
-from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer
+from airflow_provider_cdc.sources.mysql.gtid_sets import MySqlGtids
 from airflow_provider_cdc.sources.mysql.kernels import event_codes as code
-from airflow_provider_cdc.sources.mysql.log.event_reader import LARGEST_PACKET, EventReader
-from airflow_provider_cdc.sources.mysql.log.rows.row_metadata import schema_of_table_map
-from airflow_provider_cdc.sources.mysql.log.rows.table_map import parse_table_map
+from airflow_provider_cdc.sources.mysql.log.event_reader import LARGEST_PACKET, BinlogEventReader
+from airflow_provider_cdc.sources.mysql.log.rows.table_map_parser import parse_table_map
+from airflow_provider_cdc.sources.mysql.log.rows.table_map_schema import schema_of_table_map
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.schema.live_catalog import PresentCatalog
+from airflow_provider_cdc.sources.mysql.schema.live_catalog import LiveCatalog
 from tests.support.mysql_chunks import Fixed
 
 SERVER_UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -269,9 +269,9 @@ class MadeServer:
         self.sent, self.asked = (0, 4), 0
         mode = "ON" if log.gtids else "OFF"
         variables = {"gtid_mode": mode, "binlog_checksum": "CRC32" if log.checksums else "NONE"}
-        self.server = Server("8.0.36", False, SERVER_UUID, variables)
+        self.server = MySqlServer("8.0.36", False, SERVER_UUID, variables)
 
-    def connection(self, config: MySqlConfig, server: Server, start: MySqlPosition, **options: Any) -> Connection:
+    def connection(self, config: MySqlConfig, server: MySqlServer, start: MySqlPosition, **options: Any) -> Connection:
         """In place of ``BinlogConnection``."""
         ours, theirs = socket.socketpair()
         dump = self._dumps[self.asked] if self.asked < len(self._dumps) else Dump()
@@ -321,7 +321,7 @@ class MadeServer:
                     continue
                 if stored.data[4] == code.GTID:
                     own = MySqlGtids({SERVER_UUID: [(int.from_bytes(stored.data[36:44], "little"),) * 2]})
-                    skips = has.covers(own)
+                    skips = has.contains_gtids(own)
                 if skips:
                     skips, skipped = not stored.closes, stored.end
                     continue
@@ -342,7 +342,7 @@ class MadeServer:
         return event(kind, body, 0, flags=ARTIFICIAL, checksums=self.log.checksums)
 
 
-class Connection(EventReader):
+class Connection(BinlogEventReader):
     """What a stream reads from."""
 
     gtids = ""
@@ -370,7 +370,7 @@ class _Catalog:
         return {63: "binary"}
 
 
-CATALOG = PresentCatalog(lambda question: question(_Catalog()))  # type: ignore[arg-type]
+CATALOG = LiveCatalog(lambda question: question(_Catalog()))  # type: ignore[arg-type]
 
 
 def tables() -> Fixed:

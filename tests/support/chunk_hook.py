@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkThread
+from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkReaderThread
 
 AtRead = Callable[[int, Callable[[], object]], None]
 
@@ -15,14 +15,14 @@ AtRead = Callable[[int, Callable[[], object]], None]
 def chunk_hook(monkeypatch: pytest.MonkeyPatch) -> AtRead:
     """Makes ``at_read(n, act)``: calls ``act`` in the thread that reads, when the n-th chunk has been read and is not handed over yet."""
     acts: dict[int, Callable[[], object]] = {}
-    settle, count = ChunkThread._settle, [0]
+    settle, count = ChunkReaderThread._settle, [0]
 
-    def watched(thread: ChunkThread, *where: Any, **how: Any) -> None:
+    def watched(thread: ChunkReaderThread, *where: Any, **how: Any) -> None:
         if how.get("chunk"):
             count[0] += 1
             if (act := acts.get(count[0])) is not None:
                 act()
         settle(thread, *where, **how)
 
-    monkeypatch.setattr(ChunkThread, "_settle", watched)
+    monkeypatch.setattr(ChunkReaderThread, "_settle", watched)
     return lambda n, act: acts.update({n: act})

@@ -8,13 +8,13 @@ from typing import Any
 
 from airflow.cli.cli_config import GroupCommand
 
-from airflow_provider_cdc.cli.command_parser import commands
+from airflow_provider_cdc.cli.command_parser import build_commands
 
 
 def parser() -> argparse.ArgumentParser:
     """Takes what is behind ``airflow cdc``; options have to be written out."""
     made = argparse.ArgumentParser("airflow cdc", allow_abbrev=False)
-    (group,) = commands()
+    (group,) = build_commands()
     _add(made, group.subcommands)
     return made
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture, open_source
-from airflow_provider_cdc.core.capture.capture import Capture, CaptureResult
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.capture.connector_capture import Capture, CaptureResult
+from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.support.replay import Replay
 
 
@@ -63,7 +63,7 @@ class Connector:
     def discovered(self, table: str) -> TableSchema:
         """A table as the source's catalog has it now."""
         with open_source(self.definition(), self.secrets) as source:
-            return next(t for t in source.discover().values() if str(t.id) == table)
+            return next(t for t in source.discover_tables().values() if str(t.id) == table)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Rows of a table by replaying the change log."""

@@ -19,15 +19,15 @@ import pyarrow.parquet  # noqa: F401
 import sqlalchemy.dialects.sqlite  # noqa: F401
 
 import airflow_provider_cdc.changelog.files.change_log
-import airflow_provider_cdc.core.capture.capture
+import airflow_provider_cdc.core.capture.connector_capture
 import airflow_provider_cdc.sources.memory.source  # noqa: F401
 from airflow_provider_cdc.changelog.files import storage
 from airflow_provider_cdc.changelog.files.storage import DurableFile, Storage
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.state.engine import Database
 from airflow_provider_cdc.state.leases import Leases
-from airflow_provider_cdc.verify.reference import open_verification
+from airflow_provider_cdc.state.state_database import StateDatabase
+from airflow_provider_cdc.verify.verification_preparation import open_verification
 from tests.support.memory_work import Workload
 
 LEASE_S = 0.1
@@ -64,7 +64,7 @@ class Steps:
         if self.signal == signal.SIGSTOP:  # a renewal that is stopped half-way would lock everybody out
             Leases.keep_alive = lambda leases, lease, stop: stop.wait()  # type: ignore
         self._around(Storage, "create", "create")
-        self._around(Storage, "open", "open file")
+        self._around(Storage, "open_output", "open file")
         self._around(Storage, "delete", "delete")
         self._writes()
         self._around(DurableFile, "close", "close file")
@@ -97,17 +97,17 @@ class Steps:
         DurableFile.write = outer  # type: ignore[method-assign]
 
     def _transactions(self) -> None:
-        inner = Database.write
+        inner = StateDatabase.open_transaction
 
         @contextlib.contextmanager
-        def outer(database: Database) -> Iterator[Any]:
+        def outer(database: StateDatabase) -> Iterator[Any]:
             self.step("before transaction")
             with inner(database) as connection:
                 yield connection
                 self.step("inside transaction")
             self.step("after transaction")
 
-        Database.write = outer  # type: ignore[method-assign, assignment]
+        StateDatabase.open_transaction = outer  # type: ignore[method-assign, assignment]
 
 
 current = Steps(0)
@@ -161,7 +161,7 @@ def verification(folder: str, *, seed: int, steps: int, at: int = 0) -> dict[str
         watched._around(Storage, name, name, after=True)
     definition = ConnectorDefinition("test", "memory", f"{folder}/changelog", properties())
     with open_verification(definition, f"sqlite:///{folder}/state.db") as prepared:
-        prepared.prepare(wait_s=0)
+        prepared.prepare_plan(wait_s=0)
     return {"count": watched.count, "names": watched.names}
 
 

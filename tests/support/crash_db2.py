@@ -12,10 +12,10 @@ from unittest.mock import patch
 
 from airflow_provider_cdc.connector import ConnectorDefinition, open_lifecycle
 from airflow_provider_cdc.core.model.log_items import LogBlock
-from airflow_provider_cdc.core.writing.envelope import Envelope
-from airflow_provider_cdc.sources.db2.log import change_reader, cursors, lobs, stream, windows
-from airflow_provider_cdc.sources.db2.log.merge import Merge
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.core.writing.event_envelope import Envelope
+from airflow_provider_cdc.sources.db2.log import change_table_reader, commit_windows, cursor_pool, lob_reader, stream
+from airflow_provider_cdc.sources.db2.log.change_merger import ChangeMerger
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.support import crash
 
 SMALL = {
@@ -29,13 +29,13 @@ SMALL = {
 def small(r: Random) -> Iterator[None]:
     """Small blocks, fetches and windows, and few results at once, by chance."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(Merge.__init__, "__defaults__", (r.choice((1, 3, 24, 100)),)))
-        stack.enter_context(patch.object(cursors.Cursors.__init__, "__defaults__", (r.choice((1, 2, 64)),)))
+        stack.enter_context(patch.object(ChangeMerger.__init__, "__defaults__", (r.choice((1, 3, 24, 100)),)))
+        stack.enter_context(patch.object(cursor_pool.CursorPool.__init__, "__defaults__", (r.choice((1, 2, 64)),)))
         rows = r.choice((1, 2, 5, 30))
         for module, name, value in (
-            (stream, "FETCH_ROWS", rows), (stream, "FEWEST_ROWS", 1), (change_reader, "FIRST_ROWS", rows),
-            (change_reader, "LEAST_ROWS", 1), (lobs, "KEYS_AT_ONCE", r.choice((1, 3, 50))),
-            (windows, "FIRST", r.choice((1, 4, 50))), (windows, "LEAST", 1), (windows, "MOST", r.choice((1, 6, 1000))),
+            (stream, "FETCH_ROWS", rows), (stream, "FEWEST_ROWS", 1), (change_table_reader, "FIRST_ROWS", rows),
+            (change_table_reader, "LEAST_ROWS", 1), (lob_reader, "KEYS_AT_ONCE", r.choice((1, 3, 50))),
+            (commit_windows, "FIRST", r.choice((1, 4, 50))), (commit_windows, "LEAST", 1), (commit_windows, "MOST", r.choice((1, 6, 1000))),
         ):  # fmt: skip
             stack.enter_context(patch.object(module, name, value))
         yield
@@ -43,14 +43,14 @@ def small(r: Random) -> Iterator[None]:
 
 def capture(folder: str, *, seed: int, **options: Any) -> dict[str, Any]:
     """As :func:`crash.capture`, with small blocks and a step for each block that leaves its transaction open."""
-    encode = Envelope.encode
+    encode = Envelope.encode_block
 
     def noted(self: Envelope, block: LogBlock, *args: Any, **more: Any) -> Any:
         if block.open:
             crash.current.step("open block")
         return encode(self, block, *args, **more)
 
-    Envelope.encode = noted  # type: ignore[method-assign]
+    Envelope.encode_block = noted  # type: ignore[method-assign]
     with small(Random(seed)):
         return crash.capture(folder, **options)
 

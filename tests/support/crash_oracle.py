@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_cdc.core.model.log_items import LogBlock
-from airflow_provider_cdc.core.writing.envelope import Envelope
-from airflow_provider_cdc.sources.oracle.mining import stream
+from airflow_provider_cdc.core.writing.event_envelope import Envelope
+from airflow_provider_cdc.sources.oracle.mining import logminer_stream
 from airflow_provider_cdc.sources.oracle.transactions.buffer import transaction_buffer
 from tests.support import crash
 
@@ -20,13 +20,13 @@ SMALL = {
 
 def capture(folder: str, **options: Any) -> dict[str, Any]:
     """As :func:`crash.capture`, with small blocks and a step for each block that leaves its transaction open."""
-    transaction_buffer.BLOCK_ROWS, stream.PIECE_ROWS = 24, 50
-    encode = Envelope.encode
+    transaction_buffer.BLOCK_ROWS, logminer_stream.PIECE_ROWS = 24, 50
+    encode = Envelope.encode_block
 
     def noted(self: Envelope, block: LogBlock, *args: Any, **more: Any) -> Any:
         if block.open:
             crash.current.step("open block")
         return encode(self, block, *args, **more)
 
-    Envelope.encode = noted  # type: ignore[method-assign]
+    Envelope.encode_block = noted  # type: ignore[method-assign]
     return crash.capture(folder, **options)

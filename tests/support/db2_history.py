@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_bytes
 from tests.support.db2_rows import LOBS
 from tests.support.db2_workload import Db2Writer, Truth
@@ -47,7 +47,7 @@ class Db2History(Past[Truth]):
 
     def said(self, truth: Truth, rows: list[Row]) -> tuple[Counter[Any], Counter[Any]]:
         table = self.tables.get(self._topics + truth.table)
-        known = [*table.schema.names] if table is not None else []
+        known = [*table.schema.column_names] if table is not None else []
         pairs = [
             (i, n) for i, c in enumerate(truth.columns) if c not in LOBS and (n := self._known(truth.table, c, known))
         ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.schema.types import ColumnType, make_column
+from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType, make_column
 
 BASE = {
     "topic.prefix": "test", "database.hostname": "localhost", "database.user": "cdc", "database.password": "secret-word",
@@ -30,7 +30,7 @@ def column(
     type_: str, name: str = "C", *, nullable: bool = True, distinct: str | None = None, **properties: Any
 ) -> Column:
     """A column of a type, as DDL spells it."""
-    return make_column(name, ColumnType.parse(type_), config(**properties), nullable=nullable, distinct=distinct)
+    return make_column(name, Db2ColumnType.parse(type_), config(**properties), nullable=nullable, distinct=distinct)
 
 
 def schema_of(*columns: Column, key: tuple[str, ...] = ()) -> TableSchema:

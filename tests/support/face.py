@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 
 SHOP = {"id": "int64", "note": "string"}
 

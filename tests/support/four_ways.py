@@ -64,9 +64,9 @@ class FourWays:
 
     def _events(self) -> dict[str, dict[int, dict[str, Any]]]:
         found: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in self.tables}
-        for manifest in self.connector.changelog.manifests(self.connector.name):
+        for manifest in self.connector.changelog.read_manifests(self.connector.name):
             for file in manifest.files:
-                with self.connector.changelog.open(self.connector.name, file) as f:
+                with self.connector.changelog.open_file(self.connector.name, file) as f:
                     for event in pq.read_table(f, columns=["op", "after", "source"]).to_pylist():
                         way = "log" if event["op"] == "c" else "snapshot"
                         way = "chunk" if event["source"]["snapshot"] == "incremental" else way

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from tests.support.oracle_workload import Truth
 from tests.support.replay import Illegal, Replay, Row

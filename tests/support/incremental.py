@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.capture.ddl_row_effects import rewrite_reason
-from airflow_provider_cdc.core.model.manifest import Manifest, SchemaChangeRecord
-from airflow_provider_cdc.core.model.schema import TableChange, TableSchema
+from airflow_provider_cdc.core.model.batch_manifest import Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableSchema
 from tests.support.replay import Illegal, _alter, _items
 
 Row = dict[str, Any]
@@ -97,7 +97,7 @@ class Checker:
 
         :raises Illegal: at the first step that cannot be
         """
-        for manifest in changelog.manifests(connector, after=after):
+        for manifest in changelog.read_manifests(connector, after=after):
             for seq, item in _items(changelog, manifest):
                 self._number(seq, f"in batch {manifest.batch}")
                 if isinstance(item, SchemaChangeRecord):

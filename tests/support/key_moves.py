@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from airflow_provider_cdc.sources.memory.database import MemoryDatabase, Transaction
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase, MemoryTransaction
 
 COLUMNS = {"id": "int64!", "n": "int32", "note": "string"}
 ONLY_KEYS = {"id": "int64!", "part": "int64!"}
@@ -49,12 +49,12 @@ class KeyMoves:
 
     def _check(self) -> None:
         for table in self.tables:
-            keys = [self._key(row) for row in self.db.rows(table)]
+            keys = [self._key(row) for row in self.db.copy_rows(table)]
             if len(set(keys)) != len(keys):
                 raise _Twice
 
-    def _statement(self, t: Transaction, table: str) -> None:
-        rows, r = self.db.rows(table), self.r
+    def _statement(self, t: MemoryTransaction, table: str) -> None:
+        rows, r = self.db.copy_rows(table), self.r
         ids = sorted({row["id"] for row in rows})
         kind = r.choice(
             ["shift", "shift", "swap", "cycle", "permute", "spare", "through", "insert", "delete", "update"]
@@ -79,7 +79,7 @@ class KeyMoves:
         elif kind == "spare":
             a, b, spare = r.choice(ids), r.choice(ids), r.randrange(100, 103)
             for old, new in ((a, spare), (b, a), (spare, b)):
-                self._moved(t, table, {old: new}, self.db.rows(table))
+                self._moved(t, table, {old: new}, self.db.copy_rows(table))
         else:  # a row passes a key that another one has all the time
             row, way = r.choice(rows), [r.choice(ids), r.choice([*ids, 50])]
             for new in way:
@@ -88,7 +88,7 @@ class KeyMoves:
                 if not self._deferred:
                     self._check()
 
-    def _moved(self, t: Transaction, table: str, to: dict[int, int], rows: list[dict[str, Any]]) -> None:
+    def _moved(self, t: MemoryTransaction, table: str, to: dict[int, int], rows: list[dict[str, Any]]) -> None:
         """One statement: each row is changed once, in any order."""
         rows = [row for row in rows if to.get(row["id"], row["id"]) != row["id"]]
         self.r.shuffle(rows)

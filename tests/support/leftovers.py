@@ -10,7 +10,7 @@ import orjson
 
 from airflow_provider_cdc.changelog.files.carry_over_files import FOLDER
 from airflow_provider_cdc.changelog.files.job_progress import FOLDER as WORK
-from airflow_provider_cdc.changelog.files.put_if_absent import MARKER
+from airflow_provider_cdc.changelog.files.put_if_absent_check import MARKER
 from tests.support.connectors import Connector
 
 KINDS = ("snapshot", "streaming", "incremental-snapshot")
@@ -25,10 +25,10 @@ def files(connector: Connector) -> set[str]:
 
 def carried(connector: Connector) -> set[str]:
     """The files in which the source carries something over, as the offset names them."""
-    offset = connector.store.load(connector.name).offset
+    offset = connector.store.load_offset(connector.name).offset
     if offset is None or offset.carried is None:
         return set()
-    data = connector.changelog.carried(connector.name).read(offset.carried.name)
+    data = connector.changelog.open_carry_over(connector.name).read(offset.carried.name)
     assert data is not None
     names = orjson.loads(zlib.decompress(data))["files"]
     return {f"{FOLDER}/{name}" for name in (offset.carried.name, *names)}
@@ -38,7 +38,7 @@ def orphans(connector: Connector) -> set[str]:
     """Files that no manifest names, and that do not say that the store was tried out. A run that was killed may leave behind how far it was: one file for each kind of work,
     which the next long one replaces."""
     named = {MARKER}
-    for manifest in connector.changelog.manifests(connector.name):
+    for manifest in connector.changelog.read_manifests(connector.name):
         named |= {f.path for f in manifest.files}
         named.add(f"manifests/{manifest.batch:012d}.json")
     named |= carried(connector)
@@ -48,11 +48,11 @@ def orphans(connector: Connector) -> set[str]:
 
 def consistent(connector: Connector) -> None:
     """State tables and change log say the same, and nothing of a run that died is left."""
-    offset = connector.store.load(connector.name).offset
+    offset = connector.store.load_offset(connector.name).offset
     assert offset is not None
-    manifests = list(connector.changelog.manifests(connector.name))
+    manifests = list(connector.changelog.read_manifests(connector.name))
     assert (offset.batch, offset.seq) == ((manifests[-1].batch, manifests[-1].last_seq) if manifests else (0, 0))
-    listed = connector.store.batches(connector.name, limit=10_000)
+    listed = connector.store.list_batches(connector.name, limit=10_000)
     assert [b.batch for b in listed] == [m.batch for m in reversed(manifests)]
     recorded = [r for m in manifests for r in m.schema_changes]
     assert list(connector.store.schema_history(connector.name)) == recorded

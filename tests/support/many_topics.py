@@ -30,7 +30,7 @@ def writer(folder: str) -> dict[str, Any]:
         for table in range(TABLES):
             written.write(events(table, seq, 30))
             seq += 30
-    files = written.finish()
+    files = written.finish_files()
     return {"files": [f.model_dump() for f in files], "rows": sum(f.rows for f in files)}
 
 
@@ -41,20 +41,20 @@ def memory(folder: str) -> dict[str, Any]:
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     written = ParquetBatchWriter(Storage(folder), ("c", "data", "1"), "w")
-    written.mark()
+    written.set_savepoint()
     seq = 0
     for _turn in range(20):
         for table in range(TABLES):
             written.write(events(table, seq, 10, width=10_000))
             seq += 10
-    files = written.finish()
+    files = written.finish_files()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"files": len(files), "rows": sum(f.rows for f in files), "grown": (peak - before) * 1024}
 
 
 def capture(folder: str) -> dict[str, Any]:
     """A snapshot of all tables, changes of all of them, and the events as they are printed."""
-    from airflow_provider_cdc.changelog.debezium.renderer import Renderer
+    from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRenderer
     from airflow_provider_cdc.sources.memory.database import MemoryDatabase
     from tests.support.connectors import memory_connector
     from tests.support.shop import KEYED, insert
@@ -70,7 +70,7 @@ def capture(folder: str) -> dict[str, Any]:
         for table in tables:
             insert(db, table, i)
     results.append(connector.capture())
-    records = Renderer(connector.changelog, "test").records(after=results[0].batches[-1])
+    records = DebeziumRenderer(connector.changelog, "test").render_records(after=results[0].batches[-1])
     return {
         "events": [r.events for r in results],
         "topics": [len(r.topics) for r in results],
@@ -80,7 +80,7 @@ def capture(folder: str) -> dict[str, Any]:
 
 def events(table: int, seq: int, rows: int, width: int = 1) -> Any:
     from airflow_provider_cdc.core.model.event_batch import EventBatch
-    from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
+    from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
 
     columns = (Column(name="id", type="int64"), Column(name="v", type="binary"))
     schema = TableSchema(id=TableId(namespace="s", name=f"t{table}"), columns=columns, key=("id",), version=1)

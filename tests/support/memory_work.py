@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from airflow_provider_cdc.sources.memory.database import MemoryDatabase, Transaction
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase, MemoryTransaction
 
 NAMESPACE = "shop"
 TABLES = ("orders", "lines", "people", "events")
@@ -38,7 +38,7 @@ class Workload:
     @property
     def tables(self) -> list[str]:
         """Names of the tables that exist now."""
-        return [str(t) for t in sorted(self.db.view()[1], key=str)]
+        return [str(t) for t in sorted(self.db.read_consistent_view()[1], key=str)]
 
     def step(self, r: Random) -> None:
         """One transaction or DDL statement."""
@@ -69,8 +69,8 @@ class Workload:
         except _Undo:
             pass
 
-    def _change(self, r: Random, t: Transaction, table: str) -> None:
-        rows = self.db.rows(table)
+    def _change(self, r: Random, t: MemoryTransaction, table: str) -> None:
+        rows = self.db.copy_rows(table)
         kind = r.choice(["insert", "insert", "update", "update", "rekey", "swap", "cross", "delete", "replace"])
         if not rows or kind == "insert":
             t.insert(table, self._row(r, table))
@@ -102,7 +102,7 @@ class Workload:
         return {"id": 0 if few else self._new_id(), **({} if few else self._values(r, table))}
 
     def _values(self, r: Random, table: str) -> dict[str, Any]:
-        schema = next(s for t, s in self.db.view()[1].items() if str(t) == table)
+        schema = next(s for t, s in self.db.read_consistent_view()[1].items() if str(t) == table)
         return {c.name: self._value(r, c.type) for c in schema.columns if c.name != "id" and r.random() < 0.8}
 
     def _value(self, r: Random, type_: str) -> Any:
@@ -125,7 +125,7 @@ class Workload:
         if not self.tables:
             return
         table = r.choice(self.tables)
-        schema = next(s for t, s in self.db.view()[1].items() if str(t) == table)
+        schema = next(s for t, s in self.db.read_consistent_view()[1].items() if str(t) == table)
         others = [c for c in schema.columns if c.name != "id"]
         column = r.choice(others) if others else None
         kind = r.choice(["add", "add", "drop column", "change", "truncate", "drop", "swap names"])
@@ -135,7 +135,7 @@ class Workload:
             wider = column.type == "int32" and r.random() < 0.5
             self.db.change_column(table, column.name, "int64" if wider else "string", int if wider else str)
         elif kind == "truncate":
-            self.db.truncate(table)
+            self.db.truncate_table(table)
         elif kind == "drop":
             self.db.drop_table(table)
         elif kind == "swap names" and len(self.tables) > 1 and not table.endswith(KEYLESS):

@@ -18,10 +18,10 @@ from typing import Any
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 
-from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.sources.mongodb.documents.bson_tree import elements
-from airflow_provider_cdc.sources.mongodb.documents.extended_json import keys, texts
-from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.sources.mongodb.documents.bson_tree import parse_elements
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_keys, format_values
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 from dev.java_json.random_bson import written
 
@@ -46,15 +46,15 @@ def leaves_of(raw: bytes, depth: int) -> Leaves:
 
 
 def _leaves(raw: bytes, within: Path, depth: int) -> Iterator[tuple[Path, Any]]:
-    for element in elements(raw):
-        path, value = (*within, element.name.decode()), element.raw()
+    for element in parse_elements(raw):
+        path, value = (*within, element.name.decode()), element.encode_bson()
         if path == ("_id",):
             continue
         if element.kind == k.DOCUMENT and len(path) < depth and len(value) > 5:
             yield from _leaves(value, path, depth)
             continue
-        one = Documents.of_list([written({"v": (element.kind, value)})]).field(b"v")
-        text = texts(one, null_as_text=True)[0].as_py()
+        one = BsonDocuments.of_list([written({"v": (element.kind, value)})]).read_field(b"v")
+        text = format_values(one, null_as_text=True)[0].as_py()
         yield path, _whole(parsed(text)) if element.kind == k.INT64 else _frozen(parsed(text))
 
 
@@ -76,7 +76,7 @@ def leaves_of_row(row: dict[str, Any], schema: TableSchema, raw: bytes, depth: i
 def same(rows: Iterable[dict[str, Any]], schema: TableSchema, collection: Any, depth: int) -> None:
     """Assert that rows have the documents of a collection, each value with its type."""
     raw = [bytes(d.raw) for d in collection.with_options(RAW).find()]
-    names = keys(Documents.of_list(raw).field(b"_id")).to_pylist() if raw else []
+    names = format_keys(BsonDocuments.of_list(raw).read_field(b"_id")).to_pylist() if raw else []
     there, found = dict(zip(names, raw, strict=True)), {row["_id"]: row for row in rows}
     assert found.keys() == there.keys()
     for key, document in there.items():
@@ -84,11 +84,11 @@ def same(rows: Iterable[dict[str, Any]], schema: TableSchema, collection: Any, d
 
 
 def _of_rest(pairs: Any, within: Path, raw: bytes, depth: int) -> Iterator[tuple[Path, Any]]:
-    original = {e.name.decode(): e for e in elements(raw)}
+    original = {e.name.decode(): e for e in parse_elements(raw)}
     for name, value in pairs:
         path, element = (*within, name), original[name]
         if element.kind == k.DOCUMENT and len(path) < depth and value != ():
-            yield from _of_rest(value, path, element.raw(), depth)
+            yield from _of_rest(value, path, element.encode_bson(), depth)
         else:
             yield path, _whole(value) if element.kind == k.INT64 else _frozen(value)
 

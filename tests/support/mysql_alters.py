@@ -16,15 +16,15 @@ import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema, arrow_type
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema, arrow_type
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect, server_of
 from airflow_provider_cdc.sources.mysql.schema import ddl
-from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
-from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier, Query
-from airflow_provider_cdc.sources.mysql.schema.live_catalog import PresentCatalog
-from airflow_provider_cdc.sources.mysql.schema.table_names import TableNames
-from airflow_provider_cdc.sources.mysql.snapshot.result_reader import ResultReader
+from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog
+from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier, QueryEvent
+from airflow_provider_cdc.sources.mysql.schema.live_catalog import LiveCatalog
+from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import TableNameResolver
+from airflow_provider_cdc.sources.mysql.snapshot.result_set_reader import ResultReader
 
 STRICT = "STRICT_TRANS_TABLES"
 MODES = {
@@ -132,16 +132,16 @@ class _Known:
     def __init__(self, schema: TableSchema) -> None:
         self.schema = schema
 
-    def get(self, table: TableId) -> TableSchema | None:
+    def find_schema(self, table: TableId) -> TableSchema | None:
         return self.schema if table == self.schema.id else None
 
-    def captured(self, table: TableId) -> bool:
+    def is_captured(self, table: TableId) -> bool:
         return True
 
     def read_again(self, table: TableId) -> bool:
         return False
 
-    def known(self) -> list[TableId]:
+    def list_known_tables(self) -> list[TableId]:
         return [self.schema.id]
 
 
@@ -158,7 +158,7 @@ class Alterations:
         self.config = MySqlConfig.model_validate(settings)
         self.reader: Connection = connect(self.config)
         self.facts = server_of(self.reader)
-        self.catalog = Catalog(self.reader, self.config, mariadb=self.facts.mariadb)
+        self.catalog = MySqlCatalog(self.reader, self.config, mariadb=self.facts.mariadb)
         self.writer = server.connect(database=database)
         self.table = TableId(namespace=database, name="t")
         self._run("SET time_zone = '+00:00'")
@@ -174,17 +174,17 @@ class Alterations:
             cursor.execute(sql)
 
     def schema(self) -> TableSchema:
-        found = self.catalog.table(self.table)
+        found = self.catalog.read_table(self.table)
         assert found is not None
         return found
 
     def change(self, statement: str, known: TableSchema, mode: str) -> TableChange | None:
         """What the reader of the log makes of a statement."""
         bits = MODES[mode]
-        (parsed,) = ddl.read(statement, **ddl.sql_mode_options(bits), version=self.facts.version_number)
-        tables, catalog = _Known(known), PresentCatalog(lambda question: question(self.catalog))
-        applier = DdlApplier(self.config, tables, catalog, TableNames.of(self.facts, tables))
-        effect = applier.read(parsed, Query(1, 0, self.database, statement, bits), "here")
+        (parsed,) = ddl.parse_statements(statement, **ddl.sql_mode_options(bits), version=self.facts.version_number)
+        tables, catalog = _Known(known), LiveCatalog(lambda question: question(self.catalog))
+        applier = DdlApplier(self.config, tables, catalog, TableNameResolver.from_server(self.facts, tables))
+        effect = applier.determine_effect(parsed, QueryEvent(1, 0, self.database, statement, bits), "here")
         return effect.changes[0] if effect is not None and effect.changes else None
 
     def make(self, one: Alteration, values: tuple[str, ...]) -> None:
@@ -258,7 +258,7 @@ class Alterations:
             if new.name == "added":  # the table is read again
                 changed.append(("added", "unknown"))
                 continue
-            old = next((c for c in known.columns if c.name == new.name), None) or known.column("v")
+            old = next((c for c in known.columns if c.name == new.name), None) or known.get_column("v")
             a, z = before.column(old.name), after.column(new.name)
             if old.type != new.type:
                 widened = True

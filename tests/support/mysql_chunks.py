@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_cdc.core.model.log_items import LogBlock, SchemaChange
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.source import MariaDbSource, MySqlSource
@@ -34,16 +34,16 @@ class Fixed:
     def __init__(self, schemas: dict[TableId, TableSchema]) -> None:
         self._schemas = schemas
 
-    def get(self, table: TableId) -> TableSchema | None:
+    def find_schema(self, table: TableId) -> TableSchema | None:
         return self._schemas.get(table)
 
-    def captured(self, table: TableId) -> bool:
+    def is_captured(self, table: TableId) -> bool:
         return table in self._schemas
 
     def read_again(self, table: TableId) -> bool:
         return False
 
-    def known(self) -> list[TableId]:
+    def list_known_tables(self) -> list[TableId]:
         return list(self._schemas)
 
 
@@ -62,7 +62,7 @@ class Logged:
 def logged(source: MySqlSource, start: Any, tables: dict[TableId, TableSchema], until: Any = None) -> list[Logged]:
     """The row events from a position to the end of the log; for a deletion, the row that was there."""
     found: list[Logged] = []
-    for item in source.stream(start, Fixed(tables), until=until or source.current_position()):
+    for item in source.stream_log(start, Fixed(tables), until=until or source.current_position()):
         if isinstance(item, SchemaChange):
             for change in item.changes:
                 if change.table is not None:
@@ -83,7 +83,7 @@ def logged(source: MySqlSource, start: Any, tables: dict[TableId, TableSchema], 
 @contextlib.contextmanager
 def reader_of(server: Any, signals: TableId | None = None, **properties: Any) -> Iterator[ChunkReader]:
     """A reader of chunks."""
-    with source_of(server, **properties) as source, source.chunks(signals=signals) as reader:
+    with source_of(server, **properties) as source, source.open_chunk_reader(signals=signals) as reader:
         yield reader
 
 
@@ -93,6 +93,6 @@ def rows_of(chunk: ChunkRows) -> list[dict[str, Any]]:
 
 def whole(reader: ChunkReader, table: TableId, condition: str | None = None) -> ChunkRows:
     """All rows, as one chunk."""
-    schema = reader.table(table)
+    schema = reader.read_table_schema(table)
     assert schema is not None
     return reader.read(KeyRange(schema, schema.key, condition=condition), 1_000_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_cdc.changelog.debezium.renderer import Renderer
+from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRenderer
 from tests.support.connectors import Connector
 
 Record = dict[str, Any]
@@ -12,13 +12,13 @@ Record = dict[str, Any]
 
 def records(connector: Connector, *, after: int = 0, schemas: bool = False) -> list[Record]:
     """All records of the batches after ``after``; with ``schemas`` key and value have ``schema`` and ``payload``."""
-    renderer = Renderer(connector.changelog, connector.name, schemas=schemas)
-    return [r.document(schemas=schemas) for r in renderer.records(after=after)]
+    renderer = DebeziumRenderer(connector.changelog, connector.name, schemas=schemas)
+    return [r.to_document(schemas=schemas) for r in renderer.render_records(after=after)]
 
 
 def captured(connector: Connector, *, schemas: bool = False) -> list[Record]:
     """Capture once, and give the records of that run."""
-    before = connector.changelog.batches(connector.name)
+    before = connector.changelog.list_batches(connector.name)
     connector.capture()
     return records(connector, after=before[-1] if before else 0, schemas=schemas)
 

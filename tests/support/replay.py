@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.capture.ddl_row_effects import rewrite_reason
-from airflow_provider_cdc.core.model.manifest import Manifest, SchemaChangeRecord
-from airflow_provider_cdc.core.model.schema import TableChange, TableSchema
+from airflow_provider_cdc.core.model.batch_manifest import Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableSchema
 
 Row = dict[str, Any]
 
@@ -58,7 +58,7 @@ class Table:
     def all(self) -> list[Row]:
         """The rows, in the order of their values."""
         if not self.schema.key:
-            rows = [dict(zip(self.schema.names, values, strict=True)) for values in self.bag.elements()]
+            rows = [dict(zip(self.schema.column_names, values, strict=True)) for values in self.bag.elements()]
         else:
             rows = [dict(row) for row in self.rows.values()]  # later schema changes change them in place
         return sorted(rows, key=repr)
@@ -84,7 +84,7 @@ class Replay:
 
     def advance(self) -> Replay:
         """Replay the batches that were not yet."""
-        for manifest in self._changelog.manifests(self._connector, after=self.batch):
+        for manifest in self._changelog.read_manifests(self._connector, after=self.batch):
             self._prefix = manifest.config.get("topic.prefix", self._connector)
             if manifest.first_seq != self.seq + 1:
                 raise Illegal(f"batch {manifest.batch} begins at seq {manifest.first_seq} after {self.seq}")
@@ -238,8 +238,14 @@ class Replay:
             raise Illegal(
                 f"d of {key} in {event['topic']} at {event['seq']}, which was looked up and is there: {there}"
             )
-        known, lacking = dict(zip(table.schema.key, key, strict=True)), {*table.schema.names} - {*table.schema.key}
-        if event["before"] != dict.fromkeys(table.schema.names) | known or {*(event["unavailable"] or [])} != lacking:
+        known, lacking = (
+            dict(zip(table.schema.key, key, strict=True)),
+            {*table.schema.column_names} - {*table.schema.key},
+        )
+        if (
+            event["before"] != dict.fromkeys(table.schema.column_names) | known
+            or {*(event["unavailable"] or [])} != lacking
+        ):
             raise Illegal(f"d of {key} in {event['topic']} at {event['seq']} tells more than its key: {event}")
         table.rows.pop(key, None)
         table.seen.add(key)
@@ -249,7 +255,7 @@ class Replay:
         if there is not None:
             return there
         if event["previous_key"] is None:
-            return dict.fromkeys(table.schema.names)
+            return dict.fromkeys(table.schema.column_names)
         if event["passing"] and self._gone[event["topic"]][0] == event["seq"] - 1:
             return self._gone[event["topic"]][1]
         row = self._left.get((event["topic"], tuple(event["previous_key"].values())))
@@ -259,12 +265,12 @@ class Replay:
 
     def _bag(self, table: Table, event: Row, before: Row | None, after: Row | None) -> None:
         if before is not None:
-            image = tuple(_plain(before[n]) for n in table.schema.names)
+            image = tuple(_plain(before[n]) for n in table.schema.column_names)
             if table.bag[image] <= 0 and not table.rewritten:
                 raise Illegal(f"{event['op']} of a row that is not in {event['topic']}: {before}")
             table.bag[image] = max(table.bag[image] - 1, 0)
         if after is not None:
-            table.bag[tuple(_plain(after[n]) for n in table.schema.names)] += 1
+            table.bag[tuple(_plain(after[n]) for n in table.schema.column_names)] += 1
 
     def _shape(self, event: Row, schema: TableSchema) -> None:
         """Images are there as the operation says, and have the schema's columns."""
@@ -310,7 +316,7 @@ class Replay:
             _alter(row, old, table.schema, change)
         bag: Counter[tuple[Any, ...]] = Counter()
         for image, count in table.bag.items():
-            row = dict(zip(old.names, image, strict=True))
+            row = dict(zip(old.column_names, image, strict=True))
             _alter(row, old, table.schema, change)
             bag[tuple(row.values())] += count
         table.bag = bag
@@ -367,7 +373,7 @@ def _items(changelog: ChangeLog, manifest: Manifest) -> Iterator[tuple[int, Row 
     """Events and schema changes of a batch by seq."""
     items: list[tuple[int, Row | SchemaChangeRecord]] = [(r.seq, r) for r in manifest.schema_changes]
     for file in manifest.files:
-        with changelog.open(manifest.connector, file) as f:
+        with changelog.open_file(manifest.connector, file) as f:
             table = pq.ParquetFile(f, pre_buffer=False).read(use_threads=False)
         if table.num_rows != file.rows:
             raise Illegal(f"{file.path} has {table.num_rows} rows, its manifest says {file.rows}")

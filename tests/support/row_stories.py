@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
-from airflow_provider_cdc.changelog.row_history.row_history import RowStories
-from airflow_provider_cdc.changelog.row_history.row_history_models import RowChange, RowStory
+from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
+from airflow_provider_cdc.changelog.row_history.row_history_models import RowChange, RowHistory
+from airflow_provider_cdc.changelog.row_history.row_history_reader import RowHistoryReader
 from airflow_provider_cdc.core.model.log_items import DELETE, UPDATE
-from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.sources.memory.database import Entry, MemoryDatabase
-from airflow_provider_cdc.sources.memory.database import RowChange as Logged
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.sources.memory.database import LoggedRowChange as Logged
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase, MemoryLogEntry
 from tests.support.connectors import Connector
 
 Row = dict[str, Any]
@@ -45,7 +45,7 @@ class Doings:
         self._at = len(self.database.log)
         return self
 
-    def _entry(self, entry: Entry, at: int) -> None:
+    def _entry(self, entry: MemoryLogEntry, at: int) -> None:
         if entry.truncated is not None:
             for done in self.rows[entry.truncated].values():
                 done.append(("truncate", None, None, (at, 0)))
@@ -75,13 +75,13 @@ class Doings:
             )
 
 
-def stories(connector: Connector, *, seconds: float = 60) -> RowStories:
+def stories(connector: Connector, *, seconds: float = 60) -> RowHistoryReader:
     """Tells what the change log has now."""
-    events = RowEvents(connector.changelog, connector.name, time.monotonic() + seconds)
-    return RowStories(events, connector.name, partial(connector.store.schema_changes_of, connector.name))
+    events = KeyEventReader(connector.changelog, connector.name, time.monotonic() + seconds)
+    return RowHistoryReader(events, connector.name, partial(connector.store.schema_changes_of, connector.name))
 
 
-def told(story: RowStory, database: MemoryDatabase) -> list[Done]:
+def told(story: RowHistory, database: MemoryDatabase) -> list[Done]:
     """The same of a story, oldest first. A table that is read again is emptied before: the database knows nothing of it."""
     changes = [change for change in reversed(story.changes) if change.operation in CHANGES]
     return [_done(change) for change in changes if change.operation != "truncate" or _truncates(database, change)]
@@ -132,8 +132,10 @@ def _known(image: Row | None, lacks: list[str]) -> Row | None:
 def kept_places(connector: Connector) -> set[tuple[int, int]]:
     """Entry and row of every event that the change log still has."""
     changelog, found = connector.changelog, set[tuple[int, int]]()
-    for manifest in changelog.manifests(connector.name, after=changelog.first(connector.name) - 1):
+    for manifest in changelog.read_manifests(connector.name, after=changelog.find_first_batch(connector.name) - 1):
         for file in manifest.files:
-            for row in pq.read_table(changelog.storage.path(connector.name, file.path), columns=["source"]).to_pylist():
+            for row in pq.read_table(
+                changelog.storage.join_path(connector.name, file.path), columns=["source"]
+            ).to_pylist():
                 found.add((row["source"]["entry"], row["source"]["row"]))
     return found

@@ -25,26 +25,26 @@ import pyarrow as pa
 import pytest
 from pydantic import Field
 
-from airflow_provider_cdc.core.config.base import Decides
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.enums import CHUNK_BYTES, Patterns
-from airflow_provider_cdc.core.errors import ConfigError, QueryRefused
+from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+from airflow_provider_cdc.core.config.property_enums import CHUNK_BYTES, Patterns
+from airflow_provider_cdc.core.errors import ConfigError, QueryRejected
 from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.log_items import (
     CREATE,
     DELETE,
     READ,
     UPDATE,
+    BlockTransactions,
     Heartbeat,
     LogBlock,
     LogItem,
     RowBlock,
     SchemaChange,
-    Transactions,
 )
-from airflow_provider_cdc.core.model.schema import (
+from airflow_provider_cdc.core.model.table_schema import (
     Column,
-    Documents,
+    DocumentSchema,
     EventColumn,
     TableChange,
     TableId,
@@ -53,8 +53,15 @@ from airflow_provider_cdc.core.model.schema import (
     row_struct,
 )
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange
-from airflow_provider_cdc.core.spi.source import Chunk, Finding, SnapshotSession, Source, Tables, any_table
-from airflow_provider_cdc.sources import SOURCES, Kind
+from airflow_provider_cdc.core.spi.source import (
+    CapturedTableSchemas,
+    Finding,
+    SnapshotChunk,
+    SnapshotSession,
+    Source,
+    any_table,
+)
+from airflow_provider_cdc.sources import SOURCES, SourceClassPaths
 
 Sheet = dict[str, Any]
 Change = tuple[Any, ...]
@@ -88,7 +95,7 @@ CHANGED = EventColumn(
         ],
     },
 )
-DOCUMENTS = Documents(
+DOCUMENTS = DocumentSchema(
     body="sheet",
     key_fields={"_id": "id"},
     table_field="folder",
@@ -178,7 +185,7 @@ class ShelfPosition:
     def to_json(self) -> dict[str, Any]:
         return {"entry": self.entry}
 
-    def reached(self, other: ShelfPosition) -> bool:
+    def has_reached(self, other: ShelfPosition) -> bool:
         return self.entry >= other.entry
 
     def __str__(self) -> str:
@@ -193,9 +200,9 @@ class ShelfConfig(ConnectorConfig):
     folder_exclude_list: Patterns = Field((), alias="folder.exclude.list", description="Folders to leave out.")
     whole_sheets: bool = Field(True, alias="whole.sheets", description="Updates come with the sheet, before and after.")
 
-    LISTS: ClassVar[Mapping[str, Decides]] = {
-        "folder.include.list": Decides.TABLES,
-        "folder.exclude.list": Decides.TABLES,
+    LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
+        "folder.include.list": PropertyEffect.TABLES,
+        "folder.exclude.list": PropertyEffect.TABLES,
     }
     TABLES: ClassVar[tuple[str, str]] = ("folder.include.list", "folder.exclude.list")
 
@@ -217,10 +224,10 @@ class ShelfSource(Source):
     def __init__(self, config: ShelfConfig) -> None:
         self._config, self._shelf = config, SHELVES[config.shelf]
 
-    def check(self) -> list[Finding]:
+    def check_prerequisites(self) -> list[Finding]:
         return []
 
-    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
+    def discover_tables(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
         found = map(folder_id, self._shelf.folders(self._shelf.end))
         return {table: schema(table) for table in found if needed(table)}
 
@@ -236,12 +243,12 @@ class ShelfSource(Source):
     def parse_position(self, document: dict[str, Any]) -> ShelfPosition:
         return ShelfPosition(**document)
 
-    def snapshot(
+    def open_snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
         return _Session(self._shelf, tables, selects)
 
-    def chunks(self, *, signals: TableId | None) -> ChunkReader:
+    def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:
         return _Chunks(self._shelf, signals)
 
     def signal_of(self, row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
@@ -249,8 +256,8 @@ class ShelfSource(Source):
         data = sheet.get("data")
         return sheet["_id"], sheet.get("type"), data if data is None or isinstance(data, str) else json.dumps(data)
 
-    def stream(
-        self, start: Any, tables: Tables, *, until: Any, patience: Callable[[], float] | None = None
+    def stream_log(
+        self, start: Any, tables: CapturedTableSchemas, *, until: Any, patience: Callable[[], float] | None = None
     ) -> Iterator[LogItem]:
         at, folders = start.entry, self._shelf.folders(start.entry)
         while until is None or at < until.entry:
@@ -262,7 +269,7 @@ class ShelfSource(Source):
             at += 1
             yield from self._items(at, ts_us, changes, folders, tables)
 
-    def execute(self, statement: str) -> None:
+    def execute_statement(self, statement: str) -> None:
         raise ConfigError("A shelf runs no statements.")
 
     @property
@@ -273,23 +280,28 @@ class ShelfSource(Source):
         """Nothing is open."""
 
     def _items(
-        self, at: int, ts_us: int, changes: Sequence[Change], folders: dict[str, dict[Any, Sheet]], tables: Tables
+        self,
+        at: int,
+        ts_us: int,
+        changes: Sequence[Change],
+        folders: dict[str, dict[Any, Sheet]],
+        tables: CapturedTableSchemas,
     ) -> Iterator[LogItem]:
         made: dict[str, list[tuple[int, Change, Sheet | None, Sheet | None]]] = {}
         order = 0
         for change in changes:
             before, after = apply(folders, change)
             id_ = folder_id(change[1])
-            if not tables.captured(id_):
+            if not tables.is_captured(id_):
                 continue
             if change[0] == "drop":
                 dropped = TableChange(type="DROP", id=id_)
-                yield SchemaChange("", id_.database, [dropped], ShelfPosition(at), ts_us, {"entry": at})
+                yield SchemaChange("", id_.database_name, [dropped], ShelfPosition(at), ts_us, {"entry": at})
                 continue
             made.setdefault(change[1], []).append((order, change, before, after))
             order += 1
         blocks = [self._block(folder_id(name), rows, at, ts_us) for name, rows in made.items()]
-        yield LogBlock(blocks, Transactions(pa.array([f"tx-{at}"]), np.array([ts_us])), ShelfPosition(at))
+        yield LogBlock(blocks, BlockTransactions(pa.array([f"tx-{at}"]), np.array([ts_us])), ShelfPosition(at))
 
     def _block(
         self, id_: TableId, rows: Sequence[tuple[int, Change, Sheet | None, Sheet | None]], at: int, ts_us: int
@@ -340,7 +352,7 @@ def _fits(condition: str | None, shelf: Shelf) -> Callable[[Sheet], bool]:
     try:
         wanted = json.loads(condition)
     except ValueError:
-        raise QueryRefused(f"This is no condition of a shelf: {condition}") from None
+        raise QueryRejected(f"This is no condition of a shelf: {condition}") from None
     return lambda sheet: wanted.items() <= sheet.items()
 
 
@@ -351,10 +363,10 @@ class _Session(SnapshotSession):
         self.schemas = {t: schema(t) for t in tables if str(t) in there}
         self.ddl, self.ts_us, self.source = {}, time.time_ns() // 1000, {"entry": shelf.end}
 
-    def chunks(self, table: TableId) -> list[Chunk]:
-        return [Chunk(table)]
+    def split_table(self, table: TableId) -> list[SnapshotChunk]:
+        return [SnapshotChunk(table)]
 
-    def read(self, chunk: Chunk) -> Iterator[RowBlock]:
+    def read(self, chunk: SnapshotChunk) -> Iterator[RowBlock]:
         fits = _fits(self._selects.get(chunk.table), self._shelf)
         found = self._shelf.sheets(str(chunk.table), self.position.entry)
         if kept := [sheet for sheet in found if fits(sheet)]:
@@ -370,10 +382,10 @@ class _Chunks(ChunkReader):
     def __init__(self, shelf: Shelf, signals: TableId | None) -> None:
         self._shelf, self._signals = shelf, signals
 
-    def table(self, table: TableId) -> TableSchema | None:
+    def read_table_schema(self, table: TableId) -> TableSchema | None:
         return schema(table) if str(table) in self._shelf.folders(self._shelf.end) else None
 
-    def last(self, rows: KeyRange) -> Key | None:
+    def read_last_key(self, rows: KeyRange) -> Key | None:
         found = self._sheets(rows)
         return _own(found[-1]["_id"]) if found else None
 
@@ -386,13 +398,13 @@ class _Chunks(ChunkReader):
         last = _own(kept[-1]["_id"]) if kept else None
         return ChunkRows(block, last, at, at, complete=len(found) <= limit, source={"entry": end})
 
-    def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
+    def to_source_keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
         return [_own(json.loads(key[0])) for key in keys]
 
-    def write(self, id_: str, type_: str, data: str | None = None) -> None:
+    def insert_signal_row(self, id_: str, type_: str, data: str | None = None) -> None:
         self._shelf.commit(("c", str(self._signals), {"_id": id_, "type": type_, "data": data}))
 
-    def remove(self, id_: str) -> None:
+    def delete_signal_row(self, id_: str) -> None:
         self._shelf.commit(("d", str(self._signals), id_))
 
     def end_of_log(self) -> ShelfPosition:
@@ -433,5 +445,5 @@ def _id(key: Key) -> Any:
 def registered() -> Iterator[None]:
     """Shelves are a kind of source meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "shelf", Kind(f"{__name__}:ShelfSource", f"{__name__}:ShelfConfig"))
+        patch.setitem(SOURCES, "shelf", SourceClassPaths(f"{__name__}:ShelfSource", f"{__name__}:ShelfConfig"))
         yield

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable
 from typing import Any
 
-from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from tests.support.connectors import Connector
 
 
@@ -45,7 +45,7 @@ def signal_ended(connector: Connector, number: int) -> Callable[[], bool]:
 
 def notified(connector: Connector, kind: str | None = None) -> list[tuple[str, dict[str, str]]]:
     """Types and data of the notifications, oldest first; without progress."""
-    found = connector.store.notifications(connector.name, after=0, limit=10_000)
+    found = connector.store.list_notifications(connector.name, after=0, limit=10_000)
     return [
         (n.notification.type, n.notification.additional_data)
         for n in found

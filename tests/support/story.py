@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
 from tests.support.connectors import Connector
 
 Row = dict[str, Any]
@@ -344,14 +344,14 @@ def compare(connector: Connector, journal: Journal, after: int) -> None:
     events: dict[str, list[Event]] = defaultdict(list)
     left_out: Counter[str] = Counter()
     changes = []
-    for manifest in connector.changelog.manifests("test", after=after):
+    for manifest in connector.changelog.read_manifests("test", after=after):
         # a record without a statement corrects the structure of a table that came into sight, as the catalog of now had it
         changes += [r for r in manifest.schema_changes if not r.snapshot and r.ddl]
         for left in manifest.left_out:
             left_out[left.table.rpartition(".")[2]] += left.events
         found: list[tuple[int, str, Row]] = []
         for file in manifest.files:
-            rows = pq.read_table(connector.changelog.storage.path("test", file.path)).to_pylist()
+            rows = pq.read_table(connector.changelog.storage.join_path("test", file.path)).to_pylist()
             found += [(row["seq"], file.topic.rpartition(".")[2], row) for row in rows]
         for _, table, row in sorted(found, key=lambda f: f[0]):
             if row["op"] in ("c", "u", "d"):

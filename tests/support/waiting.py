@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from tests.support.face import Shop
 from tests.support.patience import LONGEST_S
 
@@ -63,4 +63,4 @@ def report(
         "stands": stands or {},
         "seconds": 1,
     }
-    AppliedReports(ChangeLog(shop.definition.changelog).storage, "shop").write({**document, "location": location})
+    ApplyReports(ChangeLog(shop.definition.changelog).storage, "shop").write({**document, "location": location})

@@ -24,7 +24,7 @@ class Answers:
     def __init__(self) -> None:
         self._document = json.loads(openapi.DOCUMENT.read_text())
         self._number = itertools.count()
-        self.problem = self._made({"$ref": "#/components/schemas/Problem"})
+        self.problem = self._made({"$ref": "#/components/schemas/ProblemAnswer"})
 
     def to(self, method: str, url: str) -> Any:
         """The answer to a request.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.services.definition_wizard import kinds
+from airflow_provider_cdc.services.definition_wizard import list_source_kinds
 from dev.airflow import Airflow, Services, example
 from dev.bootstrap import browser, ui, uv
 from dev.bootstrap.report import Problem, Step
@@ -73,7 +73,9 @@ def airflow(inventory: Any, tmp_path_factory: pytest.TempPathFactory) -> Airflow
     example("inventory_mariadb_continuous", airflow.dags)
     example("inventory_maintain_tables", airflow.dags)
     airflow.environment["CDC_INVENTORY_RUN_FOR"] = "60"
-    airflow.environment["AIRFLOW__CDC__SHOW_ROWS_OF"] = ",".join([SHOWN, LOOKED, *(f"{OF}{kind}" for kind in kinds())])
+    airflow.environment["AIRFLOW__CDC__SHOW_ROWS_OF"] = ",".join(
+        [SHOWN, LOOKED, *(f"{OF}{kind}" for kind in list_source_kinds())]
+    )
     told = {"type": "file", "log_file_path": str(airflow.folder / LINEAGE), "append": True}
     airflow.environment["AIRFLOW__OPENLINEAGE__TRANSPORT"] = json.dumps(told)
     (airflow.dags / "long_capture.py").write_text(LONG.format(changelog=airflow.home / "cdc" / "changelog"))

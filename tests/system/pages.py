@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from dev.airflow import Services
 
 
@@ -171,11 +171,11 @@ def not_reached(page: Any) -> list[str]:
 
 def lose(store: StateStore, name: str) -> None:
     """Let a connector stand in a file of the log that is not there any more."""
-    with store.lease(name, "a test", wait_s=0) as lease:
-        stored = store.load(name)
+    with store.acquire_lease(name, "a test", wait_s=0) as lease:
+        stored = store.load_offset(name)
         assert stored.offset is not None
         assert stored.offset.position is not None
         position = {k: v for k, v in stored.offset.position.items() if k != "gtids"}
         name_, _, number = position["file"].rpartition(".")
         position["file"] = f"{name_}.{0:0{len(number)}d}"
-        store.replace_offset(lease, stored, stored.offset.moved(position), "a test")
+        store.replace_offset(lease, stored, stored.offset.move_position(position), "a test")

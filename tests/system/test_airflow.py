@@ -15,8 +15,8 @@ from openlineage.client.facet_v2 import schema_dataset
 from airflow_provider_cdc.sources import SOURCES
 from airflow_provider_cdc.state import migrations
 from airflow_provider_cdc.state.models import VERSION_TABLE, Base
-from airflow_provider_cdc.state.store import StateStore
-from airflow_provider_cdc.triggers.applied import AppliedTrigger
+from airflow_provider_cdc.state.state_store import StateStore
+from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
 from dev.airflow import LOOPBACK, Airflow, Services
 from tests.support.listening import Listening
 from tests.support.patience import until
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 DAG = "inventory_mariadb_to_delta"
 WHERE = """
 import importlib.metadata, json
-from airflow_provider_cdc.operators.base.spark_job import job_path
+from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 installed = {file.parts[0] for file in importlib.metadata.files("airflow-provider-cdc")}
 print(json.dumps([job_path("apply_changes.py"), sorted(installed)]))
 """
@@ -177,9 +177,9 @@ def test_the_commands_know_the_connector_after_its_run(ran: Airflow) -> None:
 def test_what_the_spark_job_tells_is_what_waiting_for_a_target_looks_at(ran: Airflow) -> None:
     store = StateStore(f"sqlite:///{ran.home}/airflow.db")
     try:
-        last = store.batches("inventory", limit=1)[0]
+        last = store.list_batches("inventory", limit=1)[0]
         for point in ({"batch": last.batch}, {"seq": last.last_seq}, {}):
-            event = AppliedTrigger("inventory", **point).look(store).event
+            event = AppliedTrigger("inventory", **point).poll_once(store).event
             assert event == {"batch": last.batch, "applied": last.batch, "target": "delta"}
     finally:
         store.close()

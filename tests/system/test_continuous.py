@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_turns import Turns
+from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from dev.airflow import Airflow, Services
 from dev.patience import overload
 
@@ -31,14 +31,16 @@ def running(airflow: Airflow, services: Services) -> Any:
     for run in services.json("GET", f"/api/v2/dags/{DAG}/dagRuns?limit=100")["dag_runs"]:
         if run["state"] == "running":
             services.json("PATCH", f"/api/v2/dags/{DAG}/dagRuns/{run['dag_run_id']}", {"state": "failed"})
-    turns = Turns(
+    turns = ApplyTurns(
         Storage(str(airflow.home / "cdc" / "changelog")),
         "inventory",
         "delta",
         f"{airflow.home}/cdc/lake/{{database}}/{{table}}",
     )
     services.until(
-        lambda: all((turns.read(n) or {"ended": True})["ended"] for n in turns.numbers()), 120, "the jobs have ended"
+        lambda: all((turns.read_turn(n) or {"ended": True})["ended"] for n in turns.list_numbers()),
+        120,
+        "the jobs have ended",
     )
 
 

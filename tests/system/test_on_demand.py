@@ -23,7 +23,7 @@ EXAMPLES = ("cdc_ad_hoc_snapshot", "cdc_signal", "cdc_lifecycle", "on_inventory_
 ROWS = 40_000
 BUSY = """
 from airflow.sdk import DAG, Asset, task
-from airflow_provider_cdc.dag import ConnectorDefinition, ad_hoc_snapshot_dag, lifecycle_dag, signal_dag, watched
+from airflow_provider_cdc.dag import ConnectorDefinition, ad_hoc_snapshot_dag, lifecycle_dag, signal_dag, watched_table_asset
 from airflow_provider_cdc.operators.capture import CaptureOperator
 
 busy = ConnectorDefinition(
@@ -39,7 +39,7 @@ snapshot = ad_hoc_snapshot_dag([busy], dag_id="busy_snapshot", poll_interval=1)
 signal = signal_dag([busy], dag_id="busy_signal", poll_interval=1)
 lifecycle = lifecycle_dag([busy], dag_id="busy_lifecycle")
 
-lines = watched(busy, "busy.lines", poll_interval=1)
+lines = watched_table_asset(busy, "busy.lines", poll_interval=1)
 with DAG("on_busy_lines", schedule=[lines]) as on_lines:
     @task
     def tell(**context):

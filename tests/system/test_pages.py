@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
-from airflow_provider_cdc.core.model.metric_samples import Measured, Series
-from airflow_provider_cdc.core.spi.state_records import Registration
-from airflow_provider_cdc.core.spi.stores import DesiredState
+from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
+from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
+from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from dev import paths
 from dev.airflow import Airflow, Services
 from dev.bootstrap import ui
@@ -67,14 +67,18 @@ def connectors(airflow: Airflow, services: Services) -> StateStore:
         definition, f"sqlite:///{airflow.home}/airflow.db", connections={"source": SHOWN, "state": "cdc_state_default"}
     ) as run:
         run.run()
-    fresh = Series(counters={"apply.TotalNumberOfEventsApplied": 3}, observed={"apply.FreshnessInSeconds": [1.5, 42.0]})
-    series = {"": Series(), f"{SHOWN}.inventory.orders": fresh}
-    store.metrics.add(
-        Measured(SHOWN, "apply delta 1", {"target": "delta", "place": "1"}, datetime.now(UTC), series, True)
+    fresh = MetricSeries(
+        counters={"apply.TotalNumberOfEventsApplied": 3}, observed={"apply.FreshnessInSeconds": [1.5, 42.0]}
+    )
+    series = {"": MetricSeries(), f"{SHOWN}.inventory.orders": fresh}
+    store.metrics.add_measurements(
+        MetricSamples(SHOWN, "apply delta 1", {"target": "delta", "place": "1"}, datetime.now(UTC), series, True)
     )
     for name in ("broken", NASTY):
-        store.register(Registration(name, "memory", f"{airflow.home}/cdc/none", connections={"source": SHOWN}))
-    store.ended("broken", ERROR)
+        store.register_connector(
+            ConnectorRegistration(name, "memory", f"{airflow.home}/cdc/none", connections={"source": SHOWN})
+        )
+    store.record_run_end("broken", ERROR)
     store.set_control(NASTY, DesiredState.PAUSED, NASTY, LONG)
     return store
 
@@ -244,12 +248,12 @@ def test_a_connector_is_paused_by_keyboard_alone(
         while page.evaluate("document.activeElement.textContent") != name:
             page.keyboard.press("Tab")
         page.screenshot(path=shots / f"pause-{name.split()[0].lower()}.png")
-        assert connectors.control(SHOWN).wanted == "running"
+        assert connectors.load_control(SHOWN).wanted == "running"
         page.keyboard.press("Enter")
     dialog.get_by_text("Done").wait_for()
     page.keyboard.press("Escape")
     page.get_by_text("upgrade of the database").first.wait_for()
-    control = connectors.control(SHOWN)
+    control = connectors.load_control(SHOWN)
     assert (control.wanted, control.by, control.reason) == ("paused", "admin", "upgrade of the database")
     show(page, services, f"/connectors/{SHOWN}/events")
     page.get_by_text("ASKED_FOR").first.wait_for()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from dev.airflow import Airflow, Services
 from tests.system.pages import findings, lose, settled, show, themed
 
@@ -178,7 +178,7 @@ def test_every_dialog_says_what_it_will_do_before(
         assert dialog.get_by_label("Why").input_value() == "a look"  # nothing has to be written twice
         closed(page, dialog)
 
-    before = acted.store.load("acted"), acted.store.control("acted"), acted.store.signals_of("acted")
+    before = acted.store.load_offset("acted"), acted.store.load_control("acted"), acted.store.signals_of("acted")
     for title in FORMS:
         opened(title, "light")
     with looked_at(page, services):
@@ -187,7 +187,11 @@ def test_every_dialog_says_what_it_will_do_before(
     page.set_viewport_size({"width": 800, "height": 600})
     opened("Edit the offset", "narrow")
     page.set_viewport_size({"width": 1280, "height": 900})
-    assert (acted.store.load("acted"), acted.store.control("acted"), acted.store.signals_of("acted")) == before
+    assert (
+        acted.store.load_offset("acted"),
+        acted.store.load_control("acted"),
+        acted.store.signals_of("acted"),
+    ) == before
     assert page.errors == []
 
 
@@ -260,7 +264,7 @@ def test_a_comparison_that_finds_something_is_followed_to_its_repair(
 def test_the_offset_is_edited_and_brought_back(
     page: Any, services: Services, acted: Acted, shots: Path, axe: str
 ) -> None:
-    first = acted.store.load("acted")
+    first = acted.store.load_offset("acted")
     assert first.offset is not None
     assert first.offset.position is not None
     acted.source.sql("INSERT INTO acted.orders VALUES (3, 'third')")
@@ -295,7 +299,7 @@ def test_the_offset_is_edited_and_brought_back(
     go(page, dialog, "Go back to an earlier offset", named=True, fate="done", shot=shots / "action-plan.png")
     assert dialog.get_by_text("REPEATED").count() == 1
     closed(page, dialog)
-    found = acted.store.load("acted").offset
+    found = acted.store.load_offset("acted").offset
     assert found is not None
     assert found.position == first.offset.position
     assert page.errors == []

@@ -15,8 +15,8 @@ import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.model.metric_samples import Measured, Series
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
+from airflow_provider_cdc.state.state_store import StateStore
 from dev.airflow import Airflow, Services
 from tests.system.conftest import LOOKED, PASSWORD, PLAIN
 from tests.system.pages import findings, fits, lose, show, themed
@@ -80,19 +80,23 @@ def had_an_hour(store: StateStore) -> None:
     """What was measured of ``looked`` in an hour of work."""
     for minutes in range(65, 5, -5):
         at, busy = datetime.now(UTC) - timedelta(minutes=minutes), 1 + minutes % 25
-        whole = Series(
+        whole = MetricSeries(
             {"streaming.MilliSecondsBehindSource": 400.0 * busy}, {"run.TotalProcessorTimeInSeconds": 2.0 * busy}
         )
         fresh = [0.4 * busy, 0.7 * busy]
-        captured = Series(
+        captured = MetricSeries(
             {}, {"topic.TotalNumberOfEventsCaptured": 30_000 * busy}, {"topic.CaptureFreshnessInSeconds": fresh}
         )
-        store.metrics.add(Measured("looked", "capture", {}, at, {"": whole, "looked.nasty.keyless": captured}, True))
-        applied = Series(
+        store.metrics.add_measurements(
+            MetricSamples("looked", "capture", {}, at, {"": whole, "looked.nasty.keyless": captured}, True)
+        )
+        applied = MetricSeries(
             {}, {"apply.TotalNumberOfEventsApplied": 29_000 * busy}, {"apply.FreshnessInSeconds": [8.0 * busy]}
         )
-        told = {"": Series({"apply.LastRunDurationInSeconds": 9.0}), "looked.nasty.keyless": applied}
-        store.metrics.add(Measured("looked", "apply delta", {"target": "delta", "place": "1"}, at, told, True))
+        told = {"": MetricSeries({"apply.LastRunDurationInSeconds": 9.0}), "looked.nasty.keyless": applied}
+        store.metrics.add_measurements(
+            MetricSamples("looked", "apply delta", {"target": "delta", "place": "1"}, at, told, True)
+        )
 
 
 def definition_of(airflow: Airflow, name: str, number: int) -> ConnectorDefinition:
@@ -186,7 +190,9 @@ def test_a_row_is_compared_with_its_source(
     inventory.sql(f"DELETE FROM nasty.compared WHERE id = {LONG}")
     page.get_by_role("button", name="Look", exact=True).click()
     story.get_by_text("there is no such row, not equal to the newest change").wait_for()
-    looks = [one for one in looked.store.notifications("looked", limit=200) if one.notification.type == "LOOKED_AT"]
+    looks = [
+        one for one in looked.store.list_notifications("looked", limit=200) if one.notification.type == "LOOKED_AT"
+    ]
     assert len(looks) == 4
     assert page.errors == []
 

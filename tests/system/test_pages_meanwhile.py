@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
-from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.spi.state_records import Registration
-from airflow_provider_cdc.core.spi.stores import DesiredState
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
+from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
+from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from dev.airflow import Airflow, Services
 from tests.system.pages import show
 
@@ -39,7 +39,7 @@ def store(airflow: Airflow, services: Services) -> Iterator[StateStore]:
     with open_capture(definition, url, connections={"source": NAME, "state": "cdc_state_default"}) as run:
         run.run()
     dag = "inventory_maintain_tables"
-    store.register(Registration("tagged", "memory", f"{airflow.home}/cdc/none", connections={"source": "none", "dag": dag}))  # fmt: skip
+    store.register_connector(ConnectorRegistration("tagged", "memory", f"{airflow.home}/cdc/none", connections={"source": "none", "dag": dag}))  # fmt: skip
     services.until(
         lambda: any(one["dag_id"] == dag for one in services.json("GET", "/api/v2/dags?limit=100")["dags"]),
         180,
@@ -98,13 +98,13 @@ def test_what_others_do_meanwhile_takes_no_dialog_away_and_makes_its_plan_old(
     behind(page, "Resume")  # there is no button for a pause any more
     dialog.get_by_role("button", name="Pause", exact=True).click()
     dialog.get_by_text("has changed since it was made").wait_for()
-    assert store.control(NAME).by == "bob"
+    assert store.load_control(NAME).by == "bob"
     dialog.get_by_role("button", name="Back", exact=True).click()
     dialog.get_by_role("button", name="Show what happens").click()
     dialog.get_by_text("This is what happens:").wait_for()
     dialog.get_by_role("button", name="Pause", exact=True).click()
     dialog.get_by_text("Done.").wait_for()
-    assert (store.control(NAME).wanted, store.control(NAME).reason) == ("paused", "upgrade")
+    assert (store.load_control(NAME).wanted, store.load_control(NAME).reason) == ("paused", "upgrade")
     page.keyboard.press("Escape")
     dialog.wait_for(state="detached")
     page.wait_for_function("document.activeElement.tagName === 'H1'")  # its button is gone

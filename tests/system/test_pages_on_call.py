@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 from airflow_provider_cdc.core.errors import CdcError, PositionLost, SourceUnavailable, StorageFull, UnreadableValue
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from dev import paths
 from dev.airflow import Airflow, Services
 from tests.system.conftest import PASSWORD, PLAIN

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.services.definition_wizard import NewDefinition, kinds, written
+from airflow_provider_cdc.services.definition_wizard import DefinitionRequest, list_source_kinds, write_definition
 from dev.airflow import Airflow, Services
 from tests.support.any_source import AnySource, any_source, parsed, ran
 from tests.support.face import connect
@@ -50,7 +50,7 @@ def fleet(
     connect(monkeypatch, "ware-house", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
     found, made = Fleet(), list[Path]()
     with ExitStack() as stack:
-        for kind in kinds():
+        for kind in list_source_kinds():
             name, conn_id = f"{OF}{kind}", f"its-{kind}"
             source = stack.enter_context(any_source(kind, request, name))
             found.sources[kind] = source
@@ -58,8 +58,8 @@ def fleet(
             body = {**source.fields, "extra": json.dumps(source.fields.get("extra", {})), "connection_id": conn_id, "conn_type": f"cdc_{kind}"}  # fmt: skip
             services.json("POST", "/api/v2/connections", body)
             stack.callback(services.request, "DELETE", f"/api/v2/connections/{conn_id}")
-            text = written(
-                NewDefinition(
+            text = write_definition(
+                DefinitionRequest(
                     source=kind, name=name, conn_id=conn_id, tables=list(source.tables.values()), left_out=source.left_out,
                     target="database", database="ware-house", changelog=f"{airflow.home}/cdc/{name}", properties={**source.properties},
                 )

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from dev.airflow import Airflow
 from dev.servers import Postgres
 
@@ -63,5 +63,5 @@ def test_the_role_that_is_printed_reaches_the_state_and_none_of_airflows_tables(
                 connection.execute(f'SELECT * FROM "{table}" LIMIT 1')  # type: ignore[arg-type]
     url = sa.make_url(postgres.url(database)).set(username=ROLE, password=password)
     store = StateStore(url.render_as_string(hide_password=False))
-    store.verify()
+    store.check_tables()
     store.close()

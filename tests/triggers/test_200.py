@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition, open_source
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.model.offset import Offset, PendingTable, SnapshotState
-from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
@@ -94,10 +94,10 @@ def _add_fall_out(made: Fleet, monkeypatch: pytest.MonkeyPatch, folder: Path) ->
         definition = ConnectorDefinition(f"fall{number}", "mariadb", f"{folder}/changelog", properties)
         access = ConnectorAccess(definition, conn_id)
         if not number:
-            with open_source(definition, access.properties()) as source:
+            with open_source(definition, access.resolve_properties()) as source:
                 end = source.current_position().to_json()
         _advance(made.store, definition.name, end)
-        made.fall_out.append(ChangesAvailableTrigger(access.document(), POLL_S))
+        made.fall_out.append(ChangesAvailableTrigger(access.to_document(), POLL_S))
 
 
 def _add_quiet(made: Fleet, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -108,13 +108,15 @@ def _add_quiet(made: Fleet, monkeypatch: pytest.MonkeyPatch, folder: Path) -> No
         definition = ConnectorDefinition(f"quiet{number}", "memory", f"{folder}/changelog")
         _advance(made.store, definition.name, {"entry": len(database.log)})
         access = ConnectorAccess(definition, f"memory{number}")
-        made.quiet.append((ChangesAvailableTrigger(access.document(), POLL_S), database))
+        made.quiet.append((ChangesAvailableTrigger(access.to_document(), POLL_S), database))
 
 
 def _advance(store: StateStore, name: str, position: dict[str, Any], *, reading: bool = False) -> None:
     pending = {"inventory.orders": PendingTable(held=True)} if reading else {}
-    with store.lease(name, "a test", wait_s=0) as lease:
-        store.advance(lease, store.load(name), Offset(position=position, snapshot=SnapshotState(pending=pending)))
+    with store.acquire_lease(name, "a test", wait_s=0) as lease:
+        store.advance_offset(
+            lease, store.load_offset(name), Offset(position=position, snapshot=SnapshotState(pending=pending))
+        )
 
 
 def change(database: MemoryDatabase) -> None:

@@ -17,7 +17,7 @@ from airflow.triggers.shared_stream import SharedStreamManager
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.asset_changes import CURSOR, CdcChangeTrigger
 from tests.support.counted import Counted
 from tests.support.face import SHOP, Shop, context, make_shop
@@ -161,7 +161,7 @@ def test_a_table_tells_of_its_own_changes_only(shop: Shop) -> None:
             await asyncio.to_thread(change, shop, 1)
             fired = dict(await t.until(2))
             assert set(fired) == {1, 3}
-            last = shop.store.batches("shop")[0]
+            last = shop.store.list_batches("shop")[0]
             assert fired[1] == {
                 "connector": "shop",
                 "topics": {ORDERS: 1},
@@ -177,7 +177,7 @@ def test_a_table_tells_of_its_own_changes_only(shop: Shop) -> None:
 
 
 def test_all_tables_of_a_connector_share_one_poll(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    polled, batches = Counted(monkeypatch, StateStore, "records"), Counted(monkeypatch, StateStore, "batches")
+    polled, batches = Counted(monkeypatch, StateStore, "load_records"), Counted(monkeypatch, StateStore, "list_batches")
 
     async def story() -> None:
         async with triggerer() as t:
@@ -305,7 +305,7 @@ def test_a_connector_that_was_deleted_and_began_again_is_told_of_from_its_first_
 
 
 def test_by_itself_it_fires_too(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    polled = Counted(monkeypatch, StateStore, "records")
+    polled = Counted(monkeypatch, StateStore, "load_records")
 
     async def story() -> None:
         waiting = asyncio.create_task(first(CdcChangeTrigger("shop", [ORDERS], poll_interval=0.05)))

@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.sources.memory.source import MemorySource
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from tests.support.face import Shop, connect, make_shop
 from tests.support.patience import LONGEST_S
@@ -29,7 +29,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
 
 def trigger(definition: ConnectorDefinition) -> ChangesAvailableTrigger:
     """As the triggerer makes it: from what was serialized."""
-    made = ChangesAvailableTrigger(ConnectorAccess(definition, "shop").document(), poll_interval=0.05)
+    made = ChangesAvailableTrigger(ConnectorAccess(definition, "shop").to_document(), poll_interval=0.05)
     path, arguments = made.serialize()
     assert path == "airflow_provider_cdc.triggers.changes_available.ChangesAvailableTrigger"
     return ChangesAvailableTrigger(**json.loads(json.dumps(arguments)))
@@ -156,8 +156,8 @@ def mariadb_connector(
     connect(monkeypatch, "shop", conn_type="cdc_mariadb", password=password, **usual)
     store = StateStore(url)
     store.create_tables()
-    with store.lease("shop", "a test", wait_s=0) as lease:
+    with store.acquire_lease("shop", "a test", wait_s=0) as lease:
         end = {"file": "binlog.000001", "pos": 4, "server": "id-1000"}
-        store.advance(lease, store.load("shop"), Offset(position=end))
+        store.advance_offset(lease, store.load_offset("shop"), Offset(position=end))
     store.close()
     return ConnectorDefinition("shop", "mariadb", str(folder / "changelog"), {"database.server.id": 4711})

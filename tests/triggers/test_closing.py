@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.sources.memory.source import MemorySource
-from airflow_provider_cdc.state.store import StateStore
-from airflow_provider_cdc.triggers.applied import AppliedTrigger
+from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
+from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
@@ -37,7 +37,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
 
 TRIGGERS = {
     "changes available": lambda shop: ChangesAvailableTrigger(
-        ConnectorAccess(shop.definition, "shop").document(), 0.05
+        ConnectorAccess(shop.definition, "shop").to_document(), 0.05
     ),
     "changes": lambda shop: CdcChangeTrigger("shop", poll_interval=0.05),
     "applied": lambda shop: AppliedTrigger("shop", batch=99, poll_interval=0.05),
@@ -59,13 +59,13 @@ def test_a_trigger_that_ends_closes_its_connections_in_a_thread(
             close(self)
 
         monkeypatch.setattr(kind, "close", noted)
-    records = StateStore.records
+    records = StateStore.load_records
 
     def told(self: StateStore, names: Any) -> Any:
         asked.set()
         return records(self, names)
 
-    monkeypatch.setattr(StateStore, "records", told)
+    monkeypatch.setattr(StateStore, "load_records", told)
 
     async def ended() -> None:
         waiting = asyncio.create_task(first(TRIGGERS[name](shop), within=LONGEST_S))

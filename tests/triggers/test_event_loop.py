@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.triggers.any_changes import AnyChangesTrigger
-from airflow_provider_cdc.triggers.applied import AppliedTrigger
 from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
+from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
@@ -89,14 +89,16 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
 def far(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> ConnectorAccess:
     """A source of which nobody answers, and which needs more to be imported than a memory database."""
     connect(monkeypatch, "far", conn_type="cdc_mariadb", host="127.0.0.1", port=1, login="u", password="p")
-    with shop.store.lease("far", "a test", wait_s=0) as lease:
-        shop.store.advance(lease, shop.store.load("far"), Offset(position={"file": "binlog.000001", "pos": 4}))
+    with shop.store.acquire_lease("far", "a test", wait_s=0) as lease:
+        shop.store.advance_offset(
+            lease, shop.store.load_offset("far"), Offset(position={"file": "binlog.000001", "pos": 4})
+        )
     return ConnectorAccess(ConnectorDefinition("far", "mariadb", "/lake", {"database.server.id": 7}), "far")
 
 
 TRIGGERS = {
     "changes available": lambda access: ChangesAvailableTrigger(access.document(), 0.2),
-    "changes of any": lambda access: AnyChangesTrigger.of([access], 0.2),
+    "changes of any": lambda access: AnyChangesTrigger.from_accesses([access], 0.2),
     "changes": lambda _: CdcChangeTrigger("shop", poll_interval=0.2),
     "applied": lambda _: AppliedTrigger("shop", batch=99, poll_interval=0.2),
     "initial snapshot": lambda _: InitialSnapshotTrigger("nobody", poll_interval=0.2),

@@ -21,35 +21,35 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
 
 
 def pending(shop: Shop, tables: dict[str, bool], requests: dict[str, int]) -> None:
-    with shop.store.lease("shop", "a test", wait_s=0) as lease:
+    with shop.store.acquire_lease("shop", "a test", wait_s=0) as lease:
         pending = {name: PendingTable(held=held, request=requests.get(name)) for name, held in tables.items()}
         state = SnapshotState(pending=pending)
-        shop.store.advance(
-            lease, shop.store.load("shop"), Offset(position={"entry": 1}, seq=7, batch=2, snapshot=state)
+        shop.store.advance_offset(
+            lease, shop.store.load_offset("shop"), Offset(position={"entry": 1}, seq=7, batch=2, snapshot=state)
         )
 
 
 def test_before_the_first_run_it_waits_and_says_so(shop: Shop) -> None:
-    found = InitialSnapshotTrigger("shop").look(shop.store)
+    found = InitialSnapshotTrigger("shop").poll_once(shop.store)
     assert found.event is None
     assert "no capture of shop has run yet" in found.text
 
 
 def test_tables_that_are_still_to_be_read_are_named(shop: Shop) -> None:
     pending(shop, {"inventory.orders": False, "inventory.lines": False}, {})
-    found = InitialSnapshotTrigger("shop").look(shop.store)
+    found = InitialSnapshotTrigger("shop").poll_once(shop.store)
     assert found.event is None
     assert "2 tables still to read: inventory.lines, inventory.orders" in found.text
 
 
 def test_tables_that_a_signal_asks_for_are_not_part_of_it(shop: Shop) -> None:
     pending(shop, {"inventory.orders": True}, {"inventory.orders": 12})
-    assert InitialSnapshotTrigger("shop").look(shop.store).event == {"seq": 7, "batch": 2}
+    assert InitialSnapshotTrigger("shop").poll_once(shop.store).event == {"seq": 7, "batch": 2}
 
 
 def test_after_the_first_run_it_is_complete(shop: Shop) -> None:
     shop.order(1)
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    event = InitialSnapshotTrigger("shop").look(shop.store).event
+    event = InitialSnapshotTrigger("shop").poll_once(shop.store).event
     assert event is not None
     assert event["batch"] == 1

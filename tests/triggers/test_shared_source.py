@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition, source_key
-from airflow_provider_cdc.core.config.tables import TableConfig
+from airflow_provider_cdc.core.config.table_config import TableConfig
 from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
@@ -44,7 +44,7 @@ def test_connectors_share_a_source_whatever_they_capture_of_it_and_never_one_wit
     also of a kind that nobody knows."""
     config = config_class(kind)
     every = {str(field.alias) for field in TableConfig.model_fields.values()}
-    shared = every | config.lists().keys() | config.FORM.stand_ins.keys()
+    shared = every | config.list_capture_properties().keys() | config.FORM.stand_ins.keys()
     plain = source_key(ConnectorDefinition("a", kind, "/lake"))
     for name in (*(str(field.alias) for field in config.model_fields.values()), "driver.of.a.later.release"):
         one = source_key(ConnectorDefinition("b", kind, "/elsewhere", {name: "x"}))
@@ -80,8 +80,8 @@ def test_a_definition_that_cannot_be_used_is_told_and_its_neighbours_of_the_same
     shop: Shop, broken: str, *, bad_first: bool
 ) -> None:
     definition = ConnectorDefinition("bad", "memory", shop.definition.changelog, BROKEN[broken])
-    good = ChangesAvailableTrigger(ConnectorAccess(shop.definition, "shop").document(), 0.1)
-    bad = ChangesAvailableTrigger(ConnectorAccess(definition, "shop").document(), 0.1)
+    good = ChangesAvailableTrigger(ConnectorAccess(shop.definition, "shop").to_document(), 0.1)
+    bad = ChangesAvailableTrigger(ConnectorAccess(definition, "shop").to_document(), 0.1)
 
     async def story() -> None:
         order = [bad, good] if bad_first else [good, bad]
@@ -106,7 +106,7 @@ def test_a_connection_that_is_changed_is_noticed_though_the_source_before_still_
 
     async def end() -> str:
         async with shared_source(access) as source:
-            return str(await source.end(access, await source.properties(access), 0.0))
+            return str(await source.read_log_end(access, await source.resolve_properties(access), 0.0))
 
     async def story() -> None:
         async with shared_source(access):  # it stays the same one
@@ -124,7 +124,7 @@ def test_a_connection_that_is_changed_is_noticed_though_the_source_before_still_
 
 
 def test_after_an_error_the_connection_is_looked_up_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked, asked = Counted(monkeypatch, ConnectorAccess, "properties"), list[int]()
+    looked, asked = Counted(monkeypatch, ConnectorAccess, "resolve_properties"), list[int]()
     access, answer = ConnectorAccess(shop.definition, "shop"), MemorySource.current_position
 
     def failing(self: MemorySource) -> Any:
@@ -139,7 +139,7 @@ def test_after_an_error_the_connection_is_looked_up_again(shop: Shop, monkeypatc
         async with shared_source(access) as source:
 
             async def end() -> str:
-                return str(await source.end(access, await source.properties(access)))
+                return str(await source.read_log_end(access, await source.resolve_properties(access)))
 
             failed = await asyncio.gather(*(end() for _ in range(10)), return_exceptions=True)
             assert {str(one) for one in failed} == {"not now"}

@@ -13,17 +13,17 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import StateUnavailable
-from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
+from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalState
 from airflow_provider_cdc.core.spi.desired_state import DesiredState
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.models import OffsetRow
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers import shared_state as module
-from airflow_provider_cdc.triggers.applied import AppliedTrigger
 from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
+from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.polling import until_next
@@ -50,23 +50,26 @@ def copies(shop: Shop, count: int) -> list[ConnectorDefinition]:
     for number in range(count):
         properties = {**shop.definition.properties, "topic.prefix": f"t{number}"}
         definition = ConnectorDefinition(f"c{number}", "memory", shop.definition.changelog, properties)
-        with shop.store.lease(definition.name, "a test", wait_s=0) as lease:
-            offset = shop.store.load("shop").offset
+        with shop.store.acquire_lease(definition.name, "a test", wait_s=0) as lease:
+            offset = shop.store.load_offset("shop").offset
             assert offset is not None
-            shop.store.advance(lease, shop.store.load(definition.name), offset)
+            shop.store.advance_offset(lease, shop.store.load_offset(definition.name), offset)
         found.append(definition)
     return found
 
 
 async def control(state: SharedState) -> str:
-    return await state.ask("shop", lambda _, store: store.control("shop").wanted)
+    return await state.query_connector("shop", lambda _, store: store.load_control("shop").wanted)
 
 
 def test_40_connectors_that_wait_ask_the_state_by_one_query_and_nothing_else(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    triggers = [ChangesAvailableTrigger(ConnectorAccess(one, "shop").document(), 1.0) for one in copies(shop, 40)]
-    polled, ended = Counted(monkeypatch, StateStore, "records"), Counted(monkeypatch, MemorySource, "current_position")
+    triggers = [ChangesAvailableTrigger(ConnectorAccess(one, "shop").to_document(), 1.0) for one in copies(shop, 40)]
+    polled, ended = (
+        Counted(monkeypatch, StateStore, "load_records"),
+        Counted(monkeypatch, MemorySource, "current_position"),
+    )
     others = [
         Counted(monkeypatch, StateStore, name)
         for name in ("connector", "connectors", "control", "signals", "load", "batches")
@@ -87,7 +90,10 @@ def test_all_kinds_of_triggers_share_the_query(shop: Shop, monkeypatch: pytest.M
         SignalCompletedTrigger("shop", number, poll_interval=1.0),
         *(InitialSnapshotTrigger(f"other{n}", poll_interval=1.0) for n in range(7)),
     ]
-    polled, connector = Counted(monkeypatch, StateStore, "records"), Counted(monkeypatch, StateStore, "connector")
+    polled, connector = (
+        Counted(monkeypatch, StateStore, "load_records"),
+        Counted(monkeypatch, StateStore, "find_connector"),
+    )
     asyncio.run(waiting(triggers, until=lambda: polled.about >= 5 * 8))
     assert polled.calls <= polled.about / 8 * 2 + 2
     assert connector.calls == 0
@@ -114,7 +120,10 @@ def test_one_whose_record_cannot_be_read_is_told_that_and_the_others_get_their_a
     async def story() -> None:
         async with shared_state("cdc_state_default") as state:
             found = await asyncio.gather(
-                *(state.ask(name, lambda record, _: record and record.seq) for name in ("shop", "c0", "c1", "nobody")),
+                *(
+                    state.query_connector(name, lambda record, _: record and record.last_seq)
+                    for name in ("shop", "c0", "c1", "nobody")
+                ),
                 return_exceptions=True,
             )
         assert found[:2] == [2, 2]
@@ -127,7 +136,7 @@ def test_one_whose_record_cannot_be_read_is_told_that_and_the_others_get_their_a
 def test_a_question_that_fails_fails_for_its_own_only(shop: Shop) -> None:
     async def story() -> None:
         async with shared_state("cdc_state_default") as state:
-            wrong = state.ask("shop", lambda *_: 1 / 0)
+            wrong = state.query_connector("shop", lambda *_: 1 / 0)
             found = await asyncio.gather(wrong, control(state), return_exceptions=True)
         assert isinstance(found[0], ZeroDivisionError)
         assert found[1] == "running"
@@ -138,7 +147,7 @@ def test_a_question_that_fails_fails_for_its_own_only(shop: Shop) -> None:
 def test_one_that_was_paused_before_it_ever_ran_is_not_captured(shop: Shop) -> None:
     shop.store.set_control("new", DesiredState.PAUSED, "ann")
     definition = ConnectorDefinition("new", "memory", shop.definition.changelog, shop.definition.properties)
-    trigger = ChangesAvailableTrigger(ConnectorAccess(definition, "shop").document(), 0.05)
+    trigger = ChangesAvailableTrigger(ConnectorAccess(definition, "shop").to_document(), 0.05)
 
     async def story() -> None:
         found = asyncio.create_task(first(trigger, within=LONGEST_S))
@@ -231,11 +240,11 @@ def test_it_is_not_closed_while_a_question_of_one_that_has_left_is_being_asked(
     def slow(_: Any, store: StateStore) -> None:
         asking.set()
         assert go_on.wait(LONGEST_S)
-        found.append((closed.calls, store.control("shop").wanted))
+        found.append((closed.calls, store.load_control("shop").wanted))
 
     async def ask(question: Any) -> None:
         async with shared_state("cdc_state_default") as state:
-            await state.ask("shop", question)
+            await state.query_connector("shop", question)
 
     async def story() -> None:
         task = asyncio.create_task(ask(slow))
@@ -343,7 +352,7 @@ def test_a_storage_that_hangs_keeps_no_question_to_the_state_from_its_answer(
         assert go_on.wait(LONGEST_S)
         return []
 
-    monkeypatch.setattr("airflow_provider_cdc.services.text.format_status.applied", hang)
+    monkeypatch.setattr("airflow_provider_cdc.services.text.status_texts.list_applied_targets", hang)
 
     async def story() -> None:
         tasks = [

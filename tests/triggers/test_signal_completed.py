@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
-from airflow_provider_cdc.core.spi.stores import DesiredState
+from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalState
+from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.face import Shop, connect, context, make_shop
@@ -81,7 +81,7 @@ def test_the_log_says_why_nothing_moves_and_how_the_snapshot_comes_on(
 ) -> None:
     capture(shop)
     number = send(shop)
-    ask = trigger(number).look
+    ask = trigger(number).poll_once
     assert "no run of its capture is alive" in ask(shop.store).text
     shop.store.set_control("shop", DesiredState.PAUSED, "ann", "upgrade")
     assert "paused by ann" in ask(shop.store).text

@@ -8,43 +8,45 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_cdc.changelog.debezium.avro_names import Names
+from airflow_provider_cdc.changelog.debezium.avro_names import AvroNames
 from airflow_provider_cdc.changelog.debezium.debezium_values import column_schema
-from airflow_provider_cdc.core.model.schema import Column, Documents, TableSchema, arrow_type
+from airflow_provider_cdc.core.model.table_schema import Column, DocumentSchema, TableSchema, arrow_type
 
 Node = dict[str, Any]
 
-_PLAIN = Names()
+_PLAIN = AvroNames()
 _LITERALS = {"bool": "boolean", "float": "float", "double": "double", "binary": "bytes"}
 
 
 @lru_cache(maxsize=512)
-def key_schema(topic: str, schema: TableSchema, names: Names = _PLAIN) -> Node | None:
-    """Schema of a record's key; ``None`` for a table without one."""
+def key_schema(topic: str, schema: TableSchema, names: AvroNames = _PLAIN) -> Node | None:
+    """Build the schema of a record's key; ``None`` for a table without one."""
     if not schema.key:
         return None
-    fields = [_field(schema.column(name), names, optional=False) for name in schema.key]
+    fields = [_field(schema.get_column(name), names, optional=False) for name in schema.key]
     if schema.documents is not None:
         renamed = schema.documents.key_fields
         fields = [node | {"field": renamed.get(name, name)} for name, node in zip(schema.key, fields, strict=True)]
-    return {"type": "struct", "fields": fields, "optional": False, "name": names.schema(f"{topic}.Key")}
+    return {"type": "struct", "fields": fields, "optional": False, "name": names.adjust_schema_name(f"{topic}.Key")}
 
 
 @lru_cache(maxsize=512)
-def _row_schema(topic: str, schema: TableSchema, field: str, names: Names) -> Node:
+def _row_schema(topic: str, schema: TableSchema, field: str, names: AvroNames) -> Node:
     if schema.documents is not None:
-        return column_schema(schema.column(schema.documents.body), optional=True) | {"field": field}
+        return column_schema(schema.get_column(schema.documents.body), optional=True) | {"field": field}
     fields = [_field(c, names) for c in schema.columns]
-    name = names.schema(f"{topic}.Value")
+    name = names.adjust_schema_name(f"{topic}.Value")
     return {"type": "struct", "fields": fields, "optional": True, "name": name, "field": field}
 
 
-def _field(column: Column, names: Names, *, optional: bool | None = None) -> Node:
-    return column_schema(column, optional=optional) | {"field": names.field(column.name)}
+def _field(column: Column, names: AvroNames, *, optional: bool | None = None) -> Node:
+    return column_schema(column, optional=optional) | {"field": names.adjust_field_name(column.name)}
 
 
-def envelope_schema(topic: str, schema: TableSchema, owner: str, source: pa.StructType, names: Names = _PLAIN) -> Node:
-    """Schema of a change event's value.
+def envelope_schema(
+    topic: str, schema: TableSchema, owner: str, source: pa.StructType, names: AvroNames = _PLAIN
+) -> Node:
+    """Build the schema of a change event's value.
 
     :param owner: name of the schema of the ``source`` block
     :param source: its type
@@ -58,14 +60,19 @@ def envelope_schema(topic: str, schema: TableSchema, owner: str, source: pa.Stru
         {"type": "string", "optional": False, "field": "op"},
         *times,
     ]
-    node = {"type": "struct", "fields": fields, "optional": False, "name": names.schema(f"{topic}.Envelope")}
+    node = {
+        "type": "struct",
+        "fields": fields,
+        "optional": False,
+        "name": names.adjust_schema_name(f"{topic}.Envelope"),
+    }
     if schema.documents is not None:  # Debezium gives this one no version
         return node | {"fields": _of_documents(schema.documents, fields)}
     return node | {"version": 2}
 
 
-def _of_documents(documents: Documents, usual: list[Node]) -> list[Node]:
-    """The fields of a value, of those that values have, and of the events' own."""
+def _of_documents(documents: DocumentSchema, usual: list[Node]) -> list[Node]:
+    """Select the fields of a value from those that values have and from the events' own."""
     nodes = {node["field"]: node for node in usual}
     nodes["op"] = nodes["op"] | {"optional": True}
     nodes |= {column.name: {**column.described, "field": column.name} for column in documents.columns}
@@ -162,7 +169,7 @@ _COMMON = {
 
 
 def schema_change_key(connector: str) -> Node:
-    """Schema of the key of a schema change record."""
+    """Build the schema of the key of a schema change record."""
     name = f"io.debezium.connector.{connector}.SchemaChangeKey"
     return {
         "type": "struct",
@@ -174,11 +181,11 @@ def schema_change_key(connector: str) -> Node:
 
 
 def schema_change_value(connector: str, owner: str, source: Mapping[str, Any], types: Mapping[str, str]) -> Node:
-    """Schema of a schema change record's value.
+    """Build the schema of a schema change record's value.
 
     :param owner: name of the schema of the ``source`` block
     :param source: that block
-    :param types: of the source's own fields, see :class:`~airflow_provider_cdc.core.model.manifest.Manifest`
+    :param types: of the source's own fields, see :class:`~airflow_provider_cdc.core.model.batch_manifest.Manifest`
     """
     known = {**types, **_COMMON}
     guessed = {name: "int64" if isinstance(value, int) else "string" for name, value in source.items()}

@@ -19,8 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config.enums import BinaryHandling
-from airflow_provider_cdc.core.model.schema import GEOMETRY, Column
+from airflow_provider_cdc.core.config.property_enums import BinaryHandling
+from airflow_provider_cdc.core.model.table_schema import GEOMETRY, Column
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_DAY = _EPOCH.date()
@@ -36,8 +36,8 @@ _TIMESTAMPS = ("timestamp[us]", "timestamp[ns]")
 Convert = Callable[[Any], Any]
 
 
-def converter(column: Column) -> Convert:
-    """The function that converts a column's values to JSON; it is never called with ``None``."""
+def build_converter(column: Column) -> Convert:
+    """Return the function that converts a column's values to JSON; it is never called with ``None``."""
     semantic = (column.semantic or "").rpartition(".")[2]
     if column.semantic == _DECIMAL:
         scale = int(column.parameters["scale"])
@@ -92,7 +92,7 @@ def _unscaled(value: Decimal, scale: int) -> str:
 
 
 def _variable_scale(value: Decimal) -> dict[str, Any]:
-    """A decimal with its own scale, as many decimals as it has."""
+    """Build a decimal with its own scale: as many decimals as it has."""
     scale = max(-int(value.as_tuple().exponent), 0)
     return {"scale": scale, "value": _unscaled(value, scale)}
 
@@ -111,7 +111,7 @@ def _zoned(value: dt.datetime, digits: int) -> str:
 
 
 def _float(value: float) -> float | str:
-    """The shortest decimal that is the same 32-bit number."""
+    """Return the shortest decimal that is the same 32-bit number."""
     if not math.isfinite(value):
         return _double(value)
     for digits in range(6, 10):
@@ -152,8 +152,10 @@ _OF_BYTES: dict[str, Callable[[bytes], str]] = {
 }
 
 
-def placeholder(column: Column, text: str = PLACEHOLDER, binary: str = BinaryHandling.BYTES) -> str | None:
-    """The placeholder for a value that the log does not have; ``None`` for types that cannot hold it, such as numbers.
+def find_placeholder(column: Column, text: str = PLACEHOLDER, binary: str = BinaryHandling.BYTES) -> str | None:
+    """Return the placeholder for a value that the log does not have.
+
+    ``None`` for types that cannot hold it, such as numbers.
 
     :param text: ``unavailable.value.placeholder``
     :param binary: ``binary.handling.mode``: bytes that are texts here have the placeholder's bytes in the same form
@@ -192,7 +194,7 @@ _POINT_FIELDS = [
 
 
 def column_schema(column: Column, *, optional: bool | None = None) -> dict[str, Any]:
-    """A column's node in a Connect schema."""
+    """Build a column's node in a Connect schema."""
     node: dict[str, Any] = {"type": _literal(column), "optional": column.nullable if optional is None else optional}
     if column.type == GEOMETRY:
         point = column.semantic is not None and column.semantic.endswith("Point")
@@ -212,7 +214,9 @@ def column_schema(column: Column, *, optional: bool | None = None) -> dict[str, 
 
 
 def _default(column: Column) -> Any:
-    """The default as the JSON form writes it; ``None`` where there is none, or none that is a plain value.
+    """Return the default as the JSON form writes it.
+
+    ``None`` where there is none, or none that is a plain value.
 
     A moment that the database computes, in a column that is never NULL, is the beginning of 1970 (Debezium connector documents,
     "Default values").
@@ -227,7 +231,7 @@ def _default(column: Column) -> Any:
             return "1970-01-01T00:00:00Z"
         text = "1970-01-01 00:00:00"
     native = _native(column, text.strip())
-    return None if native is None else converter(column)(native)
+    return None if native is None else build_converter(column)(native)
 
 
 def _is_zoned(column: Column) -> bool:
@@ -239,7 +243,10 @@ def _is_moment(column: Column) -> bool:
 
 
 def _native(column: Column, text: str) -> Any:
-    """A text as a value of a column's change log type; ``None`` where it is not one, such as a date of zeros."""
+    """Parse a text as a value of a column's change log type.
+
+    ``None`` where it is not one, such as a date of zeros.
+    """
     type_ = column.type
     try:
         if (column.semantic or "").endswith((".MicroDuration", ".Interval")):
@@ -275,7 +282,10 @@ _MONTH_US = 2_629_800_000_000
 
 
 def _moment(column: Column, text: str) -> Any:
-    """A date and time with its offset, as the column's converter takes it; without an offset it may be any moment."""
+    """Parse a date and time with its offset, as the column's converter takes it.
+
+    Without an offset it may be any moment.
+    """
     found = _MOMENT.fullmatch(text)
     if found is None:
         return None
@@ -291,7 +301,10 @@ def _moment(column: Column, text: str) -> Any:
 
 
 def _interval(text: str, *, as_text: bool) -> int | str | None:
-    """An interval in SQL's form, ``1-02`` or ``1 02:03:04.5``, in microseconds or as ``P1Y2M0DT0H0M0S``."""
+    """Parse an interval in SQL's form, ``1-02`` or ``1 02:03:04.5``.
+
+    The result is in microseconds, or a text such as ``P1Y2M0DT0H0M0S``.
+    """
     if found := _YEARS.fullmatch(text):
         sign = -1 if found[1] == "-" else 1
         years, months = sign * int(found[2]), sign * int(found[3])

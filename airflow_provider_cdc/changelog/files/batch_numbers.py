@@ -1,8 +1,8 @@
-"""Finds manifests by their numbers, without listing those that there ever were.
+"""Finds manifests by their numbers, without listing all manifests that were ever written.
 
-Batch ``n + 1`` is committed only when batch ``n`` is there. So what there is are the numbers from a first one, before which old batches may have been
-removed, to a last one, and any end is found by asking for single numbers. Only if somebody, or a rule of the store, has deleted manifests in between
-is there one after a gap. That is damage, and must not be taken for the end of the log: :meth:`Numbers.ahead` looks for it.
+Batch ``n + 1`` is committed only when batch ``n`` is there. So the existing numbers run from a first one, before which old batches may have been
+removed, to a last one, and any end is found by asking for single numbers. Only if a person, or a rule of the store, has deleted manifests in between
+is there one after a gap. That is damage, and must not be taken for the end of the log: :meth:`BatchNumbers.find_beyond_gap` looks for it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.files.truncation_marker import Kept, Mark
+from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker, TruncationMarkers
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged
-from airflow_provider_cdc.core.remedy_commands import cdc, exactly
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command, format_exact_pattern
 
 MOST = 10**12 - 1
 """The highest number that a name has room for."""
@@ -30,54 +30,54 @@ def batch_name(batch: int) -> str:
     return f"{batch:012d}"
 
 
-class Numbers:
+class BatchNumbers:
     """The numbers of the manifests of one connector."""
 
     def __init__(self, storage: Storage, connector: str) -> None:
         self._storage, self._connector = storage, connector
-        self._folder = storage.path(connector, "manifests")
-        self._kept = Kept(storage, connector)
+        self._folder = storage.join_path(connector, "manifests")
+        self._kept = TruncationMarkers(storage, connector)
 
-    def path(self, number: int) -> str:
-        """Where the manifest of a number is, if there is one."""
+    def manifest_path(self, number: int) -> str:
+        """Return the path at which the manifest of a number is, if it exists."""
         return f"{self._folder}/{batch_name(number)}.json"
 
-    def has(self, number: int) -> bool:
-        """Whether there is one; one request."""
-        return 0 < number <= MOST and self._storage.exists(self.path(number))
+    def has_manifest(self, number: int) -> bool:
+        """Check whether the manifest of a number exists; one request."""
+        return 0 < number <= MOST and self._storage.exists(self.manifest_path(number))
 
-    def all(self) -> list[int]:
+    def list_all(self) -> list[int]:
         """All numbers that are kept, ascending; the whole folder is listed."""
-        kept = self._kept.first()
+        kept = self._kept.find_newest_number()
         return [n for n in _numbers_of(self._storage.list(self._folder)) if n >= kept]
 
-    def first(self) -> int:
-        """The lowest number that is kept; 0 if there is none."""
-        kept = max(self._kept.first(), 1)
-        if self.has(kept):
+    def find_first(self) -> int:
+        """Return the lowest number that is kept; 0 if there is none."""
+        kept = max(self._kept.find_newest_number(), 1)
+        if self.has_manifest(kept):
             return kept
         listed = self._after(kept)
-        return next(iter(self.all() if listed is None else listed), 0)
+        return next(iter(self.list_all() if listed is None else listed), 0)
 
-    def last(self, after: int = 0) -> int:
-        """The highest number; 0 if there is none.
+    def find_last(self, after: int = 0) -> int:
+        """Return the highest number; 0 if there is none.
 
         :param after: one that is there; 0 if none is known
-        :raises BatchesRemoved: somebody is removing batches at this moment
+        :raises BatchesRemoved: another process is removing batches at this moment
         :raises ChangeLogDamaged: one before it is missing
         """
-        low = after or self.first()
+        low = after or self.find_first()
         while low:
             low = self._edge(low)
-            ahead = self.ahead(low + 1)
+            ahead = self.find_beyond_gap(low + 1)
             if not ahead:
                 break
-            if not self.has(low + 1):  # otherwise both were committed a moment ago
-                raise self.missing(low + 1, ahead)
+            if not self.has_manifest(low + 1):  # otherwise both were committed a moment ago
+                raise self.missing_error(low + 1, ahead)
         return low
 
-    def ahead(self, number: int) -> int:
-        """A number after one that is missing; 0 if there seems to be none.
+    def find_beyond_gap(self, number: int) -> int:
+        """Find a number after one that is missing; 0 if there seems to be none.
 
         S3 says in one request which name comes next, and nothing is overlooked. Other stores are asked for single numbers, at distances that grow with
         themselves. On a local disk these are so close together that a gap is found if it has up to 15 numbers, or if at least an eighth as many
@@ -87,30 +87,30 @@ class Numbers:
         listed = self._after(number)
         if listed is not None:
             return next(iter(listed), 0)
-        found = next((n for n in self._probes(number) if self.has(n)), 0)
+        found = next((n for n in self._probes(number) if self.has_manifest(n)), 0)
         # little may be left behind much that was removed
-        return found if found or self.has(number - 1) or (first := self.first()) < number else first
+        return found if found or self.has_manifest(number - 1) or (first := self.find_first()) < number else first
 
-    def missing(self, number: int, ahead: int) -> BatchesRemoved | ChangeLogDamaged:
-        """The error for a number that is missing.
+    def missing_error(self, number: int, ahead: int) -> BatchesRemoved | ChangeLogDamaged:
+        """Build the error for a number that is missing.
 
         :param ahead: one after it, which is there
         """
-        if (first := self.first()) > number:
-            return self.removed(number, first)
+        if (first := self.find_first()) > number:
+            return self.removed_error(number, first)
         return ChangeLogDamaged(
             f"The manifest of batch {number} of connector {self._connector} is missing, though batch {ahead} exists.",
-            where=self.path(number),
+            where=self.manifest_path(number),
             safe="Batches before it are complete.",
             remedy="restore the file from a backup, or snapshot the connector's tables again under a new connector name",
         )
 
-    def removed(self, number: int, first: int) -> BatchesRemoved:
-        """The error for a number before the first one that is kept.
+    def removed_error(self, number: int, first: int) -> BatchesRemoved:
+        """Build the error for a number before the first one that is kept.
 
         :param first: this one
         """
-        mark = self._kept.newest()
+        mark = self._kept.read_newest()
         several = number < first - 1
         gone = (
             f"Batches {number} to {first - 1} of connector {self._connector} were"
@@ -122,31 +122,36 @@ class Numbers:
             how = f"on {mark.at} {mark.why}"
         return BatchesRemoved(
             f"{gone} removed ({how}). The change log begins with batch {first} now.",
-            where=self.path(number),
+            where=self.manifest_path(number),
             safe=f"Batches from {first} on are there; nothing was changed.",
             remedy=f"begin with batch {first}; `{self._read_again(mark, number)}` has the tables that need what is gone read again",
         )
 
-    def _read_again(self, mark: Mark | None, number: int) -> str:
-        """The command that reads the tables again that had something from a batch on to the first one that is kept; if they are not known, or many, all."""
+    def _read_again(self, mark: TruncationMarker | None, number: int) -> str:
+        """Format the command that reads the tables again which had something in the removed batches.
+
+        These are the batches from a number up to the first one that is kept. If the tables are not known, or many, the command reads all.
+        """
         known = () if mark is None or mark.topics is None else mark.topics.values()
-        tables = sorted({exactly(gone.table) for gone in known if gone.last >= number})
-        return cdc("snapshot", self._connector, *(tables if 0 < len(tables) <= _NAMED else [".*"]), replace=True)
+        tables = sorted({format_exact_pattern(gone.table) for gone in known if gone.last >= number})
+        return format_cdc_command(
+            "snapshot", self._connector, *(tables if 0 < len(tables) <= _NAMED else [".*"]), replace=True
+        )
 
     def _after(self, number: int) -> list[int] | None:
-        """Some of the next numbers; ``None`` if the store cannot tell."""
+        """List some of the next numbers; ``None`` if the store cannot tell."""
         names = self._storage.names_after(self._folder, f"{batch_name(number)}.json", _LISTED)
         return None if names is None else _numbers_of(names)
 
     def _edge(self, low: int) -> int:
-        """The end of the numbers that seem to go on from one without a gap, by doubled steps and then by halves."""
+        """Find the end of the numbers that seem to continue from one without a gap, by doubled steps and then by halves."""
         step = 1
-        while self.has(low + step):
+        while self.has_manifest(low + step):
             low, step = low + step, step * 2
         high = low + step
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self.has(middle) else (low, middle)
+            low, high = (middle, high) if self.has_manifest(middle) else (low, middle)
         return low
 
     def _probes(self, number: int) -> Iterator[int]:

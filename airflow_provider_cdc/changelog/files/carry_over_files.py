@@ -10,14 +10,14 @@ from airflow_provider_cdc.core.model.offset import CarriedFile
 FOLDER = "carried"
 
 
-class CarriedFiles:
-    """Those of one connector; implements :class:`airflow_provider_cdc.core.spi.carry_over.CarriedFiles`."""
+class CarryOverFolder:
+    """The carried files of one connector; implements :class:`airflow_provider_cdc.core.spi.carry_over.CarryOverFiles`."""
 
     def __init__(self, storage: Storage, connector: str) -> None:
         self._storage, self._folder = storage, (connector, FOLDER)
 
     def write(self, name: str, parts: Iterable[bytes]) -> CarriedFile:
-        file = self._storage.open(self._path(name))
+        file = self._storage.open_output(self._path(name))
         try:
             for part in parts:
                 file.write(part)
@@ -30,13 +30,13 @@ class CarriedFiles:
     def read(self, name: str, start: int = 0, size: int | None = None) -> bytes | None:
         return self._storage.read_part(self._path(name), start, None if size is None else start + size)
 
-    def sizes(self) -> dict[str, int]:
-        folder = self._storage.path(*self._folder)
+    def list_sizes(self) -> dict[str, int]:
+        folder = self._storage.join_path(*self._folder)
         self._storage.abort_uploads(folder)  # no listing shows them
-        return self._storage.sizes(folder)
+        return self._storage.list_sizes(folder)
 
     def delete(self, name: str) -> None:
         self._storage.delete(self._path(name))
 
     def _path(self, name: str) -> str:
-        return self._storage.path(*self._folder, name)
+        return self._storage.join_path(*self._folder, name)

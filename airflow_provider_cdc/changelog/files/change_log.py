@@ -9,26 +9,26 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from airflow_provider_cdc.changelog.files.batch_numbers import Numbers, batch_name
-from airflow_provider_cdc.changelog.files.carry_over_files import CarriedFiles
-from airflow_provider_cdc.changelog.files.job_progress import WorkBoard
-from airflow_provider_cdc.changelog.files.put_if_absent import verify_exclusive
-from airflow_provider_cdc.changelog.files.storage import Storage, Unconfirmed
-from airflow_provider_cdc.changelog.files.truncation_marker import Kept, Mark
+from airflow_provider_cdc.changelog.files.batch_numbers import BatchNumbers, batch_name
+from airflow_provider_cdc.changelog.files.carry_over_files import CarryOverFolder
+from airflow_provider_cdc.changelog.files.job_progress import JobProgressBoard
+from airflow_provider_cdc.changelog.files.put_if_absent_check import verify_exclusive
+from airflow_provider_cdc.changelog.files.storage import CreationUnconfirmed, Storage
+from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker, TruncationMarkers
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, CommitConflict, CommitStateUnknown
-from airflow_provider_cdc.core.model.manifest import FORMAT, DataFile, Manifest
-from airflow_provider_cdc.core.remedy_commands import cdc
-from airflow_provider_cdc.core.spi.stores import BatchWriter
+from airflow_provider_cdc.core.model.batch_manifest import FORMAT, DataFile, Manifest
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.spi.store_interfaces import BatchWriter
 
 _BLOCK = 4 << 20
 """Bytes of a file that are read at once for its checksum."""
 
 
 class ChangeLog:
-    """Batches on a filesystem or object store; implements :class:`airflow_provider_cdc.core.spi.stores.ChangeLog`.
+    """Batches on a filesystem or object store; implements :class:`airflow_provider_cdc.core.spi.store_interfaces.ChangeLog`.
 
         >>> changelog = ChangeLog("s3://lake/changelog")
-        >>> [m.batch for m in changelog.manifests("shop", after=41)]
+        >>> [m.batch for m in changelog.read_manifests("shop", after=41)]
         [42, 43]
 
     :param url: folder or object store prefix
@@ -40,31 +40,31 @@ class ChangeLog:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def verify(self, connector: str) -> None:
+    def check_exclusive_commit(self, connector: str) -> None:
         verify_exclusive(self.storage, connector)
 
-    def writer(self, connector: str, batch: int, epoch: int, writer: str) -> BatchWriter:
+    def open_batch_writer(self, connector: str, batch: int, epoch: int, writer: str) -> BatchWriter:
         # pyarrow: a run without events does without
         from airflow_provider_cdc.changelog.files.parquet_writer import ParquetBatchWriter
 
         return ParquetBatchWriter(self.storage, (connector, "data", batch_name(batch)), writer)
 
-    def commit(self, manifest: Manifest) -> str:
-        path = self.path(manifest)
+    def commit_manifest(self, manifest: Manifest) -> str:
+        path = self.format_manifest_path(manifest)
         try:
             # in the folder that sweep cleans, in case the run dies here
-            scratch = self.storage.path(manifest.connector, "data", batch_name(manifest.batch))
-            self.storage.create(path, orjson.dumps(manifest.document()), scratch=scratch)
+            scratch = self.storage.join_path(manifest.connector, "data", batch_name(manifest.batch))
+            self.storage.create(path, orjson.dumps(manifest.to_document()), scratch=scratch)
         except FileExistsError:
             # a request that was repeated because its reply was lost finds its own manifest: that is a success
-            there = self.manifest(manifest.connector, manifest.batch)
+            there = self.find_manifest(manifest.connector, manifest.batch)
             if there is None or there.writer != manifest.writer:
                 raise CommitConflict(
                     f"Batch {manifest.batch} has been committed by another run.",
                     where=path,
                     safe="The other run's batch is complete; this run's events are captured again from there.",
                 ) from None
-        except Unconfirmed as e:
+        except CreationUnconfirmed as e:
             raise CommitStateUnknown(
                 f"It is not known whether batch {manifest.batch} is committed. {e.what}",
                 where=path,
@@ -73,85 +73,97 @@ class ChangeLog:
             ) from e
         return path
 
-    def path(self, manifest: Manifest) -> str:
+    def format_manifest_path(self, manifest: Manifest) -> str:
         return self.path_of(manifest.connector, manifest.batch)
 
-    def sweep(self, manifest: Manifest) -> int:
+    def delete_orphan_files(self, manifest: Manifest) -> int:
         folder = (manifest.connector, "data", batch_name(manifest.batch))
         named = {f.path.rsplit("/", 1)[-1] for f in manifest.files}
         # safe at any time: once the manifest exists, no other run can commit files of this batch's number
-        garbage = [n for n in self.storage.list(self.storage.path(*folder)) if n not in named]
+        garbage = [n for n in self.storage.list(self.storage.join_path(*folder)) if n not in named]
         for name in garbage:
-            self.storage.delete(self.storage.path(*folder, name))
-        self.storage.abort_uploads(self.storage.path(*folder))
+            self.storage.delete(self.storage.join_path(*folder, name))
+        self.storage.abort_uploads(self.storage.join_path(*folder))
         return len(garbage)
 
-    def carried(self, connector: str) -> CarriedFiles:
-        return CarriedFiles(self.storage, connector)
+    def open_carry_over(self, connector: str) -> CarryOverFolder:
+        return CarryOverFolder(self.storage, connector)
 
-    def board(self, connector: str) -> WorkBoard:
-        return WorkBoard(self.storage, connector)
+    def open_progress_board(self, connector: str) -> JobProgressBoard:
+        return JobProgressBoard(self.storage, connector)
 
     def delete(self, connector: str) -> None:
-        """Delete everything of a connector; manifests first, as nothing reads files that no manifest names. Before them the marks of what is kept, which
-        would be those of a new connector of this name."""
-        self.storage.abort_uploads(self.storage.path(connector))
-        self.kept(connector).forget()
+        """Delete everything of a connector; manifests first, as nothing reads files that no manifest names.
+
+        Before them it deletes the marks of what is kept, which would be those of a new connector of this name.
+        """
+        self.storage.abort_uploads(self.storage.join_path(connector))
+        self.open_truncation_markers(connector).delete_all()
         # an index of keys would be that of a new connector of this name, too
         for folder in (("keys",), ("manifests",), ()):
-            self.storage.delete_folder(self.storage.path(connector, *folder))
+            self.storage.delete_folder(self.storage.join_path(connector, *folder))
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def connectors(self) -> list[str]:
+    def list_connectors(self) -> list[str]:
         """Names of the connectors that have a folder here."""
         return self.storage.list(self.storage.root)
 
-    def manifest(self, connector: str, batch: int) -> Manifest | None:
+    def find_manifest(self, connector: str, batch: int) -> Manifest | None:
         path = self.path_of(connector, batch)
         data = self.storage.read(path)
         return None if data is None else _parse(data, path)
 
-    def batches(self, connector: str) -> list[int]:
-        """Numbers of all batches, ascending. It lists them all: for people, and to tell what is wrong; see :meth:`last` and :meth:`manifests`."""
-        return self._numbers(connector).all()
+    def list_batches(self, connector: str) -> list[int]:
+        """Numbers of all batches, ascending. It lists them all: for people, and to tell what is wrong; see :meth:`find_last_batch` and :meth:`read_manifests`."""
+        return self._numbers(connector).list_all()
 
-    def has(self, connector: str, batch: int) -> bool:
-        """Whether there is such a batch; one request, and the manifest is not read."""
-        return self._numbers(connector).has(batch)
+    def has_batch(self, connector: str, batch: int) -> bool:
+        """Check whether a batch exists; one request, and the manifest is not read."""
+        return self._numbers(connector).has_manifest(batch)
 
-    def first(self, connector: str) -> int:
-        """Number of the first batch that is kept; 0 if there is none. Two requests or three, unless somebody else than the log's retention has removed
-        batches from a store other than S3: then all are listed."""
-        return self._numbers(connector).first()
+    def find_first_batch(self, connector: str) -> int:
+        """Return the number of the first batch that is kept; 0 if there is none.
 
-    def kept(self, connector: str) -> Kept:
-        """Which batches are kept, as marks say."""
-        return Kept(self.storage, connector)
+        It takes two requests or three, unless something other than the log's retention has removed batches from a store other than S3: then all are listed.
+        """
+        return self._numbers(connector).find_first()
 
-    def beginning(self, connector: str) -> Mark | None:
-        """From which batch on the log is kept, and what is known of those before it; ``None`` if it begins with batch 1, or has none. It costs as much as
-        :meth:`first`, and one more."""
-        first = self.first(connector)
+    def open_truncation_markers(self, connector: str) -> TruncationMarkers:
+        """Return the marks that say which batches are kept."""
+        return TruncationMarkers(self.storage, connector)
+
+    def read_truncation_marker(self, connector: str) -> TruncationMarker | None:
+        """Return the mark from which batch on the log is kept, and what is known of those before it.
+
+        ``None`` if it begins with batch 1, or has none. It costs as much as :meth:`find_first_batch`, and one more.
+        """
+        first = self.find_first_batch(connector)
         if first <= 1:
             return None
-        mark = self.kept(connector).newest()
-        return mark if mark is not None and mark.first >= first else Mark(first)
+        mark = self.open_truncation_markers(connector).read_newest()
+        return mark if mark is not None and mark.first >= first else TruncationMarker(first)
 
-    def removed(self, connector: str, batch: int, *, first: int = 0) -> BatchesRemoved | None:
-        """The error for a batch that is not there because it was removed from the beginning of the log; ``None`` if it has not been written yet.
+    def find_removal(self, connector: str, batch: int, *, first: int = 0) -> BatchesRemoved | None:
+        """Return the error for a batch that is missing because it was removed from the beginning of the log.
 
-        It costs one request, and for batch 1 as much as :meth:`first`.
+        ``None`` if it has not been written yet.
+
+        It costs one request, and for batch 1 as much as :meth:`find_first_batch`.
 
         :param first: the first batch that is there, if that is known
         """
-        first = first or (self.first(connector) if batch == 1 else self.kept(connector).first())
-        return self._numbers(connector).removed(batch, first) if first > batch else None
+        first = first or (
+            self.find_first_batch(connector)
+            if batch == 1
+            else self.open_truncation_markers(connector).find_newest_number()
+        )
+        return self._numbers(connector).removed_error(batch, first) if first > batch else None
 
-    def last(self, connector: str, *, after: int = 0) -> int:
-        """Number of the newest batch, found by asking for single ones; 0 if there is none.
+    def find_last_batch(self, connector: str, *, after: int = 0) -> int:
+        """Return the number of the newest batch, found by asking for single ones; 0 if there is none.
 
-            >>> changelog.last("shop", after=40)
+            >>> changelog.find_last_batch("shop", after=40)
             43
 
         The requests grow with the logarithm of what has come since ``after``.
@@ -159,28 +171,30 @@ class ChangeLog:
         :param after: a batch that is there; 0 if none is known
         :raises ChangeLogDamaged: one in between is missing
         """
-        return self._numbers(connector).last(after)
+        return self._numbers(connector).find_last(after)
 
     def ends_with(self, connector: str, batch: int, *, writer: str = "") -> bool:
-        """Whether a batch is there and is the newest one. Not if any is found after it, be there a gap or not.
+        """Check whether a batch is there and is the newest one.
+
+        It is not if any is found after it, be there a gap or not.
 
         :param writer: the run that has to have written it, if that is known
         """
         numbers = self._numbers(connector)
         if writer:
-            newest = self.manifest(connector, batch)
+            newest = self.find_manifest(connector, batch)
             there = newest is not None and newest.writer == writer
         else:
-            there = numbers.has(batch)
-        return there and not numbers.has(batch + 1) and not numbers.ahead(batch + 1)
+            there = numbers.has_manifest(batch)
+        return there and not numbers.has_manifest(batch + 1) and not numbers.find_beyond_gap(batch + 1)
 
-    def manifests(
+    def read_manifests(
         self, connector: str, *, after: int = 0, until: int | None = None, there: int = 0
     ) -> Iterator[Manifest]:
         """Manifests of the batches after ``after``, ascending, up to the last one or ``until``.
 
         They are read by number, so that it costs nothing how many there are before. Where one is missing, batches after it are looked for:
-        :meth:`Numbers.ahead` says how far.
+        :meth:`BatchNumbers.find_beyond_gap` says how far.
 
         :param there: a batch that is known to be there, so that no gap before it is overlooked
         :raises BatchesRemoved: the first ones are not there any more
@@ -188,57 +202,59 @@ class ChangeLog:
         """
         number, before = after + 1, None
         while until is None or number <= until:
-            manifest = self.manifest(connector, number) or self._looked_for(connector, number, there)
+            manifest = self.find_manifest(connector, number) or self._looked_for(connector, number, there)
             if manifest is None:
                 return
-            if before is not None and manifest.changelog != before.changelog:
+            if before is not None and manifest.changelog_id != before.changelog_id:
                 raise self._of_another(before, manifest)
             yield manifest
             before = manifest
             number += 1
 
-    def identity(self, connector: str) -> str:
-        """Identity of the change log; empty if it has none: it has no batch, or an earlier release has begun it. It costs as much as :meth:`last`, and one request."""
-        newest = self.manifest(connector, self.last(connector, after=max(self.first(connector) - 1, 0)))
-        return "" if newest is None else newest.changelog
+    def read_identity(self, connector: str) -> str:
+        """Identity of the change log; empty if it has none: it has no batch, or an earlier release has begun it. It costs as much as :meth:`find_last_batch`, and one request."""
+        newest = self.find_manifest(
+            connector, self.find_last_batch(connector, after=max(self.find_first_batch(connector) - 1, 0))
+        )
+        return "" if newest is None else newest.changelog_id
 
     def _of_another(self, before: Manifest, manifest: Manifest) -> ChangeLogDamaged:
         return ChangeLogDamaged(
-            f"Batch {manifest.batch} is one of another change log ({manifest.changelog or 'without an identity'}) than batch {before.batch} "
-            f"({before.changelog or 'without an identity'}): one was put in the place of the other while a capture was running.",
-            where=self.path(manifest),
+            f"Batch {manifest.batch} is one of another change log ({manifest.changelog_id or 'without an identity'}) than batch {before.batch} "
+            f"({before.changelog_id or 'without an identity'}): one was put in the place of the other while a capture was running.",
+            where=self.format_manifest_path(manifest),
             safe="Nothing of it was applied; targets keep what they have.",
             remedy="restore the change log and the state tables from backups of the same time; if there are none, "
-            f"`{cdc('delete', manifest.connector, with_changelog=True)}` has the connector begin afresh, and its target tables have to be moved away",
+            f"`{format_cdc_command('delete', manifest.connector, with_changelog=True)}` has the connector begin afresh, and its target tables have to be moved away",
         )
 
     def _looked_for(self, connector: str, number: int, there: int) -> Manifest | None:
-        """A manifest that was not found a moment ago; ``None`` if that is the end of the log."""
+        """Read a manifest again that was not found a moment ago; ``None`` if that is the end of the log."""
         numbers = self._numbers(connector)
-        ahead = there if there > number else numbers.ahead(number)
+        ahead = there if there > number else numbers.find_beyond_gap(number)
         # both may have been committed since it was read
-        manifest = self.manifest(connector, number) if ahead else None
+        manifest = self.find_manifest(connector, number) if ahead else None
         if ahead and manifest is None:
-            raise numbers.missing(number, ahead)
+            raise numbers.missing_error(number, ahead)
         return manifest
 
-    def uri(self, connector: str, file: DataFile) -> str:
-        """Where a data file is, for Spark and others."""
-        return self.storage.uri(connector, file.path)
+    def file_uri(self, connector: str, file: DataFile) -> str:
+        """Return the URI of a data file, for Spark and others."""
+        return self.storage.build_uri(connector, file.path)
 
-    def open(self, connector: str, file: DataFile) -> Any:
-        """A data file, for reading at random.
+    def open_file(self, connector: str, file: DataFile) -> Any:
+        """Open a data file, for reading at random.
 
         :raises BatchesRemoved: its batch is not kept any more
         :raises ChangeLogDamaged: it is missing or has another size than the manifest says
         """
-        path = self.storage.path(connector, file.path)
+        path = self.storage.join_path(connector, file.path)
         try:
             opened = self.storage.open_input(path)
         except FileNotFoundError:
-            batch, kept = _batch_of(file), self.kept(connector).first()
+            batch, kept = _batch_of(file), self.open_truncation_markers(connector).find_newest_number()
             if 0 < batch < kept:
-                raise self._numbers(connector).removed(batch, kept) from None
+                raise self._numbers(connector).removed_error(batch, kept) from None
             raise _damaged(
                 path,
                 "is missing (if a lifecycle rule of the store has deleted it, leave that to the retention of the change log)",
@@ -249,7 +265,7 @@ class ChangeLog:
         opened.seek(0)
         return opened
 
-    def check(self, connector: str, file: DataFile, *, crc: bool = False) -> int:
+    def check_file(self, connector: str, file: DataFile, *, crc: bool = False) -> int:
         """Compare a data file with its manifest: its size and its number of rows.
 
         :param crc: the checksum too, for which the whole file is read
@@ -260,8 +276,8 @@ class ChangeLog:
         import pyarrow.parquet as pq
         from pyarrow import ArrowInvalid
 
-        path = self.storage.path(connector, file.path)
-        with self.open(connector, file) as opened:
+        path = self.storage.join_path(connector, file.path)
+        with self.open_file(connector, file) as opened:
             try:
                 footer = pq.read_metadata(opened)
             except (ArrowInvalid, OSError) as e:
@@ -278,21 +294,24 @@ class ChangeLog:
         return committed_ms(footer)
 
     def path_of(self, connector: str, batch: int) -> str:
-        """Where the manifest of a batch is, if there is one."""
-        return self._numbers(connector).path(batch)
+        """Return the path of the manifest of a batch, if there is one."""
+        return self._numbers(connector).manifest_path(batch)
 
-    def _numbers(self, connector: str) -> Numbers:
-        return Numbers(self.storage, connector)
+    def _numbers(self, connector: str) -> BatchNumbers:
+        return BatchNumbers(self.storage, connector)
 
 
 def _batch_of(file: DataFile) -> int:
-    """The batch of a data file, by its path; 0 if that does not say it."""
+    """Return the batch of a data file, by its path; 0 if that does not say it."""
     folder = file.path.split("/")[-2:-1]
     return int(folder[0]) if folder and folder[0].isdigit() else 0
 
 
 def committed_ms(footer: Any) -> int:
-    """When the newest event of a Parquet file was committed at the source, by its statistics, in ms since 1970; 0 if it does not tell."""
+    """Return the time at which the newest event of a Parquet file was committed at the source, in ms since 1970.
+
+    The file's statistics say it; 0 if they do not.
+    """
     from airflow_provider_cdc.changelog.files.parquet_writer import COMMITTED
 
     names = [footer.schema.column(i).path for i in range(len(footer.schema))]

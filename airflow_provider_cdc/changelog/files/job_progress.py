@@ -1,4 +1,6 @@
-"""What is at work of a connector: a small file for each work, in the change log's storage: ``<connector>/work/``.
+"""Records the work in progress of a connector.
+
+There is a small file for each work, in the change log's storage: ``<connector>/work/``.
 
 Captures, Spark jobs, pages and commands all reach the storage, and have no other place in common. Who is killed leaves its file behind, with the
 time of its last sign of life.
@@ -12,51 +14,51 @@ import time
 
 import orjson
 
-from airflow_provider_cdc.changelog.files.liveness import read_sign
+from airflow_provider_cdc.changelog.files.liveness_files import read_sign
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.core.model.job_progress import Work
+from airflow_provider_cdc.core.model.job_progress import JobProgress
 
 FOLDER = "work"
 DEAD_S = 120.0
 """Work without a sign of life for so long is over. Clocks of machines may differ by less than that."""
 
 
-class WorkBoard:
-    """The works of one connector; implements :class:`airflow_provider_cdc.core.reporting.work_progress.Board`.
+class JobProgressBoard:
+    """The works of one connector; implements :class:`airflow_provider_cdc.core.reporting.progress_reporter.ProgressBoard`.
 
-    >>> [work.text for work in WorkBoard(storage, "shop").all()]
+    >>> [work.text for work in JobProgressBoard(storage, "shop").list_work()]
     ['Snapshot: 3,200,000 rows (24 %), 81,000 rows/s, about 2 min left; now shop.orders']
     """
 
     def __init__(self, storage: Storage, connector: str) -> None:
         self._storage, self._folder = storage, (connector, FOLDER)
 
-    def show(self, work: Work) -> None:
-        self._storage.replace(self._path(work), orjson.dumps(work.document()))
+    def show_progress(self, work: JobProgress) -> None:
+        self._storage.replace(self._path(work), orjson.dumps(work.to_document()))
 
-    def clear(self, work: Work) -> None:
+    def clear_progress(self, work: JobProgress) -> None:
         self._storage.delete(self._path(work))
 
-    def all(self) -> list[Work]:
-        """What is at work now, the oldest first.
+    def list_work(self) -> list[JobProgress]:
+        """Return the work in progress, the oldest first.
 
         :raises StorageUnavailable: the storage does not answer
         """
-        names = self._storage.list(self._storage.path(*self._folder))
+        names = self._storage.list(self._storage.join_path(*self._folder))
         found = [work for name in names if (work := self._read(name)) is not None]
         return sorted(found, key=lambda work: (work.began_at, work.what, work.where))
 
-    def _read(self, name: str) -> Work | None:
-        """A work that is alive."""
-        sign = read_sign(self._storage.read(self._storage.path(*self._folder, name)))
+    def _read(self, name: str) -> JobProgress | None:
+        """Read a work that is alive."""
+        sign = read_sign(self._storage.read(self._storage.join_path(*self._folder, name)))
         if sign is None or abs(time.time() - sign["at"]) >= DEAD_S:
             return None
         try:
-            return Work.of(sign)
+            return JobProgress.from_document(sign)
         except KeyError:  # of another release
             return None
 
-    def _path(self, work: Work) -> str:
+    def _path(self, work: JobProgress) -> str:
         name = re.sub(r"[^a-z0-9]+", "-", work.what.lower())
         digest = hashlib.sha256(work.where.encode()).hexdigest()[:12]
-        return self._storage.path(*self._folder, f"{name}-{digest}.json")
+        return self._storage.join_path(*self._folder, f"{name}-{digest}.json")

@@ -1,4 +1,4 @@
-"""Writes the Parquet files of one batch, in a thread of its own, so that decoding goes on meanwhile."""
+"""Writes the Parquet files of one batch in a separate thread, so that decoding continues meanwhile."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.files.part_file import ARRAY_BYTES, Part, Waiting, arrays_of
+from airflow_provider_cdc.changelog.files.part_file import ARRAY_BYTES, PartFile, UnwrittenEvents, arrays_of
 from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.core.model.batch_manifest import DataFile
 from airflow_provider_cdc.core.model.event_batch import EventBatch
-from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.core.spi.source import VARIED
 
 ROW_GROUP_ROWS = 131_072
@@ -33,7 +33,7 @@ COMMITTED = "source.ts_ms"
 
 
 class ParquetBatchWriter:
-    """Writes events of one batch to Parquet files; implements :class:`airflow_provider_cdc.core.spi.stores.BatchWriter`.
+    """Writes events of one batch to Parquet files; implements :class:`airflow_provider_cdc.core.spi.store_interfaces.BatchWriter`.
 
     :param folder: the batch's folder, relative to the storage's root
     :param writer: unique id of the run, part of every file name
@@ -41,11 +41,11 @@ class ParquetBatchWriter:
 
     def __init__(self, storage: Storage, folder: tuple[str, ...], writer: str) -> None:
         self._storage, self._folder, self._writer = storage, folder, writer
-        self._parts: dict[tuple[str, int, bool], Part] = {}
-        self._open: dict[tuple[str, int, bool], Part] = {}  # those with a file, the least recently written first
-        self._touched: list[Part] = []  # since the mark
+        self._parts: dict[tuple[str, int, bool], PartFile] = {}
+        self._open: dict[tuple[str, int, bool], PartFile] = {}  # those with a file, the least recently written first
+        self._touched: list[PartFile] = []  # since the mark
         self._waiting_bytes = 0
-        self._closed: list[Part] = []
+        self._closed: list[PartFile] = []
         self._marked = True  # at the beginning
         self._marked_bytes = 0
         self._arrays: dict[tuple[str, int], int] = {}
@@ -71,7 +71,7 @@ class ParquetBatchWriter:
         self.buffered_bytes += bytes_
         self._queue.put((batch, size))
 
-    def mark(self) -> None:
+    def set_savepoint(self) -> None:
         self._marked_bytes = self.buffered_bytes
         self._queue.put("mark")
 
@@ -79,16 +79,16 @@ class ParquetBatchWriter:
         self.buffered_bytes = self._marked_bytes
         self._queue.put("rollback")
 
-    def settle(self) -> None:
+    def release_savepoint(self) -> None:
         self._marked_bytes = self.buffered_bytes
         self._queue.put("settle")
 
-    def finish(self) -> list[DataFile]:
+    def finish_files(self) -> list[DataFile]:
         self._join()
         self._raise()
         return [self._describe(part) for part in self._closed]
 
-    def abandon(self) -> None:
+    def discard_files(self) -> None:
         self._join()
         for part in (*self._closed, *self._parts.values()):
             part.discard()
@@ -108,7 +108,7 @@ class ParquetBatchWriter:
             raise self._error
 
     def _work(self) -> None:
-        """Handle the queue until ``finish``. After an error, only empty it, so that no caller waits for ever."""
+        """Handle the queue until ``finish_files``. After an error, only empty it, so that no caller waits for ever."""
         while True:
             item = self._queue.get()
             try:
@@ -132,7 +132,7 @@ class ParquetBatchWriter:
             self._take_back()
             return
         for part in self._touched:
-            part.settle()
+            part.confirm_events()
         self._touched, self._marked = [], item == "mark"
         if item == "finish":
             while self._parts:  # to close one that has no file yet closes another one, if too many are open
@@ -156,9 +156,9 @@ class ParquetBatchWriter:
             part = self._begin(batch.topic, batch.schema.version, batch.passing, batch.events.schema)
         elif self._marked and part.since is None and not part.new:
             self._touched.append(part)
-        part.add(batch, size, marked=self._marked)
+        part.add_batch(batch, size, marked=self._marked)
         self._waiting_bytes += size
-        rows, whole = part.waiting.rows + part.open.rows, part.waiting.whole + part.open.whole
+        rows, whole = part.waiting.rows + part.open.rows, part.waiting.written_bytes + part.open.written_bytes
         if rows >= ROW_GROUP_ROWS or whole >= ROW_GROUP_BYTES:
             part = self._flush(part)
             if part.bytes >= FILE_BYTES:
@@ -170,29 +170,29 @@ class ParquetBatchWriter:
         """Have the events that take the most memory take less, or none."""
         for part in sorted(self._parts.values(), key=lambda part: part.waiting_bytes, reverse=True):
             if 0 < part.loose_bytes <= PACKED_BYTES:
-                self._waiting_bytes -= part.pack()
+                self._waiting_bytes -= part.compress_waiting()
             else:
                 self._flush(part)
             if self._waiting_bytes <= WAITING_BYTES * 7 // 8:
                 break
 
-    def _begin(self, topic: str, version: int, passing: bool, schema: pa.Schema) -> Part:
+    def _begin(self, topic: str, version: int, passing: bool, schema: pa.Schema) -> PartFile:
         self._numbers += 1
         safe = re.sub(r"[^A-Za-z0-9.-]", "_", topic)[:120]
         name = f"{self._numbers:05d}-{safe}-v{version}-{self._writer}.parquet"
-        part = Part(topic, version, passing, name, schema, new=self._marked)
-        self._parts[part.key] = part
+        part = PartFile(topic, version, passing, name, schema, new=self._marked)
+        self._parts[part.part_key] = part
         if part.new:
             self._touched.append(part)
         return part
 
-    def _parquet(self, part: Part) -> pq.ParquetWriter:
-        """The part's file, opened if it is not yet."""
-        self._open.pop(part.key, None)
+    def _parquet(self, part: PartFile) -> pq.ParquetWriter:
+        """Return the part's file, opened if it is not yet."""
+        self._open.pop(part.part_key, None)
         if part.parquet is None:
             while len(self._open) >= OPEN_FILES:
                 self._close(next(iter(self._open.values())))
-            part.file = self._storage.open(self._storage.path(*self._folder, part.name))
+            part.file = self._storage.open_output(self._storage.join_path(*self._folder, part.name))
             part.parquet = pq.ParquetWriter(
                 pa.PythonFile(part.file, mode="w"),
                 part.schema,
@@ -204,15 +204,17 @@ class ParquetBatchWriter:
                 store_decimal_as_integer=True,
                 version="2.6",
             )
-        self._open[part.key] = part
+        self._open[part.part_key] = part
         return part.parquet
 
-    def _flush(self, part: Part) -> Part:
-        """Write what waits. What may be taken back goes on waiting, as nothing is removed from files; if it is too much, it comes into a file of its own.
+    def _flush(self, part: PartFile) -> PartFile:
+        """Write what waits.
+
+        What may be taken back continues to wait, as nothing is removed from files; if it is too much, it comes into a file for itself.
 
         :return: the part that what came last is in
         """
-        if part.since is not None and (not part.waiting.items or part.open.full(ROW_GROUP_ROWS, ROW_GROUP_BYTES)):
+        if part.since is not None and (not part.waiting.items or part.open.is_full(ROW_GROUP_ROWS, ROW_GROUP_BYTES)):
             part = self._split(part)
         if not part.waiting.items:
             return part
@@ -220,17 +222,20 @@ class ParquetBatchWriter:
         self._waiting_bytes -= part.waiting.bytes
         part.bytes += part.waiting.bytes
         part.rows += part.waiting.rows
-        part.waiting = Waiting()
+        part.waiting = UnwrittenEvents()
         return part
 
-    def _split(self, part: Part) -> Part:
-        """Close a part with what it had at the mark; what came since then goes on as another one, which is returned."""
+    def _split(self, part: PartFile) -> PartFile:
+        """Close a part with what it had at the mark.
+
+        What came since then continues as another one, which is returned.
+        """
         new = self._begin(part.topic, part.version, part.passing, part.schema)
-        part.give(new)
+        part.transfer_open_events(new)
         self._close(part)
         return new
 
-    def _close(self, part: Part) -> None:
+    def _close(self, part: PartFile) -> None:
         if part.since is not None:
             self._split(part)
             return
@@ -243,13 +248,13 @@ class ParquetBatchWriter:
         self._leave(part)
         self._closed.append(part)
 
-    def _leave(self, part: Part) -> None:
-        """A part is not written any more."""
+    def _leave(self, part: PartFile) -> None:
+        """Remove a part from those that are written."""
         for parts in (self._parts, self._open):
-            if parts.get(part.key) is part:
-                del parts[part.key]
+            if parts.get(part.part_key) is part:
+                del parts[part.part_key]
 
-    def _describe(self, part: Part) -> DataFile:
+    def _describe(self, part: PartFile) -> DataFile:
         assert part.file is not None
         about = part.about
         return DataFile(

@@ -1,4 +1,4 @@
-"""One file of a batch that is being written: events that wait, and what is known about all of them."""
+"""Holds a file of a batch that is being written: events that wait, and what is known about all of them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ARRAY_BYTES = 700
 
 
 @dataclass(slots=True)
-class About:
-    """What a manifest says about events."""
+class EventSummary:
+    """A summary of events, as a manifest has it."""
 
     first_seq: int = 0
     last_seq: int = 0
@@ -27,7 +27,7 @@ class About:
     unavailable_after: set[str] = field(default_factory=set)
     late: bool = False
 
-    def add(self, other: About | EventBatch) -> None:
+    def add(self, other: EventSummary | EventBatch) -> None:
         """Events that follow."""
         self.first_seq = self.first_seq or other.first_seq
         self.last_seq = other.last_seq
@@ -38,7 +38,7 @@ class About:
         self.late |= other.late
 
 
-class Packed(NamedTuple):
+class CompressedEvents(NamedTuple):
     """Events as a compressed Arrow stream.
 
     :ivar size: of the stream itself
@@ -49,7 +49,7 @@ class Packed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Waiting:
+class UnwrittenEvents:
     """Events in memory, in the order in which they came.
 
     :ivar bytes: that they take, with those of their arrays
@@ -57,51 +57,53 @@ class Waiting:
     :ivar packed: bytes that those which are packed take when they are written
     """
 
-    items: list[pa.RecordBatch | Packed] = field(default_factory=list)
+    items: list[pa.RecordBatch | CompressedEvents] = field(default_factory=list)
     rows: int = 0
     bytes: int = 0
     loose: int = 0
     packed: int = 0
 
     @property
-    def whole(self) -> int:
+    def written_bytes(self) -> int:
         """Bytes that all of them take when they are written."""
         return self.loose + self.packed
 
-    def add(self, events: pa.RecordBatch, bytes_: int) -> None:
+    def add_events(self, events: pa.RecordBatch, bytes_: int) -> None:
         self.items.append(events)
         self.rows, self.bytes, self.loose = self.rows + events.num_rows, self.bytes + bytes_, self.loose + bytes_
 
-    def extend(self, other: Waiting) -> None:
+    def extend(self, other: UnwrittenEvents) -> None:
         """Events that follow."""
         self.items += other.items
         self.rows, self.bytes = self.rows + other.rows, self.bytes + other.bytes
         self.loose, self.packed = self.loose + other.loose, self.packed + other.packed
 
-    def full(self, rows: int, bytes_: int) -> bool:
-        """Whether it is so much."""
-        return self.rows >= rows or self.whole >= bytes_
+    def is_full(self, rows: int, bytes_: int) -> bool:
+        """Check whether there are at least so many rows or bytes."""
+        return self.rows >= rows or self.written_bytes >= bytes_
 
     def table(self) -> pa.Table:
         """All of them. Dictionaries differ from block to block (GTIDs): one row group has one set of columns."""
-        found = (_unpacked(one) if isinstance(one, Packed) else pa.Table.from_batches([one]) for one in self.items)
+        found = (
+            _unpacked(one) if isinstance(one, CompressedEvents) else pa.Table.from_batches([one]) for one in self.items
+        )
         return pa.concat_tables(list(found))
 
-    def pack(self) -> int:
+    def compress_events(self) -> int:
         """Have them take less memory. Returns how much less."""
-        items = list[pa.RecordBatch | Packed]()
-        for packed, run in groupby(self.items, key=lambda one: isinstance(one, Packed)):
+        items = list[pa.RecordBatch | CompressedEvents]()
+        for packed, run in groupby(self.items, key=lambda one: isinstance(one, CompressedEvents)):
             some = list(run)
             items += some if packed else [_packed(some)]
-        bytes_ = sum(len(one.data) for one in items if isinstance(one, Packed))
-        self.packed = sum(one.size for one in items if isinstance(one, Packed))
+        bytes_ = sum(len(one.data) for one in items if isinstance(one, CompressedEvents))
+        self.packed = sum(one.size for one in items if isinstance(one, CompressedEvents))
         saved, self.items, self.bytes, self.loose = self.bytes - bytes_, items, bytes_, 0
         return saved
 
 
 @dataclass(slots=True)
-class Part:
-    """One file that is being written; it is opened for the first row group.
+class PartFile:
+    """A file that is being written; it is opened for the first row group.
 
     What came since the last mark is apart, as it may be taken back: ``since``, and the events in ``open``. Of a part that has begun since then, that is everything:
     it is taken back as a whole, and needs nothing apart.
@@ -119,13 +121,13 @@ class Part:
     parquet: pq.ParquetWriter | None = None
     rows: int = 0
     bytes: int = 0
-    about: About = field(default_factory=About)
-    waiting: Waiting = field(default_factory=Waiting)
-    since: About | None = None
-    open: Waiting = field(default_factory=Waiting)
+    about: EventSummary = field(default_factory=EventSummary)
+    waiting: UnwrittenEvents = field(default_factory=UnwrittenEvents)
+    since: EventSummary | None = None
+    open: UnwrittenEvents = field(default_factory=UnwrittenEvents)
 
     @property
-    def key(self) -> tuple[str, int, bool]:
+    def part_key(self) -> tuple[str, int, bool]:
         return self.topic, self.version, self.passing
 
     @property
@@ -136,19 +138,19 @@ class Part:
     def loose_bytes(self) -> int:
         return self.waiting.loose + self.open.loose
 
-    def add(self, batch: EventBatch, bytes_: int, *, marked: bool) -> None:
+    def add_batch(self, batch: EventBatch, bytes_: int, *, marked: bool) -> None:
         """
         :param marked: it may be taken back
         """
         if marked and not self.new:
-            self.since = self.since or About()
+            self.since = self.since or EventSummary()
             self.since.add(batch)
-            self.open.add(batch.events, bytes_)
+            self.open.add_events(batch.events, bytes_)
         else:
             self.about.add(batch)
-            self.waiting.add(batch.events, bytes_)
+            self.waiting.add_events(batch.events, bytes_)
 
-    def settle(self) -> None:
+    def confirm_events(self) -> None:
         """Nothing is taken back any more."""
         self.new = False
         if self.since is not None:
@@ -156,9 +158,9 @@ class Part:
             self.waiting.extend(self.open)
         self._forget()
 
-    def pack(self) -> int:
+    def compress_waiting(self) -> int:
         """Have what waits take less memory. Returns how much less."""
-        return self.waiting.pack() + self.open.pack()
+        return self.waiting.compress_events() + self.open.compress_events()
 
     def take_back(self) -> int:
         """Forget what came since the mark. Returns the bytes that it took."""
@@ -166,7 +168,7 @@ class Part:
         self._forget()
         return bytes_
 
-    def give(self, other: Part) -> None:
+    def transfer_open_events(self, other: PartFile) -> None:
         """Give what came since the mark to a part that has begun since then."""
         assert self.since is not None
         other.about, other.waiting = self.since, self.open
@@ -178,26 +180,26 @@ class Part:
             self.file.discard()
 
     def _forget(self) -> None:
-        self.since, self.open = None, Waiting()
+        self.since, self.open = None, UnwrittenEvents()
 
 
-def _packed(batches: list[pa.RecordBatch]) -> Packed:
+def _packed(batches: list[pa.RecordBatch]) -> CompressedEvents:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as stream:
         stream.write_table(pa.Table.from_batches(batches).unify_dictionaries().combine_chunks())
     found = sink.getvalue()
-    return Packed(found.size, pa.compress(found, codec="zstd", asbytes=True))
+    return CompressedEvents(found.size, pa.compress(found, codec="zstd", asbytes=True))
 
 
-def _unpacked(packed: Packed) -> pa.Table:
+def _unpacked(packed: CompressedEvents) -> pa.Table:
     data = pa.decompress(packed.data, decompressed_size=packed.size, codec="zstd")
     return pa.ipc.open_stream(data).read_all()
 
 
 def arrays_of(schema: pa.Schema) -> int:
-    """How many arrays a batch of events has.
+    """Count the arrays that a batch of events has.
 
-    >>> arrays_of(pa.schema({"id": pa.int64(), "at": pa.struct({"x": pa.int64(), "y": pa.list_(pa.int64())})}))
+    >>> arrays_of(pa.schema({"id": pa.int64(), "at": pa.build_struct({"x": pa.int64(), "y": pa.list_(pa.int64())})}))
     5
     """
     return sum(_arrays(column.type) for column in schema)

@@ -14,11 +14,11 @@ from http import HTTPStatus
 from typing import IO, Any
 
 from airflow_provider_cdc.changelog.files.storage_errors import (
-    Unconfirmed,
+    CreationUnconfirmed,
     status_of,
     storage_error,
-    unavailable,
-    unconfirmed,
+    unavailable_error,
+    unconfirmed_error,
 )
 from airflow_provider_cdc.core.errors import ConfigError, StorageUnavailable
 
@@ -57,19 +57,21 @@ class Storage:
                 remedy=f"use a local folder or one of {', '.join(sorted(_ATOMIC_CREATE))}",
             )
 
-    def path(self, *parts: str) -> str:
+    def join_path(self, *parts: str) -> str:
         """Path below the root, as the filesystem wants it."""
         return "/".join((self.root, *parts))
 
-    def uri(self, *parts: str) -> str:
-        """The same as a URI that Spark and other readers understand: it begins as the URL does, as Spark may know one of several names of a
-        store only (``s3a``), or need more of it (``abfss://container@account…``)."""
-        return f"file://{self.path(*parts)}" if self.local else "/".join((self.url, *parts))
+    def build_uri(self, *parts: str) -> str:
+        """Return the same as a URI that Spark and other readers understand.
 
-    def identity(self) -> dict[str, str]:
-        """Which store this is, and which client speaks to it; it holds no secret.
+        It begins as the URL does, as Spark may know one of several names of a store only (``s3a``), or need more of it (``abfss://container@account…``).
+        """
+        return f"file://{self.join_path(*parts)}" if self.local else "/".join((self.url, *parts))
 
-        >>> Storage("/lake/changelog").identity()
+    def describe_store(self) -> dict[str, str]:
+        """Describe which store this is, and which client speaks to it; it holds no secret.
+
+        >>> Storage("/lake/changelog").describe_store()
         {'url': '/lake/changelog', 'client': 'fsspec 2026.9.0', 'at': 'worker-1, device 65025'}
         """
         package = type(self._fs).__module__.partition(".")[0]
@@ -80,7 +82,7 @@ class Storage:
         return {"url": self.url, "client": client, "at": self._host()}
 
     def _host(self) -> str:
-        """The machine and disk of a folder, the address of an object store if its client knows it."""
+        """Return the machine and disk of a folder, or the address of an object store if its client knows it."""
         if self.local:
             os.makedirs(self.root, exist_ok=True)
             return f"{platform.node()}, device {os.stat(self.root).st_dev}"
@@ -89,15 +91,18 @@ class Storage:
         addresses += [getattr(self._fs, name, None) for name in ("_location", "account_host", "account_name")]
         return next((str(address) for address in addresses if address), "")
 
-    def elsewhere(self, url: str) -> tuple[Any, str]:
-        """The filesystem of another URL, and the path there. If it is the same kind of store, it is opened with the same options."""
+    def resolve_url(self, url: str) -> tuple[Any, str]:
+        """Return the filesystem of another URL, and the path there.
+
+        If it is the same kind of store, it is opened with the same options.
+        """
         import fsspec
 
         files, path = fsspec.core.url_to_fs(url, **self.options_for(url))
         return files, str(path)
 
     def options_for(self, url: str) -> dict[str, Any]:
-        """The fsspec options of another URL: the same, if it is the same kind of store. They may contain secrets."""
+        """Return the fsspec options of another URL: the same, if it is the same kind of store. They may contain secrets."""
         import fsspec
 
         here = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
@@ -135,7 +140,7 @@ class Storage:
             try:
                 _sync_folder(folder)
             except OSError as e:
-                raise unconfirmed(e, path) from e
+                raise unconfirmed_error(e, path) from e
 
     def _create_object(self, path: str, data: bytes) -> None:
         try:
@@ -149,7 +154,7 @@ class Storage:
                 raise FileExistsError(path) from e
             if status is not None and 400 <= status < 500:
                 raise
-            raise unconfirmed(e, path) from e
+            raise unconfirmed_error(e, path) from e
 
     def replace(self, path: str, data: bytes) -> None:
         """Create or replace a file atomically: readers find the old or the new one, complete."""
@@ -170,7 +175,7 @@ class Storage:
                     os.unlink(temporary)
             _sync_folder(os.path.dirname(path))
 
-    def open(self, path: str) -> DurableFile:
+    def open_output(self, path: str) -> DurableFile:
         """Begin a new file; it is durable once closed."""
         with self._errors(path):
             if self.local:
@@ -186,7 +191,7 @@ class Storage:
             return self._fs.open(path, "rb")  # type: ignore[no-any-return]
 
     def read(self, path: str) -> bytes | None:
-        """A whole file; ``None`` when it does not exist."""
+        """Read a whole file; ``None`` when it does not exist."""
         with self._errors(path):
             try:
                 # of S3, a range is one request; for a whole file its client asks for the size before, or for a folder where there is none
@@ -199,7 +204,7 @@ class Storage:
                 raise
 
     def exists(self, path: str) -> bool:
-        """Whether a file is there; one request, which transfers a byte at most."""
+        """Check whether a file is there; one request, which transfers a byte at most."""
         with self._errors(path):
             try:
                 if self.local:
@@ -215,7 +220,7 @@ class Storage:
             return True
 
     def names_after(self, folder: str, name: str, most: int) -> list[str] | None:
-        """The next names in a folder, in one request, however many there are before them.
+        """List the next names in a folder, in one request, however many there are before them.
 
         :param name: only names that sort after it
         :param most: only so many, at least one
@@ -233,14 +238,14 @@ class Storage:
         return None if any(found <= name for found in names) else names
 
     def read_part(self, path: str, start: int, end: int | None = None) -> bytes | None:
-        """The bytes of a file from ``start`` up to ``end``, as far as it has them; ``None`` when it does not exist."""
+        """Read the bytes of a file from ``start`` up to ``end``, as far as it has them; ``None`` when it does not exist."""
         with self._errors(path):
             try:
                 return bytes(self._fs.cat_file(path, start=start, end=end))
             except FileNotFoundError:
                 return None
 
-    def sizes(self, path: str) -> dict[str, int]:
+    def list_sizes(self, path: str) -> dict[str, int]:
         """Name → bytes of the files in a folder; none when it does not exist."""
         with self._errors(path):
             try:
@@ -312,7 +317,7 @@ class Storage:
             # clients of object stores have their own errors for a store that does not respond
             if self.local:
                 raise
-            raise unavailable(e, path) from e
+            raise unavailable_error(e, path) from e
 
 
 class DurableFile:
@@ -386,4 +391,4 @@ def _sync_folder(folder: str) -> None:
         os.close(fd)
 
 
-__all__ = ["DurableFile", "Storage", "Unconfirmed", "storage_error"]
+__all__ = ["CreationUnconfirmed", "DurableFile", "Storage", "storage_error"]

@@ -1,4 +1,4 @@
-"""What the storage of a change log may answer, as errors of this project."""
+"""Converts answers of a change log's storage to errors of this project."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from airflow_provider_cdc.core.errors import StorageFull, StorageUnavailable
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-class Unconfirmed(StorageUnavailable):
+class CreationUnconfirmed(StorageUnavailable):
     """The storage did not confirm that it created a file: the file may exist or not."""
 
 
 def storage_error(e: OSError, path: str) -> StorageFull | StorageUnavailable:
-    """The error of this project for an ``OSError`` of the change log's storage."""
+    """Build this project's error for an ``OSError`` of the change log's storage."""
     if e.errno in _FULL:
         return StorageFull(
             f"No space is left where the change log is written ({e.strerror}).",
@@ -22,11 +22,11 @@ def storage_error(e: OSError, path: str) -> StorageFull | StorageUnavailable:
             safe="The offset was not moved: what could not be written will be captured again.",
             remedy="free space or enlarge the disk, then run the capture again",
         )
-    return unavailable(e, path)
+    return unavailable_error(e, path)
 
 
-def unavailable(e: Exception, path: str) -> StorageUnavailable:
-    """The error for a storage that does not do what it is asked for."""
+def unavailable_error(e: Exception, path: str) -> StorageUnavailable:
+    """Build the error for a storage that does not do what it is asked for."""
     return StorageUnavailable(
         f"The change log's storage refused a request: {e}",
         where=path,
@@ -35,9 +35,9 @@ def unavailable(e: Exception, path: str) -> StorageUnavailable:
     )
 
 
-def unconfirmed(e: Exception, path: str) -> Unconfirmed:
-    """The error for a file that may exist or not."""
-    return Unconfirmed(
+def unconfirmed_error(e: Exception, path: str) -> CreationUnconfirmed:
+    """Build the error for a file that may exist or not."""
+    return CreationUnconfirmed(
         f"The change log's storage did not confirm that it has created a file: {e}",
         where=path,
         safe="The offset was not moved.",
@@ -45,7 +45,7 @@ def unconfirmed(e: Exception, path: str) -> Unconfirmed:
 
 
 def status_of(e: Exception) -> int | None:
-    """The HTTP status of an object store's response; ``None`` if there was none."""
+    """Return the HTTP status of an object store's response; ``None`` if there was none."""
     answer = getattr(e.__cause__, "response", None)
     if isinstance(answer, dict):  # s3fs
         status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")

@@ -1,8 +1,8 @@
 """Marks of the first batch that is kept: what is before it is removed, or is being removed.
 
 A mark is a file with the number of the first batch in its name, created only if it does not exist, *before* anything is deleted. The highest one
-counts, so that it never goes back, whoever removes at the same time. The marks before it stay until everything between them and it is deleted:
-where there are several, a removal was killed, and the next one goes on with it.
+counts, so that it never goes back, whichever processes remove at the same time. The marks before it stay until everything between them and it is deleted:
+where there are several, a removal was killed, and the next one continues it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 import orjson
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.core.model.manifest import Manifest
-from airflow_provider_cdc.core.model.schema import TableChange, TableId
+from airflow_provider_cdc.core.model.batch_manifest import Manifest
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ FOLDER = "kept"
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """What is known of the events of one topic before a mark.
+class RemovedTopic:
+    """A record of what is known of the events of one topic before a mark.
 
     :param last: the last batch that had something of it
     :param table: its table at the source then
@@ -38,7 +38,7 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TruncationMarker:
     """From which batch on the change log is kept, and what was in those before it.
 
     :param first: number of this batch
@@ -50,34 +50,34 @@ class Mark:
     """
 
     first: int
-    topics: Mapping[str, Gone] | None = None
+    topics: Mapping[str, RemovedTopic] | None = None
     dropped: frozenset[str] = frozenset()
     renamed: frozenset[str] = frozenset()
     at: str = ""
     why: str = ""
 
     def may_lack(self, topic: str, after: int = 0) -> bool:
-        """Whether there may have been something of a topic before the first batch.
+        """Check whether there may have been something of a topic before the first batch.
 
         :param after: only what came after this batch counts
         """
         return self.topics is None or (topic in self.topics and self.topics[topic].last > after)
 
-    def past(self, manifest: Manifest | None) -> Mark:
-        """The same, with what was in one more batch.
+    def include_batch(self, manifest: Manifest | None) -> TruncationMarker:
+        """Return the same mark, with what was in one more batch.
 
-        :param manifest: of the next batch; ``None`` if nobody knows any more what was in it
+        :param manifest: of the next batch; ``None`` if it is not known any more what was in it
         """
         if manifest is None:
             return replace(self, topics=None)
         dropped, renamed = set(self.dropped), set(self.renamed)
         for change in (change for record in manifest.schema_changes for change in record.changes):
-            follow(change, dropped, renamed)
+            track_table_names(change, dropped, renamed)
         topics = None if self.topics is None else {**self.topics, **_topics(manifest)}
         return replace(self, topics=topics, dropped=frozenset(dropped), renamed=frozenset(renamed))
 
-    def document(self) -> dict[str, Any]:
-        """As JSON; :meth:`of` is the way back."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the mark as JSON; :meth:`from_document` is the way back."""
         topics = None
         if self.topics is not None:
             topics = {
@@ -89,8 +89,9 @@ class Mark:
         }  # fmt: skip
 
     @classmethod
-    def of(cls, first: int, found: Any) -> Mark:
-        """
+    def from_document(cls, first: int, found: Any) -> TruncationMarker:
+        """Parse the JSON document of a mark.
+
         :raises ValueError: it is no document of a mark
         :raises TypeError: the same
         :raises KeyError: the same
@@ -98,14 +99,14 @@ class Mark:
         topics = found["topics"]
         if topics is not None:
             topics = {
-                str(topic): Gone(int(last), TableId(namespace=namespace, name=name, catalog=catalog))
+                str(topic): RemovedTopic(int(last), TableId(namespace=namespace, name=name, catalog=catalog))
                 for topic, (last, namespace, name, catalog) in dict(topics).items()
             }
         dropped, renamed = (frozenset(map(str, found[name])) for name in ("dropped", "renamed"))
         return cls(first, topics, dropped, renamed, str(found["at"]), str(found["why"]))
 
 
-def follow(change: TableChange, dropped: set[str], renamed: set[str]) -> None:
+def track_table_names(change: TableChange, dropped: set[str], renamed: set[str]) -> None:
     """Keep account of the names of tables that are not there any more.
 
     :param dropped: full names of those that were dropped
@@ -122,59 +123,62 @@ def follow(change: TableChange, dropped: set[str], renamed: set[str]) -> None:
         renamed.add(change.previous_id.full_name)
 
 
-def _topics(manifest: Manifest) -> dict[str, Gone]:
+def _topics(manifest: Manifest) -> dict[str, RemovedTopic]:
     tables = {topic: versions[max(versions, key=int)].id for topic, versions in manifest.schemas.items() if versions}
-    return {topic: Gone(manifest.batch, table) for topic, table in tables.items()}
+    return {topic: RemovedTopic(manifest.batch, table) for topic, table in tables.items()}
 
 
-class Kept:
+class TruncationMarkers:
     """The marks of one connector.
 
-    >>> Kept(changelog.storage, "shop").first()
+    >>> TruncationMarkers(changelog.storage, "shop").find_newest_number()
     1204
     """
 
     def __init__(self, storage: Storage, connector: str) -> None:
-        self._storage, self._folder = storage, storage.path(connector, FOLDER)
+        self._storage, self._folder = storage, storage.join_path(connector, FOLDER)
 
-    def numbers(self) -> list[int]:
-        """The numbers of all marks, ascending; one request."""
+    def list_numbers(self) -> list[int]:
+        """List the numbers of all marks, ascending; one request."""
         names = (name.removesuffix(".json") for name in self._storage.list(self._folder) if name.endswith(".json"))
         return sorted(int(name) for name in names if name.isdigit())
 
-    def first(self) -> int:
-        """The number of the highest mark; 0 if there is none."""
-        return max(self.numbers(), default=0)
+    def find_newest_number(self) -> int:
+        """Return the number of the highest mark; 0 if there is none."""
+        return max(self.list_numbers(), default=0)
 
-    def newest(self) -> Mark | None:
-        """The highest mark; ``None`` if there is none. What is in one that cannot be read is not known."""
-        first = self.first()
-        return self.mark(first) if first else None
+    def read_newest(self) -> TruncationMarker | None:
+        """Read the highest mark; ``None`` if there is none.
 
-    def mark(self, first: int) -> Mark:
-        """What is in a mark."""
+        The content of one that cannot be read is not known.
+        """
+        first = self.find_newest_number()
+        return self.read_marker(first) if first else None
+
+    def read_marker(self, first: int) -> TruncationMarker:
+        """Read the content of a mark."""
         data = self._storage.read(self._path(first))
         try:
-            return Mark.of(first, orjson.loads(data or b""))
+            return TruncationMarker.from_document(first, orjson.loads(data or b""))
         except (ValueError, TypeError, KeyError) as e:
             log.warning(
                 "The mark %s cannot be read, and is taken for one that says nothing more: %s", self._path(first), e
             )
-            return Mark(first)
+            return TruncationMarker(first)
 
-    def add(self, mark: Mark) -> None:
+    def create_marker(self, mark: TruncationMarker) -> None:
         """Make a mark; one with this number may be there already."""
-        document = {**mark.document(), "at": mark.at or datetime.now(UTC).isoformat(timespec="seconds")}
+        document = {**mark.to_document(), "at": mark.at or datetime.now(UTC).isoformat(timespec="seconds")}
         with contextlib.suppress(FileExistsError):
             self._storage.create(self._path(mark.first), orjson.dumps(document))
 
-    def settle(self, first: int) -> None:
+    def delete_older(self, first: int) -> None:
         """Delete the marks before one: everything between them and it is deleted."""
-        for number in self.numbers():
+        for number in self.list_numbers():
             if number < first:
                 self._storage.delete(self._path(number))
 
-    def forget(self) -> None:
+    def delete_all(self) -> None:
         """Delete all marks; with everything else of the connector."""
         self._storage.delete_folder(self._folder)
 

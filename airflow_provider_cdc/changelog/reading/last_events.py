@@ -1,7 +1,7 @@
 """Reduces the pending batches of a topic to the last event of each key, on Arrow arrays.
 
-For batches that fit into the memory of one machine: their keys are held at once, their row images one row group after the other. Whoever
-has more than that, or what :func:`not_on_arrays` names, reduces elsewhere, and gets the same rows.
+For batches that fit into the memory of one machine: their keys are held at once, their row images one row group after the other. A caller
+that has more than that, or what :func:`not_on_arrays` names, reduces elsewhere, and gets the same rows.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reading.pending_batches import Pending
+from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
-from airflow_provider_cdc.core.model.manifest import DataFile
-from airflow_provider_cdc.core.model.schema import Column, TableSchema, arrow_type
+from airflow_provider_cdc.core.model.batch_manifest import DataFile
+from airflow_provider_cdc.core.model.table_schema import Column, TableSchema, arrow_type
 
 _NOT_KEYS = ("float", "double", "list", "struct", "null")
 """Types of key columns that arrays compare in another way than tables do (NaN, -0.0), or not at all."""
@@ -35,22 +35,22 @@ TOLD: Mapping[str, tuple[tuple[str, ...], pa.DataType]] = {
 """What events tell besides their rows: where it is in the files, and its type. Numbers of microseconds become times."""
 
 
-def not_on_arrays(pending: Pending) -> str:
+def not_on_arrays(pending: PendingBatches) -> str:
     """Why these batches cannot be reduced on arrays; empty if they can.
 
     >>> not_on_arrays(pending)
     'the table has no key'
     """
     schema = pending.schema
-    odd = [name for name in schema.key if schema.column(name).type.startswith(_NOT_KEYS)]
-    sparse = sorted({name for _, file in pending.files for name in file.sparse})
+    odd = [name for name in schema.key if schema.get_column(name).type.startswith(_NOT_KEYS)]
+    sparse = sorted({name for _, file in pending.files for name in file.sparse_columns})
     if not schema.key:
         return "the table has no key"
     if odd:
         return f"the key has columns of other types than numbers, texts and times: {', '.join(odd)}"
     if len({file.schema_version for _, file in pending.files}) > 1:
         return "the table's columns change in between"
-    if "t" in pending.counts():
+    if "t" in pending.count_operations():
         return "the table is emptied in between"
     if sparse:
         return f"events leave values out: {', '.join(sparse)}"
@@ -58,8 +58,8 @@ def not_on_arrays(pending: Pending) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Reduction:
-    """The last event of each key; implements :class:`airflow_provider_cdc.targets.lake.formats.target.Changes`.
+class LastEvents:
+    """The last event of each key; implements :class:`airflow_provider_cdc.targets.lake.formats.target_interface.KeyedChanges`.
 
     :param schema: of all rows
     :param keys: the key columns; each key once
@@ -81,13 +81,13 @@ class Reduction:
     made_from: str = ""
 
     @property
-    def names(self) -> Sequence[str]:
+    def column_names(self) -> Sequence[str]:
         """The columns of rows."""
-        return self.schema.names
+        return self.schema.column_names
 
     @property
     def inserts_only(self) -> bool:
-        """Whether all keys are new ones, by their events."""
+        """Check whether all keys are new ones, by their events."""
         return bool(self.created.all())
 
     def number_of_rows(self) -> int:
@@ -98,13 +98,16 @@ class Reduction:
         """Rows that were there before the batches, and are not after them."""
         return int((self.deleted & ~self.created).sum())
 
-    def rows(self) -> Iterator[pa.Table]:
-        """The rows that the batches leave, with the schema's columns and their types in the change log; a row group at a time."""
-        for rows, _ in self.images():
+    def read_rows(self) -> Iterator[pa.Table]:
+        """Yield the rows that the batches leave, a row group at a time.
+
+        They have the schema's columns and their types in the change log.
+        """
+        for rows, _ in self.read_images():
             yield rows
 
-    def images(self, told: Collection[str] = (), *, deleted: bool = False) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """As :meth:`rows`, and beside them what their events tell.
+    def read_images(self, told: Collection[str] = (), *, deleted: bool = False) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """Yield the same as :meth:`read_rows`, and beside them the columns that describe their events.
 
         :param told: of :data:`TOLD`
         :param deleted: also those that are gone, with the image that their deletes have of them
@@ -113,7 +116,7 @@ class Reduction:
         images = ["after", "key", *(["before", "op"] if deleted else [])]
         columns = list(dict.fromkeys([*images, *(".".join(TOLD[what][0]) for what in told)]))
         for file in self._files:
-            with self._changelog.open(self._connector, file) as opened:
+            with self._changelog.open_file(self._connector, file) as opened:
                 source = pq.ParquetFile(opened)
                 for group in range(source.num_row_groups):
                     number = source.metadata.row_group(group).num_rows
@@ -138,7 +141,7 @@ class Reduction:
         return pa.table(columns, schema=arrow_schema(self.schema))
 
 
-def reduce(changelog: ChangeLog, connector: str, pending: Pending) -> Reduction:
+def reduce_to_last_events(changelog: ChangeLog, connector: str, pending: PendingBatches) -> LastEvents:
     """Find the last event of each key.
 
     :raises ValueError: it cannot be done on arrays, see :func:`not_on_arrays`
@@ -152,7 +155,7 @@ def reduce(changelog: ChangeLog, connector: str, pending: Pending) -> Reduction:
     if not events:
         nothing = np.zeros(0, np.bool_)
         empty = arrow_schema(schema, schema.key).empty_table()
-        return Reduction(schema, empty, nothing, nothing, changelog, connector, files, nothing, nothing)
+        return LastEvents(schema, empty, nothing, nothing, changelog, connector, files, nothing, nothing)
     keys = pa.concat_tables(part.keys for part in events)
     created, deleted = (np.concatenate([getattr(part, name) for part in events]) for name in ("created", "deleted"))
     leaves, gone = np.zeros(keys.num_rows, np.bool_), np.zeros(keys.num_rows, np.bool_)
@@ -162,7 +165,7 @@ def reduce(changelog: ChangeLog, connector: str, pending: Pending) -> Reduction:
     else:
         keys, created, deleted = keys.take(pa.array(last)), created[first], deleted[last]
         leaves[last[~deleted]], gone[last[deleted]] = True, True
-    return Reduction(schema, keys, created, deleted, changelog, connector, files, leaves, gone)
+    return LastEvents(schema, keys, created, deleted, changelog, connector, files, leaves, gone)
 
 
 def arrow_schema(schema: TableSchema, names: Sequence[str] | None = None) -> pa.Schema:
@@ -170,13 +173,13 @@ def arrow_schema(schema: TableSchema, names: Sequence[str] | None = None) -> pa.
 
     :param names: only these
     """
-    wanted = schema.names if names is None else names
-    return pa.schema([pa.field(name, arrow_type(schema.column(name).type)) for name in wanted])
+    wanted = schema.column_names if names is None else names
+    return pa.schema([pa.field(name, arrow_type(schema.get_column(name).type)) for name in wanted])
 
 
 @dataclass(frozen=True, slots=True)
-class _Events:
-    """Those of one file, in its order."""
+class _FileEvents:
+    """Events of one file, in its order."""
 
     keys: pa.Table
     seq: npt.NDArray[np.int64]
@@ -184,22 +187,24 @@ class _Events:
     deleted: npt.NDArray[np.bool_]
 
 
-def _read(changelog: ChangeLog, connector: str, file: DataFile, schema: TableSchema) -> _Events:
-    """The events of a file, without their rows."""
-    with changelog.open(connector, file) as opened:
+def _read(changelog: ChangeLog, connector: str, file: DataFile, schema: TableSchema) -> _FileEvents:
+    """Read the events of a file, without their rows."""
+    with changelog.open_file(connector, file) as opened:
         try:
             events = pq.ParquetFile(opened).read(columns=["seq", "op", "key"])
         except (pa.ArrowInvalid, OSError) as e:
             raise ChangeLogDamaged(
                 f"A file of the change log cannot be read: {e}",
-                where=changelog.uri(connector, file),
+                where=changelog.file_uri(connector, file),
                 safe="The table was not changed; targets keep what they have applied.",
                 remedy="restore the file from a backup, or snapshot the connector's tables again under a new connector name",
             ) from e
     key = _fields(events, "key")
-    keys = [_typed(key[name], schema.column(name), events.num_rows) for name in schema.key]
+    keys = [_typed(key[name], schema.get_column(name), events.num_rows) for name in schema.key]
     created, deleted = (pc.equal(events["op"], letter).to_numpy() for letter in "cd")
-    return _Events(pa.table(keys, schema=arrow_schema(schema, schema.key)), events["seq"].to_numpy(), created, deleted)
+    return _FileEvents(
+        pa.table(keys, schema=arrow_schema(schema, schema.key)), events["seq"].to_numpy(), created, deleted
+    )
 
 
 def _ends(keys: pa.Table, names: Sequence[str], seq: npt.NDArray[np.int64]) -> tuple[Any, Any]:
@@ -216,7 +221,7 @@ def _ends(keys: pa.Table, names: Sequence[str], seq: npt.NDArray[np.int64]) -> t
 
 
 def _fields(events: pa.Table, name: str) -> dict[str, pa.ChunkedArray]:
-    """The fields of a column of structs. Those of a missing struct are NULL."""
+    """Return the fields of a column of structs. Those of a missing struct are NULL."""
     structs = events[name]
     return {field.name: pc.struct_field(structs, [i]) for i, field in enumerate(structs.type)}
 

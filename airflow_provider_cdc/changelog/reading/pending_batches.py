@@ -7,15 +7,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.files.truncation_marker import follow
+from airflow_provider_cdc.changelog.files.truncation_marker import track_table_names
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
-from airflow_provider_cdc.core.model.manifest import Contents, DataFile
-from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.remedy_commands import cdc, exactly
+from airflow_provider_cdc.core.model.batch_manifest import BatchContents, DataFile
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command, format_exact_pattern
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingBatches:
     """The pending batches of one topic.
 
     :param files: with the connector's folder resolved, in ``seq`` order
@@ -50,7 +50,9 @@ class Pending:
     def read_again(self) -> str:
         """The command that reads all rows of its table into the change log again; targets are emptied first."""
         kind = None if self.schema.key else "blocking"  # chunks are cut by keys
-        return cdc("snapshot", self.connector, exactly(self.schema.id), type=kind, replace=True)
+        return format_cdc_command(
+            "snapshot", self.connector, format_exact_pattern(self.schema.id), type=kind, replace=True
+        )
 
     @property
     def schema(self) -> TableSchema:
@@ -58,29 +60,29 @@ class Pending:
         return self.room or self.schemas[max(self.schemas)]
 
     @property
-    def version(self) -> int:
+    def schema_version(self) -> int:
         """Number of the newest schema."""
         return max(self.schemas)
 
     @property
-    def columns(self) -> set[str]:
+    def all_column_names(self) -> set[str]:
         """The names of the columns of all schemas."""
-        return {name for schema in self.schemas.values() for name in schema.names}
+        return {name for schema in self.schemas.values() for name in schema.column_names}
 
     @property
-    def events(self) -> int:
+    def event_count(self) -> int:
         return sum(f.rows for _, f in self.files)
 
     @property
-    def bytes(self) -> int:
+    def file_bytes(self) -> int:
         return sum(f.bytes for _, f in self.files)
 
-    def whole(self) -> Pending:
-        """The same with all files, for those who keep each event."""
+    def with_all_files(self) -> PendingBatches:
+        """Return the same with all files, for callers that keep each event."""
         files = sorted([*self.files, *self.passing], key=lambda found: found[1].first_seq)
         return replace(self, files=files, passing=[])
 
-    def counts(self) -> dict[str, int]:
+    def count_operations(self) -> dict[str, int]:
         """Operation letter → events."""
         total: dict[str, int] = {}
         for _, file in self.files:
@@ -89,16 +91,16 @@ class Pending:
         return total
 
 
-class Batches:
+class BatchesByTopic:
     """Batches in a row, by topic. They are read once, for all tables and markers.
 
     :param batches: ascending, without gaps; at least one
     :param dropped: full names of tables that the source had dropped before them
     """
 
-    def __init__(self, changelog: ChangeLog, batches: Sequence[Contents], dropped: Collection[str] = ()) -> None:
+    def __init__(self, changelog: ChangeLog, batches: Sequence[BatchContents], dropped: Collection[str] = ()) -> None:
         self.first, self.last, self.position = batches[0].batch, batches[-1].batch, batches[-1].position
-        self._parts: dict[str, list[Pending]] = {}
+        self._parts: dict[str, list[PendingBatches]] = {}
         self.changelog = batches[-1].changelog
         """Identity of the change log that they are of."""
         self.writers = {batch.batch: batch.writer for batch in batches}
@@ -115,10 +117,13 @@ class Batches:
                 self._parts.setdefault(topic, []).append(part)
                 self.dropped -= {schema.id.full_name for schema in part.schemas.values()}
             for change in (change for record in batch.schema_changes for change in record.changes):
-                follow(change, self.dropped, self.renamed)
+                track_table_names(change, self.dropped, self.renamed)
 
-    def since(self, batch: int) -> Batches:
-        """Those after one of them. Nothing is read or copied for it, however many topics there are."""
+    def select_later(self, batch: int) -> BatchesByTopic:
+        """Return the batches after one of them.
+
+        Nothing is read or copied for it, however many topics there are.
+        """
         later = copy.copy(self)
         later.first, later._after = max(self.first, batch + 1), max(self._after, batch)
         return later
@@ -130,34 +135,34 @@ class Batches:
     def __contains__(self, topic: str) -> bool:
         return self._newest(topic) is not None
 
-    def table(self, topic: str) -> TableId | None:
-        """The table of a topic, by the newest batch that has the topic."""
+    def find_table(self, topic: str) -> TableId | None:
+        """Return the table of a topic, by the newest batch that has the topic."""
         newest = self._newest(topic)
         return None if newest is None else newest.schema.id
 
-    def schema(self, topic: str) -> TableSchema | None:
-        """The schema of a topic's table, by the newest batch that has the topic."""
+    def find_schema(self, topic: str) -> TableSchema | None:
+        """Return the schema of a topic's table, by the newest batch that has the topic."""
         newest = self._newest(topic)
         return None if newest is None else newest.schema
 
-    def _newest(self, topic: str) -> Pending | None:
+    def _newest(self, topic: str) -> PendingBatches | None:
         parts = self._parts.get(topic)
         return parts[-1] if parts and parts[-1].last > self._after else None
 
-    def each(self, topic: str, after: int = 0) -> list[Pending]:
-        """The part of a topic in each batch after ``after``."""
+    def list_parts(self, topic: str, after: int = 0) -> list[PendingBatches]:
+        """List the part of a topic in each batch after ``after``."""
         after = max(after, self._after)
         return [part for part in self._parts.get(topic, ()) if part.last > after]
 
-    def of(self, topic: str, after: int = 0) -> Pending | None:
-        """The parts of a topic in all batches after ``after``, as one."""
-        parts = self.each(topic, after)
-        return joined(parts, self.last, self.position) if parts else None
+    def merge_parts(self, topic: str, after: int = 0) -> PendingBatches | None:
+        """Return the parts of a topic in all batches after ``after``, as one."""
+        parts = self.list_parts(topic, after)
+        return merge_pending(parts, self.last, self.position) if parts else None
 
 
-def joined(parts: Sequence[Pending], last: int, position: dict[str, object]) -> Pending:
+def merge_pending(parts: Sequence[PendingBatches], last: int, position: dict[str, object]) -> PendingBatches:
     """Several batches' parts of one topic as one."""
-    whole = Pending(parts[0].topic, first=parts[0].first, last=last, position=position)
+    whole = PendingBatches(parts[0].topic, first=parts[0].first, last=last, position=position)
     for part in parts:
         whole.files += part.files
         whole.passing += part.passing
@@ -167,20 +172,20 @@ def joined(parts: Sequence[Pending], last: int, position: dict[str, object]) -> 
     return whole
 
 
-def _by_topic(changelog: ChangeLog, batch: Contents, gone: set[str]) -> dict[str, Pending]:
+def _by_topic(changelog: ChangeLog, batch: BatchContents, gone: set[str]) -> dict[str, PendingBatches]:
     """
     :param gone: full names of tables that are dropped before the batch; afterwards, those after it
     """
-    found: dict[str, Pending] = {}
+    found: dict[str, PendingBatches] = {}
     structures: dict[tuple[TableId, int], str] = {}
     for topic in sorted({f.topic for f in batch.files} | set(batch.schemas)):
-        found[topic] = Pending(topic, first=batch.batch, last=batch.batch, position=batch.position)
+        found[topic] = PendingBatches(topic, first=batch.batch, last=batch.batch, position=batch.position)
         for version, schema in batch.schemas.get(topic, {}).items():
             found[topic].schemas[int(version)] = schema
             structures[schema.id, schema.version] = topic
     for file in batch.files:
         part = found[file.topic]
-        (part.passing if file.passing else part.files).append((changelog.uri(batch.connector, file), file))
+        (part.passing if file.passing else part.files).append((changelog.file_uri(batch.connector, file), file))
     for record in batch.schema_changes:
         for change in record.changes:
             name = change.id.full_name
@@ -196,37 +201,37 @@ def _by_topic(changelog: ChangeLog, batch: Contents, gone: set[str]) -> dict[str
     return found
 
 
-def collect(changelog: ChangeLog, contents: Sequence[Contents]) -> dict[str, Pending]:
+def collect_topics(changelog: ChangeLog, contents: Sequence[BatchContents]) -> dict[str, PendingBatches]:
     """Everything that some batches hold, by topic."""
-    batches = Batches(changelog, contents) if contents else None
-    return {topic: found for topic in batches.topics if (found := batches.of(topic))} if batches else {}
+    batches = BatchesByTopic(changelog, contents) if contents else None
+    return {topic: found for topic in batches.topics if (found := batches.merge_parts(topic))} if batches else {}
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a final column's value comes from in an older version: a column of it, or a constant (``None`` is NULL)."""
+class ColumnLineage:
+    """The origin of a final column's value in an older version: a column of it, or a constant (``None`` is NULL)."""
 
     column: str | None = None
     fill: str | None = None
 
 
-def lineage(pending: Pending, version: int, until: int | None = None) -> dict[str, Origin]:
-    """Column of version ``until`` → where its value comes from in rows of ``version``, through all changes in between.
+def trace_columns(pending: PendingBatches, version: int, until: int | None = None) -> dict[str, ColumnLineage]:
+    """Column of version ``until`` → where its value comes from in rows of ``schema_version``, through all changes in between.
 
     :param until: the newest version if not given
     :raises ChangeLogDamaged: a change between the two versions is missing
     """
-    final = pending.version if until is None else until
-    origins = {name: Origin(column=name) for name in names_at(pending, version)}
+    final = pending.schema_version if until is None else until
+    origins = {name: ColumnLineage(column=name) for name in names_at(pending, version)}
     for step in range(version + 1, final + 1):
         table = _change(pending, step).table
         assert table is not None
         origins = {c.name: _through(origins, pending.changes[step], c.name) for c in table.columns}
-    return {name: origins.get(name, Origin()) for name in pending.schemas[final].names}
+    return {name: origins.get(name, ColumnLineage()) for name in pending.schemas[final].column_names}
 
 
-def _change(pending: Pending, version: int) -> TableChange:
-    """The change that led to a version."""
+def _change(pending: PendingBatches, version: int) -> TableChange:
+    """Return the change that led to a version."""
     change = pending.changes.get(version)
     if change is None or change.table is None:
         raise ChangeLogDamaged(
@@ -238,33 +243,35 @@ def _change(pending: Pending, version: int) -> TableChange:
     return change
 
 
-def _through(origins: dict[str, Origin], change: TableChange, name: str) -> Origin:
+def _through(origins: dict[str, ColumnLineage], change: TableChange, name: str) -> ColumnLineage:
     if name in change.added:
-        return Origin(fill=change.added[name])
-    return origins.get(change.renamed.get(name, name), Origin())
+        return ColumnLineage(fill=change.added[name])
+    return origins.get(change.renamed.get(name, name), ColumnLineage())
 
 
-def names_at(pending: Pending, version: int) -> tuple[str, ...]:
+def names_at(pending: PendingBatches, version: int) -> tuple[str, ...]:
     """Columns of a version: one of the batches, or the one before the first pending change.
 
     :raises ChangeLogDamaged: that change is missing
     """
     if (schema := pending.schemas.get(version)) is not None:
-        return schema.names
+        return schema.column_names
     change = _change(pending, version + 1)
     assert change.table is not None
     return tuple(change.renamed.get(c.name, c.name) for c in change.table.columns if c.name not in change.added)
 
 
-def left_behind(pending: Pending, version: int) -> tuple[str, ...]:
-    """Columns of the version before that no column of a version goes on from: they are dropped, or made again. Of a version whose schema the batches do not
-    have no event needs them, and they are not known."""
+def left_behind(pending: PendingBatches, version: int) -> tuple[str, ...]:
+    """List the columns of the version before that are dropped, or made again: no column of a version continues them.
+
+    Of a version whose schema the batches do not have, no event needs them, and they are not known.
+    """
     change = _change(pending, version)
     assert change.table is not None
     goes_on = {change.renamed.get(c.name, c.name) for c in change.table.columns if c.name not in change.added}
     return tuple(name for name in names_at(pending, version - 1) if name not in goes_on)
 
 
-def base_version(pending: Pending) -> int:
-    """The version of the rows that the target holds: the one before the first pending change."""
-    return min(pending.changes) - 1 if pending.changes else pending.version
+def base_version(pending: PendingBatches) -> int:
+    """Return the version of the rows that the target holds: the one before the first pending change."""
+    return min(pending.changes) - 1 if pending.changes else pending.schema_version

@@ -13,38 +13,38 @@ from typing import Any
 
 import orjson
 
-from airflow_provider_cdc.changelog.reports.apply_turns import Turns
+from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.report_store import TargetReports
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 
 log = logging.getLogger(__name__)
 
 
-class AppliedReports(TargetReports):
+class ApplyReports(TargetReports):
     """The reports about one connector.
 
-        >>> AppliedReports(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["last_batch"]
+        >>> ApplyReports(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["last_batch"]
         42
 
-    A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did, see :func:`merged`), ``failed`` (topic → why), ``lagging``
+    A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did, see :func:`merge_by_table`), ``failed`` (topic → why), ``lagging``
     (topic → last batch of a table that is behind the others), ``stands`` (topic → the table's location, its last batch, and the
     end of its log and its size in bytes then), ``untold`` (what earlier runs did to tables and could not report, as ``tables``), ``earlier`` (see
-    :func:`not_announced`), ``owner`` (who has started the run), ``seconds``, ``at`` (when it was written), and the rules of tables, see :func:`rules_of`. Of a topic whose rows a route brings to several tables, each table is there by a name of its own, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
+    :func:`not_announced`), ``owner`` (who has started the run), ``seconds``, ``at`` (when it was written), and the rules of tables, see :func:`rules_of`. Of a topic whose rows a route brings to several tables, each table is there by its own name, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
     """
 
     FOLDER = "applied"
 
     def read(self, target: str, location: str) -> dict[str, Any] | None:
-        """The last run's report; ``None`` if there is none that can be read."""
-        report = self._parsed(self.path(target, location))
+        """Read the last run's report; ``None`` if there is none that can be read."""
+        report = self._parsed(self.report_path(target, location))
         return report if report is not None and report["location"] == location else None
 
-    def all(self) -> list[dict[str, Any]]:
-        """The reports of all targets."""
+    def list_reports(self) -> list[dict[str, Any]]:
+        """Read the reports of all targets."""
         return [report for report in map(self._parsed, self._paths()) if report is not None]
 
-    def unreadable(self) -> list[str]:
-        """The names of reports that cannot be read."""
+    def list_unreadable(self) -> list[str]:
+        """List the names of reports that cannot be read."""
         return [
             path.rsplit("/", 1)[-1]
             for path in self._paths()
@@ -52,16 +52,16 @@ class AppliedReports(TargetReports):
         ]
 
     def _paths(self) -> list[str]:
-        names = self._storage.list(self._storage.path(self._connector, self.FOLDER))
-        return [self._storage.path(self._connector, self.FOLDER, name) for name in names if name.endswith(".json")]
+        names = self._storage.list(self._storage.join_path(self._connector, self.FOLDER))
+        return [self._storage.join_path(self._connector, self.FOLDER, name) for name in names if name.endswith(".json")]
 
     def write(self, report: dict[str, Any]) -> None:
         """Replace the report of a target atomically."""
         super().write({**report, "at": datetime.now(UTC).isoformat(timespec="seconds")})
         # earlier versions had one report for all locations of a kind
-        self._storage.delete(self._storage.path(self._connector, self.FOLDER, f"{report['target']}.json"))
+        self._storage.delete(self._storage.join_path(self._connector, self.FOLDER, f"{report['target']}.json"))
 
-    def register(self, target: str, location: str, rules: str = "") -> dict[str, Any]:
+    def register_target(self, target: str, location: str, rules: str = "") -> dict[str, Any]:
         """Have a target known before its first apply has done anything, so that nothing is removed that it is about to read. One that is known stays as it is.
 
         :param rules: as in its report
@@ -78,12 +78,12 @@ class AppliedReports(TargetReports):
             report = self.read(target, location)
         return report or {}
 
-    def forget(self, target: str, location: str) -> bool:
+    def delete_report(self, target: str, location: str) -> bool:
         """Delete the report of a target, which has no claim on the change log any more.
 
         :return: whether there was one
         """
-        path = self.path(target, location)
+        path = self.report_path(target, location)
         there = self._storage.exists(path)
         self._storage.delete(path)
         return there
@@ -100,7 +100,7 @@ class AppliedReports(TargetReports):
 
 
 def only_registered(report: Mapping[str, Any]) -> bool:
-    """Whether a report says no more than that there is such a target: no apply has written it.
+    """Check whether a report says only that the target exists: no apply has written it.
 
     >>> only_registered({"last_batch": 0, "stands": {}})
     True
@@ -109,15 +109,18 @@ def only_registered(report: Mapping[str, Any]) -> bool:
 
 
 def rules_of(report: Mapping[str, Any]) -> TableRules | None:
-    """The rules of tables by which a run has applied; ``None`` if its report, that of an earlier release, does not have them."""
+    """Return the rules of tables by which a run has applied.
+
+    ``None`` if its report, that of an earlier release, does not have them.
+    """
     if not report.get("rules"):
         return NO_RULES
     rules = TableRules.parse(report["table_rules"]) if report.get("table_rules") else NO_RULES
-    return rules if rules.digest() == report["rules"] else None
+    return rules if rules.compute_digest() == report["rules"] else None
 
 
-def joined(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """What was done to one table in two steps, as one. What only one of them knows is not known of both."""
+def merge_steps(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """Merge what was done to one table in two steps. What only one of them knows is not known of both."""
     found = {**earlier, **later}
     for name in ("rows", "ways"):
         one, two = earlier.get(name) or {}, later.get(name) or {}
@@ -134,47 +137,52 @@ def joined(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
 
 
 def all_done(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a run did to tables, and before that what earlier runs did that no report says: they were killed, or their storage was gone. Somebody has to be
-    told of all of it, once.
+    """Return what a run did to tables, and before that what earlier runs did that no report says.
+
+    Those runs were killed, or their storage was gone. All of it has to be reported, once.
     """
     return [*report.get("untold", ()), *report["tables"]]
 
 
-def not_announced(report: Mapping[str, Any], turns: Turns, owner: str = "") -> list[dict[str, Any]]:
-    """Runs whose tables no task has told of, as far as is known: ``owner`` and ``tables`` of each. The task of the run after them looks again whether
-    somebody has; if their own tasks were killed, it does. A run without an owner was started by hand, and nobody is to be told of it.
+def not_announced(report: Mapping[str, Any], turns: ApplyTurns, owner: str = "") -> list[dict[str, Any]]:
+    """List the runs whose tables no task has reported, as far as is known: ``owner`` and ``tables`` of each.
+
+    The task of the run after them checks again whether they were reported; if their own tasks were killed, it reports them. A run without an owner was started by hand, and is not reported.
 
     :param report: of the last run
     :param owner: of the run that asks; what it has done itself does not count
     """
-    found = [one for one in report.get("earlier", ()) if not turns.announced(one["owner"])]
+    found = [one for one in report.get("earlier", ()) if not turns.is_announced(one["owner"])]
     last, tables = str(report.get("owner", "")), all_done(report)
-    if last not in ("", owner) and tables and not turns.announced(last):
-        found.append({"owner": last, "tables": merged(tables)})
+    if last not in ("", owner) and tables and not turns.is_announced(last):
+        found.append({"owner": last, "tables": merge_by_table(tables)})
     return found
 
 
 def name_of(table: Mapping[str, Any]) -> str:
-    """What a table is called: its topic; of those that a route makes of one topic, that and the location."""
+    """Return the name of a table in reports.
+
+    It is its topic; of those that a route makes of one topic, that and the location.
+    """
     return str(table.get("name") or table["topic"])
 
 
 def topic_of(report: Mapping[str, Any], name: str) -> str:
-    """The topic of a table that a report calls so."""
+    """Return the topic of a table, by its name in a report."""
     return str(report["stands"].get(name, {}).get("topic", name))
 
 
-def merged(tables: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One entry for each table, also if its batches were applied in several steps or jobs.
+def merge_by_table(tables: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Merge to one entry for each table, also if its batches were applied in several steps or jobs.
 
     Each has ``topic``, ``location``, ``first_batch``, ``last_batch``, ``rows`` (operation letter → change events), ``position``, ``seconds``,
-    and what :class:`airflow_provider_cdc.targets.lake.apply.run_report.Applied` says of the write: ``rows_written``, ``rows_deleted``, ``bytes_written``, ``files_written``,
+    and what :class:`airflow_provider_cdc.targets.lake.apply.apply_run_report.TableApplyResult` says of the write: ``rows_written``, ``rows_deleted``, ``bytes_written``, ``files_written``,
     ``ways`` and ``freshness_s``. Reports of earlier releases do not have these.
     """
     found: dict[str, dict[str, Any]] = {}
     for table in tables:
         known = found.get(name_of(table))
-        found[name_of(table)] = table if known is None else joined(known, table)
+        found[name_of(table)] = table if known is None else merge_steps(known, table)
     return [found[name] for name in sorted(found)]
 
 
@@ -184,10 +192,10 @@ METRICS = (
 """Names of the metrics of a table."""
 
 
-def measured(tables: Iterable[dict[str, Any]], most: int | None = None) -> dict[str, dict[str, Any]]:
+def build_table_metrics(tables: Iterable[dict[str, Any]], most: int | None = None) -> dict[str, dict[str, Any]]:
     """Table, as :func:`name_of` calls it → its metrics by name; see :data:`METRICS`.
 
-    :param tables: as :func:`merged` gives them
+    :param tables: as :func:`merge_by_table` gives them
     :param most: only so many, those with the most events
     """
     counted = [{**table, "events": sum(table["rows"].values())} for table in tables]
@@ -196,7 +204,10 @@ def measured(tables: Iterable[dict[str, Any]], most: int | None = None) -> dict[
 
 
 def _checked(found: Any) -> dict[str, Any]:
-    """:raises TypeError: it is no report"""
+    """Check a report, and return it.
+
+    :raises TypeError: it is no report
+    """
     if not isinstance(found, dict):
         raise TypeError("it is no JSON object")
     report = {"location": "", "last_batch": 0, "seconds": 0.0, **found}

@@ -1,10 +1,12 @@
-"""Whose turn it is to apply a change log to a target: a long-lived apply hands over to the next one without two of them at the same tables.
+"""Decides whose turn it is to apply a change log to a target.
 
-A turn is a small file with a number, which is created only if it is absent. Whoever has created the highest number is next; everybody
-below ends after what it is committing, and says so in its own file. Nobody else writes to that file, so no store needs more than it
+A long-lived apply hands over to the next one without two of them at the same tables.
+
+A turn is a small file with a number, which is created only if it is absent. The owner of the highest number is next; every owner
+of a lower number ends after what it is committing, and says so in its own file. No other process writes to that file, so no store needs more than it
 has anyway: atomic creation and atomic replacement. A turn whose owner has died is recognised by its heartbeat.
 
-Turns keep two from doing the same work. They do not make tables right: should one that was taken for dead go on writing, the tables'
+Turns keep two from doing the same work. They do not make tables right: should one that was taken for dead continue to write, the tables'
 markers and commits decide, as they do without any turn.
 """
 
@@ -20,7 +22,7 @@ from typing import Any, Self
 
 import orjson
 
-from airflow_provider_cdc.changelog.files.liveness import read_sign
+from airflow_provider_cdc.changelog.files.liveness_files import read_sign
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.errors import CdcError
 
@@ -45,10 +47,10 @@ _KEPT = 20
 _FOLDER = "turns"
 
 
-class Turns:
+class ApplyTurns:
     """The turns of one connector and one target.
 
-        >>> with Turns(changelog.storage, "shop", "delta", "/lake/{table}").take("me") as turn:
+        >>> with ApplyTurns(changelog.storage, "shop", "delta", "/lake/{table}").take("me") as turn:
         ...     turn.wait(lambda: False)
         ...     while not turn.successor: ...
 
@@ -57,46 +59,48 @@ class Turns:
 
     def __init__(self, storage: Storage, connector: str, target: str, location: str) -> None:
         digest = hashlib.sha256(location.encode()).hexdigest()[:12]
-        self._storage, self._folder = storage, storage.path(connector, _FOLDER, f"{target}-{digest}")
+        self._storage, self._folder = storage, storage.join_path(connector, _FOLDER, f"{target}-{digest}")
         self._announcements = f"{self._folder}/announced.json"
         self.connector = connector
 
-    def take(self, owner: str) -> Turn:
-        """The next turn. Who has the present one sees it, and ends.
+    def take_turn(self, owner: str) -> ApplyTurn:
+        """Return the next turn. The owner of the present one sees it, and ends.
 
-        :param owner: names the run in logs, and for :meth:`find`
+        :param owner: names the run in logs, and for :meth:`find_turn`
         """
-        return Turn(self, owner)
+        return ApplyTurn(self, owner)
 
-    def stop(self, owner: str) -> bool:
+    def stop_turn(self, owner: str) -> bool:
         """End the turn of an owner, if it is the last one: the next turn is over at once.
 
         :return: whether it was
         """
-        number = max(self.numbers(), default=0)
-        found = self.read(number) if number else None
+        number = max(self.list_numbers(), default=0)
+        found = self.read_turn(number) if number else None
         if found is None or found["owner"] != owner:
             return False
         if not found["ended"]:
-            self.create(number + 1, {**_document(_nobody(owner)), "ended": True})
+            self.create_turn(number + 1, {**_document(_nobody(owner)), "ended": True})
         return True
 
-    def find(self, owner: str) -> dict[str, Any] | None:
-        """The file of an owner's last turn: ``owner``, ``at`` (seconds since 1970 of its last heartbeat), ``ended``, and ``report``, which is
-        what it did if it has ended by itself; ``None`` if there is none."""
-        for number in reversed(self.numbers()):
-            found = self.read(number)
+    def find_turn(self, owner: str) -> dict[str, Any] | None:
+        """Find the file of an owner's last turn; ``None`` if there is none.
+
+        It has ``owner``, ``at`` (seconds since 1970 of its last heartbeat), ``ended``, and ``report``, which is what it did if it has ended by itself.
+        """
+        for number in reversed(self.list_numbers()):
+            found = self.read_turn(number)
             if found is not None and found["owner"] == owner:
                 return found
         return None
 
-    def announce(self, owner: str) -> None:
+    def record_announcement(self, owner: str) -> None:
         """Note that a task has emitted the events of what an owner has done, or remembers them for its next try; also of one that had no turn."""
         known = [name for name in self._announced() if name != owner]
         self._storage.replace(self._announcements, orjson.dumps([*known, owner][-_KEPT:]))
 
-    def announced(self, owner: str) -> bool:
-        """Whether that is noted of one of the last owners."""
+    def is_announced(self, owner: str) -> bool:
+        """Check whether an announcement is noted of one of the last owners."""
         return owner in self._announced()
 
     def _announced(self) -> list[str]:
@@ -107,62 +111,65 @@ class Turns:
             found = []
         return [str(name) for name in found] if isinstance(found, list) else []
 
-    def over(self, owner: str) -> bool:
-        """Whether an owner's last turn has ended, or shows no sign of life any more; also of one that never had any."""
-        found = self.find(owner)
+    def has_ended(self, owner: str) -> bool:
+        """Check whether an owner's last turn has ended, or shows no sign of life any more; also of one that never had any."""
+        found = self.find_turn(owner)
         return found is None or not _is_alive(found)
 
     def newest_owner(self) -> str:
-        """Who has the last turn; empty if nobody ever had one."""
-        found = next((f for n in reversed(self.numbers()) if (f := self.read(n)) is not None), None)
+        """Return the owner of the last turn; empty if there never was one."""
+        found = next((f for n in reversed(self.list_numbers()) if (f := self.read_turn(n)) is not None), None)
         return "" if found is None else str(found["owner"])
 
     def passed_on(self, owner: str) -> bool:
-        """Whether somebody else has a later turn than an owner. That its own was ended by :meth:`stop` gives it to nobody."""
+        """Check whether another owner has a later turn than an owner.
+
+        That its own was ended by :meth:`stop_turn` gives it to no other owner.
+        """
         return self.newest_owner() not in (owner, _nobody(owner))
 
-    def busy(self) -> bool:
-        """Whether somebody has a turn, and shows that it is alive."""
-        found = next((f for n in reversed(self.numbers()) if (f := self.read(n)) is not None), None)
+    def has_live_turn(self) -> bool:
+        """Check whether an owner has a turn, and shows that it is alive."""
+        found = next((f for n in reversed(self.list_numbers()) if (f := self.read_turn(n)) is not None), None)
         return found is not None and _is_alive(found)
 
     # -- files --------------------------------------------------------------------------------------------------------
 
-    def numbers(self) -> list[int]:
+    def list_numbers(self) -> list[int]:
         """Numbers of the turns whose files are there, ascending."""
         names = (name.removesuffix(".json") for name in self._storage.list(self._folder))
         return sorted(int(name) for name in names if name.isdigit())
 
-    def read(self, number: int) -> dict[str, Any] | None:
-        """A turn's file; ``None`` if it is gone, or is none of ours."""
+    def read_turn(self, number: int) -> dict[str, Any] | None:
+        """Read a turn's file; ``None`` if it is gone, or is none of ours."""
         found = read_sign(self._storage.read(self._path(number)))
         return None if found is None else {**_document(""), **found}
 
-    def create(self, number: int, document: dict[str, Any]) -> bool:
+    def create_turn(self, number: int, document: dict[str, Any]) -> bool:
         """Create a turn's file; not if there is one."""
         try:
             self._storage.create(self._path(number), orjson.dumps(document))
         except FileExistsError:
             # a request that was repeated because its reply was lost finds its own file
-            return self.read(number) == document
+            return self.read_turn(number) == document
         return True
 
-    def replace(self, number: int, document: dict[str, Any]) -> None:
+    def replace_turn(self, number: int, document: dict[str, Any]) -> None:
         self._storage.replace(self._path(number), orjson.dumps(document))
 
-    def forget(self, before: int) -> None:
+    def prune_turns(self, before: int) -> None:
         """Delete files of turns that are long over."""
-        for number in [n for n in self.numbers() if n < before][:-_KEPT]:
+        for number in [n for n in self.list_numbers() if n < before][:-_KEPT]:
             self._storage.delete(self._path(number))
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{number:012d}.json"
 
 
-class Turn:
-    """One turn, in a ``with`` block. A thread shows meanwhile that it is alive, and looks for a successor."""
+class ApplyTurn:
+    """A turn, in a ``with`` block. A thread shows meanwhile that it is alive, and looks for a successor."""
 
-    def __init__(self, turns: Turns, owner: str) -> None:
+    def __init__(self, turns: ApplyTurns, owner: str) -> None:
         self._turns, self.owner, self.number = turns, owner, 0
         self.successor = ""
         """Who has taken over; empty as long as nobody has."""
@@ -172,12 +179,12 @@ class Turn:
 
     @property
     def asked_to_end(self) -> bool:
-        """Whether :meth:`Turns.stop` has ended it: nobody has taken over."""
+        """Check whether :meth:`ApplyTurns.stop_turn` has ended it: no other owner has taken over."""
         return self.successor == _nobody(self.owner)
 
     def __enter__(self) -> Self:
-        number = max(self._turns.numbers(), default=0) + 1
-        while not self._turns.create(number, _document(self.owner)):
+        number = max(self._turns.list_numbers(), default=0) + 1
+        while not self._turns.create_turn(number, _document(self.owner)):
             number += 1
         self.number = number
         self._thread.start()
@@ -188,19 +195,19 @@ class Turn:
         self._thread.join()
         try:
             ended = {"ended": True, "report": self._report, "error": "" if e is None else str(e) or repr(e)}
-            self._turns.replace(self.number, {**_document(self.owner), **ended})
-            self._turns.forget(self.number)
+            self._turns.replace_turn(self.number, {**_document(self.owner), **ended})
+            self._turns.prune_turns(self.number)
         except CdcError as refused:  # its heartbeat ends all the same
             log.warning("That this turn has ended could not be told; the next one waits %.0f s: %s", DEAD_S, refused)
 
-    def done(self, report: dict[str, Any]) -> None:
-        """What is to be in the file when the turn ends."""
+    def set_report(self, report: dict[str, Any]) -> None:
+        """Set what is to be in the file when the turn ends."""
         self._report = report
 
-    def wait(self, ending: Callable[[], bool]) -> bool:
+    def wait_for_earlier_turns(self, ending: Callable[[], bool]) -> bool:
         """Wait until all turns before this one are over.
 
-        :param ending: tells that this one is to end, too
+        :param ending: returns whether this one is to end, too
         :return: whether they are; not if this one has to end meanwhile
         :raises CdcError: the storage has not answered for :data:`PATIENCE_S`
         """
@@ -208,11 +215,11 @@ class Turn:
         told, answered = False, time.monotonic()
         while not ending():
             try:
-                before = [n for n in self._turns.numbers() if n < self.number and not self._is_over(n, beats)]
+                before = [n for n in self._turns.list_numbers() if n < self.number and not self._is_over(n, beats)]
                 if not before:
                     return True
                 if not told:
-                    found = self._turns.read(before[-1])
+                    found = self._turns.read_turn(before[-1])
                     log.info(
                         "Waiting until %s has ended what it is committing.",
                         found["owner"] if found else "the last turn",
@@ -227,7 +234,7 @@ class Turn:
         return False
 
     def _is_over(self, number: int, beats: dict[int, tuple[float, float]]) -> bool:
-        found = self._turns.read(number)
+        found = self._turns.read_turn(number)
         if found is None or found["ended"]:
             return True
         now = time.monotonic()
@@ -237,7 +244,7 @@ class Turn:
         long_ago = time.time() - found["at"] > DEAD_S + _SKEW_S
         if now - beats[number][1] > (_MISSED_BEATS * BEAT_S if long_ago else DEAD_S):
             log.warning("%s shows no sign of life any more: its turn is over.", found["owner"])
-            self._turns.replace(number, {**found, "ended": True, "error": NO_SIGN})
+            self._turns.replace_turn(number, {**found, "ended": True, "error": NO_SIGN})
             return True
         return False
 
@@ -248,7 +255,7 @@ class Turn:
                 if not self.successor:
                     self._look()
                 if time.monotonic() - beaten >= BEAT_S:
-                    self._turns.replace(self.number, _document(self.owner))
+                    self._turns.replace_turn(self.number, _document(self.owner))
                     beaten, warned = time.monotonic(), False
             except CdcError as e:  # the work itself says more, and is tried again; a disk that is full has room later
                 if not warned:
@@ -256,20 +263,20 @@ class Turn:
                 warned = True
 
     def _look(self) -> None:
-        newest = max(self._turns.numbers(), default=0)
+        newest = max(self._turns.list_numbers(), default=0)
         if newest > self.number:
-            found = self._turns.read(newest)
+            found = self._turns.read_turn(newest)
             self.successor = found["owner"] if found is not None else f"turn {newest}"
             log.info("The turn of %s goes on to %s.", self._turns.connector, self.successor)
 
 
 def _is_alive(found: dict[str, Any]) -> bool:
-    """Whether the owner of a turn's file shows that it is there; clocks may differ."""
+    """Check whether the owner of a turn's file shows that it is there; clocks may differ."""
     return not found["ended"] and abs(time.time() - found["at"]) < DEAD_S + _SKEW_S
 
 
 def _nobody(owner: str) -> str:
-    """Who has the turn after one that :meth:`Turns.stop` has ended."""
+    """Return the owner of the turn after one that :meth:`ApplyTurns.stop_turn` has ended."""
     return f"nobody: {owner} was ended"
 
 

@@ -1,6 +1,6 @@
-"""What a task has applied and told nobody, as it has failed and does not come back: its next run tells it.
+"""Stores the asset events that a task has not emitted, as it has failed and is not retried: its next run emits them.
 
-It is in the change log's folder, since nothing of Airflow's own is kept from one run of a DAG to the next.
+They are in the change log's folder, since nothing that Airflow stores itself is kept from one run of a DAG to the next.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 import orjson
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import merged
+from airflow_provider_cdc.changelog.reports.apply_report import merge_by_table
 
 log = logging.getLogger(__name__)
 
 _FOLDER = "unannounced"
 
 
-class Unannounced:
+class AssetEventOutbox:
     """The tables of one connector that one task has still to tell of.
 
     :param task: names the task, the same in all runs
@@ -28,22 +28,25 @@ class Unannounced:
 
     def __init__(self, storage: Storage, connector: str, task: str) -> None:
         digest = hashlib.sha256(task.encode()).hexdigest()[:16]
-        self._storage, self._path = storage, storage.path(connector, _FOLDER, f"{digest}.json")
+        self._storage, self._path = storage, storage.join_path(connector, _FOLDER, f"{digest}.json")
 
     def read(self) -> list[dict[str, Any]]:
-        """As :func:`airflow_provider_cdc.changelog.reports.apply_report.merged` gives them; none if there is nothing that can be read."""
+        """Read the tables as :func:`airflow_provider_cdc.changelog.reports.apply_report.merge_by_table` gives them.
+
+        None if there is nothing that can be read.
+        """
         data = self._storage.read(self._path)
         try:
-            return [] if data is None else merged(orjson.loads(data))
+            return [] if data is None else merge_by_table(orjson.loads(data))
         except (ValueError, TypeError, KeyError) as e:
             log.warning("What %s says of tables that no event was emitted for cannot be read: %s", self._path, e)
             return []
 
     def add(self, tables: Iterable[dict[str, Any]]) -> None:
         """Add what was done to tables."""
-        if found := merged([*self.read(), *tables]):
+        if found := merge_by_table([*self.read(), *tables]):
             self._storage.replace(self._path, orjson.dumps(found))
 
-    def forget(self) -> None:
-        """All of it is told."""
+    def delete_all(self) -> None:
+        """Delete all entries: their events are emitted."""
         self._storage.delete(self._path)

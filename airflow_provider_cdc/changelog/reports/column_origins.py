@@ -1,4 +1,6 @@
-"""Where the columns of target tables come from, as the applies to a target have found it: one document for each target, beside its report.
+"""Stores the origins of the columns of target tables, as the applies to a target have found them.
+
+There is one document for each target, beside its report.
 
 It is for lineage. It is written when it changes, which is when a table is new, or its columns or its rule have changed.
 """
@@ -15,10 +17,10 @@ from airflow_provider_cdc.changelog.reports.report_store import TargetReports
 log = logging.getLogger(__name__)
 
 
-class TableOrigins(TargetReports):
+class ColumnOrigins(TargetReports):
     """The documents of one connector.
 
-        >>> TableOrigins(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["shop.shop.customers"]["columns"]["email"]
+        >>> ColumnOrigins(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["shop.shop.customers"]["columns"]["email"]
         {'type': 'string', 'from': ['mail'], 'how': 'identity'}
 
     For each topic: ``location`` (as the report has it), ``path`` (where its files are), ``catalog`` (of a table that has a name: ``name``, and what is
@@ -31,7 +33,7 @@ class TableOrigins(TargetReports):
 
     def read(self, target: str, location: str) -> dict[str, Any]:
         """Topic → what is known of its table; a document that cannot be read is treated as missing, and written again by the next apply."""
-        path = self.path(target, location)
+        path = self.report_path(target, location)
         data = self._storage.read(path)
         try:
             found = orjson.loads(data) if data is not None else {}

@@ -1,4 +1,4 @@
-"""What the last rebuild of a connector's tables did: one document for each target, beside the reports of applies."""
+"""Reports of the last rebuild of a connector's tables: one document for each target, beside the reports of applies."""
 
 from __future__ import annotations
 

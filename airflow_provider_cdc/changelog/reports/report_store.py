@@ -1,4 +1,7 @@
-"""What a job last did to the tables of a target: one document for each kind of table and location, in a folder of the connector."""
+"""Stores what a job last did to the tables of a target.
+
+There is one document for each kind of table and location, in a folder of the connector.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,17 @@ class TargetReports:
     def __init__(self, storage: Storage, connector: str) -> None:
         self._storage, self._connector = storage, connector
 
-    def path(self, target: str, location: str) -> str:
-        """Where the report of a target is."""
+    def report_path(self, target: str, location: str) -> str:
+        """Return the path of the report of a target."""
         digest = hashlib.sha256(location.encode()).hexdigest()[:12]
-        return self._storage.path(self._connector, self.FOLDER, f"{target}-{digest}.json")
+        return self._storage.join_path(self._connector, self.FOLDER, f"{target}-{digest}.json")
 
     def read(self, target: str, location: str) -> dict[str, Any] | None:
-        """The last run's report; ``None`` if there is none."""
-        data = self._storage.read(self.path(target, location))
+        """Read the last run's report; ``None`` if there is none."""
+        data = self._storage.read(self.report_path(target, location))
         return None if data is None else dict(orjson.loads(data))
 
     def write(self, report: dict[str, Any]) -> None:
         """Replace the report of a target atomically."""
-        path = self.path(report["target"], report["location"])
+        path = self.report_path(report["target"], report["location"])
         self._storage.replace(path, orjson.dumps(report, option=orjson.OPT_INDENT_2))

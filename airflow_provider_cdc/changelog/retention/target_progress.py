@@ -1,6 +1,6 @@
-"""What the targets of a connector still need of its change log, by their reports.
+"""Finds which batches of a change log the targets of a connector still need, by their reports.
 
-A target is known from the moment its first apply begins (:meth:`~airflow_provider_cdc.changelog.reports.apply_report.AppliedReports.register`) until somebody forgets it.
+A target is known from the moment its first apply begins (:meth:`~airflow_provider_cdc.changelog.reports.apply_report.ApplyReports.register_target`) until a user removes it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """What one target needs.
+class TargetProgress:
+    """The batches that one target needs.
 
     :param after: all of its tables have everything up to this batch; it needs those after it
     :param last: the batch up to which its other tables are, if some are behind
@@ -33,31 +33,31 @@ class Need:
     trouble: str = ""
 
     @property
-    def name(self) -> str:
+    def display_name(self) -> str:
         """For people."""
         return f"{self.target} at {self.location}"
 
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the need as JSON."""
         return {**asdict(self), "tables": list(self.tables)}
 
 
-def needs_of(storage: Storage, connector: str) -> list[Need]:
-    """What each target needs, the one that needs most first. One whose report cannot be read needs everything."""
-    reports = AppliedReports(storage, connector)
-    found = [_need(report) for report in reports.all()]
+def needs_of(storage: Storage, connector: str) -> list[TargetProgress]:
+    """List what each target needs, the one that needs most first. One whose report cannot be read needs everything."""
+    reports = ApplyReports(storage, connector)
+    found = [_need(report) for report in reports.list_reports()]
     found += [
-        Need("a target", f"({name} cannot be read)", 0, 0, trouble=f"its report {name} cannot be read")
-        for name in reports.unreadable()
+        TargetProgress("a target", f"({name} cannot be read)", 0, 0, trouble=f"its report {name} cannot be read")
+        for name in reports.list_unreadable()
     ]
-    return sorted(found, key=lambda need: (need.after, need.name))
+    return sorted(found, key=lambda need: (need.after, need.display_name))
 
 
-def _need(report: Mapping[str, Any]) -> Need:
+def _need(report: Mapping[str, Any]) -> TargetProgress:
     last, stands = int(report["last_batch"]), report["stands"]
     behind = {name: int(batch) for name, batch in report["lagging"].items()}
     for name in report["failed"]:
         behind.setdefault(name, max(int(stands.get(name, {}).get("batch", 0)), 0))
     after = min([last, *behind.values()])
     tables = tuple(sorted(name for name, batch in behind.items() if batch < last))
-    return Need(report["target"], report["location"], after, last, str(report.get("at", "")), tables)
+    return TargetProgress(report["target"], report["location"], after, last, str(report.get("at", "")), tables)

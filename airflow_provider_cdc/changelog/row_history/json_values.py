@@ -12,19 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def plain(values: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """The values of a column.
+def to_json_values(values: pa.ChunkedArray | pa.Array) -> list[Any]:
+    """Convert the values of a column.
 
-    >>> plain(pa.array([{"id": 1, "price": Decimal("1.50")}, None]))
+    >>> to_json_values(pa.array([{"id": 1, "price": Decimal("1.50")}, None]))
     [{'id': 1, 'price': '1.50'}, None]
     """
     if isinstance(values, pa.ChunkedArray):
-        return [one for chunk in values.chunks for one in plain(chunk)]
+        return [one for chunk in values.chunks for one in to_json_values(chunk)]
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if pa.types.is_struct(values.type):
         names = [field.name for field in values.type]
-        columns = [plain(pc.struct_field(values, [n])) for n in range(len(names))]
+        columns = [to_json_values(pc.struct_field(values, [n])) for n in range(len(names))]
         there = values.is_valid().to_pylist()
         if not columns:
             return [{} if valid else None for valid in there]
@@ -37,7 +37,7 @@ def plain(values: pa.ChunkedArray | pa.Array) -> list[Any]:
 
 
 def plain_value(value: Any) -> Any:
-    """One value, as Python has it."""
+    """Convert one value, as Python has it."""
     match value:
         case bytes():
             return base64.b64encode(value).decode()

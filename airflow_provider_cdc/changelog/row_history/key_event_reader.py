@@ -12,22 +12,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.row_history.json_values import plain
+from airflow_provider_cdc.changelog.row_history.json_values import to_json_values
 from airflow_provider_cdc.changelog.row_history.key_index import (
     IndexChanged,
     KeyIndex,
+    KeyIndexView,
     Tell,
-    View,
-    each,
     key_columns,
     keys_of_batch,
-    unreadable,
+    map_in_threads,
+    unreadable_file_error,
 )
-from airflow_provider_cdc.changelog.row_history.key_segment import KeyColumns, Keys, joined_keys
+from airflow_provider_cdc.changelog.row_history.key_index_segment import KeyColumns, Keys, joined_keys
 from airflow_provider_cdc.changelog.row_history.row_key import RowKey
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
-from airflow_provider_cdc.core.model.manifest import DataFile, Manifest
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.batch_manifest import DataFile, Manifest
+from airflow_provider_cdc.core.model.table_schema import TableSchema
 
 Row = dict[str, Any]
 KeyOf = Callable[[int], RowKey]
@@ -37,11 +37,11 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class RowEvent:
-    """One event of a row, or of all rows of its table (``t``). Values are as JSON has them.
+    """An event of a row, or of all rows of its table (``t``). Values are as JSON has them.
 
     :param captured_at: of the batch: when it was committed, in ISO form
     :param next_key: of a delete that is half of a key change: the key that the row has got
-    :param said: the event columns of the schema (:attr:`~airflow_provider_cdc.core.model.schema.Documents.columns`)
+    :param said: the event columns of the schema (:attr:`~airflow_provider_cdc.core.model.table_schema.DocumentSchema.columns`)
     """
 
     batch: int
@@ -64,16 +64,16 @@ class RowEvent:
 
     @property
     def committed_us(self) -> int:
-        """When the change was made in the database, microseconds since 1970."""
+        """Time of the change in the database, microseconds since 1970."""
         return int(self.source["ts_us"])
 
 
 @dataclass(slots=True)
-class RowEvents:
+class KeyEventReader:
     """Reads events of keys from one connector's change log.
 
     :param until: ``time.monotonic()`` at which to stop looking at batches that the index does not know
-    :param tell: is told how many batches have come into the index
+    :param tell: is called with the number of batches that have come into the index
     :ivar first: batch that is kept; 0 if there is none
     :ivar last: newest batch
     :ivar left_out: batches, from and to, that there was no time for
@@ -87,26 +87,30 @@ class RowEvents:
     first: int = 0
     last: int = 0
     left_out: list[tuple[int, int]] = field(default_factory=list)
-    _view: View | None = None
+    _view: KeyIndexView | None = None
     _index: KeyIndex = field(init=False)
     _manifests: dict[int, Manifest] = field(default_factory=dict)
     _tail: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._index = KeyIndex(self.changelog, self.connector)
-        self.first = self.changelog.first(self.connector)
-        there = self.after if self.after > self.first and self.changelog.has(self.connector, self.after) else self.first
-        self.last = self.changelog.last(self.connector, after=there) if self.first else 0
+        self.first = self.changelog.find_first_batch(self.connector)
+        there = (
+            self.after
+            if self.after > self.first and self.changelog.has_batch(self.connector, self.after)
+            else self.first
+        )
+        self.last = self.changelog.find_last_batch(self.connector, after=there) if self.first else 0
         if self.first:
             self._look_again()
 
-    def keys(self) -> Keys:
-        """The key columns of all tables that the batches have events of."""
+    def list_key_columns(self) -> Keys:
+        """List the key columns of all tables that the batches have events of."""
         assert self._view is not None
         own = (keys_of_batch(self._manifests[batch]) for batch in self._tail)
         return joined_keys([self._view.keys, *own])
 
-    def find(self, table: str, key_of: KeyOf) -> list[RowEvent]:
+    def find_events(self, table: str, key_of: KeyOf) -> list[RowEvent]:
         """All events of a key, and those that empty its table, by ``seq``.
 
         :param table: full name
@@ -123,7 +127,7 @@ class RowEvents:
             for file in manifest.files
             if _schema(manifest, file).id.full_name == table
         ]
-        found = each(lambda job: self._of_file(job[0], job[1], key_of), jobs, self._index.at_once)
+        found = map_in_threads(lambda job: self._of_file(job[0], job[1], key_of), jobs, self._index.at_once)
         moved = {seq: key for _, some in found for seq, key in some.items()}
         events = sorted((event for some, _ in found for event in some), key=lambda event: event.seq)
         return [replace(event, next_key=_next_key(event, events, moved)) for event in events]
@@ -133,12 +137,14 @@ class RowEvents:
         for _ in range(_TRIES):
             assert self._view is not None
             try:
-                return self._view.batches(table, lambda version, columns: key_of(version).hash(table, columns))
+                return self._view.find_batches(
+                    table, lambda version, columns: key_of(version).compute_hash(table, columns)
+                )
             except IndexChanged:
                 self._look_again()
         raise ChangeLogDamaged(
             f"The index of keys of {self.connector} changes again and again.",
-            where=self.changelog.storage.path(self.connector, "keys"),
+            where=self.changelog.storage.join_path(self.connector, "keys"),
             safe="The change log itself is not concerned.",
             remedy="run the command again; if that does not help, delete the folder: it is made again",
         )
@@ -146,7 +152,7 @@ class RowEvents:
     def _look_again(self) -> None:
         """Bring the index up, and read the manifests of what it does not know."""
         self._index.bring_up(self.first, self.last, until=self.until, tell=self.tell)
-        self._view = self._index.view(self.first, self.last)
+        self._view = self._index.open_view(self.first, self.last)
         unknown = [batch for a, b in self._view.unknown for batch in range(a, b + 1)]
         self._tail, self.left_out = [], []
         for at in range(len(unknown), 0, -_STEP):
@@ -160,11 +166,13 @@ class RowEvents:
     def _read(self, batches: Sequence[int]) -> None:
         """Read manifests that are not read yet. What was removed since the look began is left out."""
         new = [batch for batch in batches if batch not in self._manifests]
-        found = each(lambda batch: self.changelog.manifest(self.connector, batch), new, self._index.at_once)
+        found = map_in_threads(
+            lambda batch: self.changelog.find_manifest(self.connector, batch), new, self._index.at_once
+        )
         for batch, manifest in zip(new, found, strict=True):
             if manifest is not None:
                 self._manifests[batch] = manifest
-            elif (kept := self.changelog.kept(self.connector).first()) > batch:
+            elif (kept := self.changelog.open_truncation_markers(self.connector).find_newest_number()) > batch:
                 self.first = kept
             else:
                 raise ChangeLogDamaged(
@@ -177,36 +185,38 @@ class RowEvents:
     # -- one file -----------------------------------------------------------------------------------------------------
 
     def _of_file(self, manifest: Manifest, file: DataFile, key_of: KeyOf) -> tuple[list[RowEvent], dict[int, Row]]:
-        """The events of a key, and those by which rows got other keys instead of it: number and key."""
+        """Read the events of a key, and those by which rows got other keys instead of it: number and key."""
         schema = _schema(manifest, file)
         columns, key = key_columns(schema), key_of(schema.version)
         emptied = bool(file.counts.get("t"))
-        if not emptied and key.of(columns) is None:
+        if not emptied and key.to_key(columns) is None:
             return [], {}
         passed = self._passed(manifest, file)
-        with self.changelog.open(self.connector, file) as opened:
+        with self.changelog.open_file(self.connector, file) as opened:
             try:
                 source, whole = pq.ParquetFile(opened), emptied or passed is not None or file.passing
                 groups = [n for n in range(source.num_row_groups) if whole or _may_have(source, n, key, columns)]
                 found = [row for n in groups for row in _rows(source, n, key, columns, passed, emptied=emptied)]
             except (pa.ArrowInvalid, OSError) as e:
-                raise unreadable(self.changelog, self.connector, file, e) from e
+                raise unreadable_file_error(self.changelog, self.connector, file, e) from e
         moved = {row["seq"]: row["key"] for row in found if row["moved"]}
         return [_event(row, manifest, file.topic, schema, None) for row in found if row["own"]], moved
 
     def _passed(self, manifest: Manifest, file: DataFile) -> pa.Table | None:
-        """Of rows that have passed keys on their way to those in a file: numbers of the deletes there, and the keys."""
+        """Read the deletes of rows that have passed keys on their way to those in a file: their numbers, and the keys."""
         found = []
         for one in manifest.files:
             if one.passing and one.topic == file.topic and one.schema_version == file.schema_version:
-                with self.changelog.open(self.connector, one) as opened:
+                with self.changelog.open_file(self.connector, one) as opened:
                     events = pq.ParquetFile(opened).read(columns=["seq", "op", "key"])
                 found.append(events.filter(pc.equal(events["op"], "d")).select(["seq", "key"]))
         return pa.concat_tables(found) if found and not file.passing else None
 
 
 def _next_key(event: RowEvent, events: Sequence[RowEvent], moved: Mapping[int, Row]) -> Row | None:
-    """The key that a row got when it left this one: by the next event, or by a later one, before another row leaves this key.
+    """Find the key that a row got when it left this one.
+
+    The next event says it, or a later one, before another row leaves this key.
 
     :param events: of the same key
     :param moved: number of each create by which a row got another key instead of this one
@@ -235,7 +245,7 @@ def _rows(
     else:
         keys = source.read_row_group(group, columns=["seq", "op", "key", "previous_key"])
         keys = _by_way_of(keys, passed)
-        own, moved = key.equal(keys["key"], columns), key.equal(keys["previous_key"], columns)
+        own, moved = key.match_keys(keys["key"], columns), key.match_keys(keys["previous_key"], columns)
     nothing = pa.chunked_array([pa.array([False] * keys.num_rows, pa.bool_())])
     own, moved = nothing if own is None else own, nothing if moved is None else moved
     if emptied:
@@ -246,7 +256,7 @@ def _rows(
     events = _by_way_of(source.read_row_group(group), passed).filter(wanted)
     names = events.column_names
     for row in zip(
-        *(plain(column) for column in events.columns),
+        *(to_json_values(column) for column in events.columns),
         own.filter(wanted).to_pylist(),
         moved.filter(wanted).to_pylist(),
         strict=True,
@@ -267,8 +277,11 @@ def _by_way_of(events: pa.Table, passed: pa.Table | None) -> pa.Table:
 
 
 def _may_have(source: pq.ParquetFile, group: int, key: RowKey, columns: KeyColumns) -> bool:
-    """Whether a row group may have a key, or rows that got another one instead, by the statistics of its first column of whole numbers."""
-    values = key.of(columns)
+    """Check whether a row group may have a key, or rows that got another one instead.
+
+    The statistics of its first column of whole numbers say it.
+    """
+    values = key.to_key(columns)
     if values is None:
         return False
     about = source.metadata.row_group(group)

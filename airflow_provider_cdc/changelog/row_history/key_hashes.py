@@ -28,7 +28,7 @@ _EMPTIED: Final = np.uint64(0xD1B54A32D192ED03)
 
 
 def key_hashes(table: str, keys: pa.Table) -> Hashes:
-    """The hash of each key.
+    """Compute the hash of each key.
 
     :param table: full name of the table at that time
     :param keys: its key columns, in their order
@@ -41,13 +41,16 @@ def key_hashes(table: str, keys: pa.Table) -> Hashes:
 
 
 def emptied_hash(table: str) -> int:
-    """What stands for *all rows of the table are gone*, which concerns every key."""
+    """Compute the hash that stands for *all rows of the table are gone*, which concerns every key."""
     return int(_mixed(np.array([_seed(table)]) ^ _EMPTIED)[0] >> np.uint64(64 - BITS))
 
 
 @lru_cache(maxsize=1)
-def form() -> int:
-    """Tells apart ways to make hashes: an index that was made in another way, as Arrow writes values otherwise now, is not used."""
+def compute_hash_version() -> int:
+    """Compute a number that distinguishes ways to make hashes.
+
+    An index that was made in another way, as Arrow writes values otherwise now, is not used.
+    """
     moment = dt.datetime(2024, 2, 29, 12, 0, 0, 123456)
     samples = {
         "a": pa.array([-7, 2**62]), "b": pa.array(["", "x é"]), "c": pa.array([True, False]), "d": pa.array([1.5, -0.0]),
@@ -81,7 +84,7 @@ def _binary(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _texts(values: pa.Array) -> Hashes:
-    """A number for each text: the sum of its bytes, each times an odd number that belongs to its place."""
+    """Compute a number for each text: the sum of its bytes, each times an odd number that belongs to its place."""
     n = len(values)
     _, offsets, data = values.buffers()
     ends = np.frombuffer(offsets, np.int64, n + 1, values.offset * 8) if n else np.zeros(1, np.int64)

@@ -1,6 +1,6 @@
 """Finds the batches that have events of a key, without a look at all others.
 
-The capture writes nothing for it. A maintenance, or who looks for a row, makes files of the index for what has come (:mod:`.key_segment`), of a hundred batches
+The capture writes nothing for it. A maintenance, or who looks for a row, makes files of the index for what has come (:mod:`.key_index_segment`), of a hundred batches
 each, and one of ten shorter ones. They are made from batches that never change, under names that say which, and each is there as a whole or not at all: several may
 be at it at once, or be killed. What no file has yet, the reader has to look at itself.
 """
@@ -21,22 +21,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.row_history.key_hashes import Hashes, emptied_hash, form, key_hashes
-from airflow_provider_cdc.changelog.row_history.key_segment import (
+from airflow_provider_cdc.changelog.row_history.key_hashes import Hashes, compute_hash_version, emptied_hash, key_hashes
+from airflow_provider_cdc.changelog.row_history.key_index_segment import (
     LONGEST,
+    BatchRange,
     KeyColumns,
     Keys,
-    Segment,
+    KeySegment,
     SegmentDamaged,
-    Stretch,
-    entries,
+    build_entries,
+    encode_segment,
     joined_keys,
-    merged,
-    packed,
+    merge_entries,
 )
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, StorageUnavailable
-from airflow_provider_cdc.core.model.manifest import DataFile, Manifest
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.batch_manifest import DataFile, Manifest
+from airflow_provider_cdc.core.model.table_schema import TableSchema
 
 log = logging.getLogger(__name__)
 
@@ -61,19 +61,19 @@ class IndexChanged(Exception):
     """Files of the index are others now: look again."""
 
 
-class View:
-    """What the index knows of some batches.
+class KeyIndexView:
+    """A view of what the index knows of some batches.
 
     :ivar keys: of the tables that they have events of
     :ivar unknown: batches, from and to, of which it says nothing; ascending
     """
 
-    def __init__(self, index: KeyIndex, segments: list[Segment], first: int, last: int) -> None:
+    def __init__(self, index: KeyIndex, segments: list[KeySegment], first: int, last: int) -> None:
         self._index, self._segments, self._first, self._last = index, segments, first, last
         self.keys = joined_keys(segment.keys for segment in segments)
         self.unknown = _gaps([segment.stretch for segment in segments], first, last)
 
-    def batches(self, table: str, hash_of: HashOf) -> set[int]:
+    def find_batches(self, table: str, hash_of: HashOf) -> set[int]:
         """Batches that have events of a key, or in which all rows of the table go, by the index: hardly any without.
 
         :param table: its full name
@@ -86,18 +86,20 @@ class View:
         }
         emptied = emptied_hash(table)
 
-        def look(segment: Segment) -> set[int]:
+        def search_segment(segment: KeySegment) -> set[int]:
             own = ((v, columns) for v, several in segment.keys[table].items() for columns in several)
             wanted = {emptied, *(one for version in own if (one := hashes[version]) is not None)}
             try:
-                return segment.batches(wanted)
+                return segment.find_batches(wanted)
             except SegmentDamaged as e:
                 self._index.give_up(segment.stretch, e)
                 raise IndexChanged from e
             except FileNotFoundError as e:
                 raise IndexChanged from e
 
-        found = each(look, [segment for segment in self._segments if table in segment.keys], self._index.at_once)
+        found = map_in_threads(
+            search_segment, [segment for segment in self._segments if table in segment.keys], self._index.at_once
+        )
         return {batch for some in found for batch in some if self._first <= batch <= self._last}
 
 
@@ -107,7 +109,7 @@ class KeyIndex:
         >>> index = KeyIndex(changelog, "shop")
         >>> index.bring_up(1, 1_000_000)
         0
-        >>> index.view(1, 1_000_000).batches("inventory.orders", hash_of)
+        >>> index.open_view(1, 1_000_000).batches("inventory.orders", hash_of)
         {17, 4711}
 
     A store that refuses to keep files of it is no error: then more has to be looked at.
@@ -115,24 +117,24 @@ class KeyIndex:
 
     def __init__(self, changelog: ChangeLog, connector: str) -> None:
         self._changelog, self._connector, self._storage = changelog, connector, changelog.storage
-        self._folder = changelog.storage.path(connector, FOLDER)
+        self._folder = changelog.storage.join_path(connector, FOLDER)
         self.at_once = 1 if self._storage.local else AT_ONCE
 
-    def view(self, first: int, last: int) -> View:
-        """What it knows of some batches.
+    def open_view(self, first: int, last: int) -> KeyIndexView:
+        """Return what the index knows of some batches.
 
         :param first: batch that is kept
         :param last: newest batch
         """
-        stretches = [stretch for stretch in self._shown() if first <= stretch.high <= last]
-        opened = each(self._usable, stretches, self.at_once)
-        return View(self, [segment for segment in opened if segment is not None], first, last)
+        stretches = [stretch for stretch in self._shown() if first <= stretch.last_batch <= last]
+        opened = map_in_threads(self._usable, stretches, self.at_once)
+        return KeyIndexView(self, [segment for segment in opened if segment is not None], first, last)
 
     def bring_up(self, first: int, last: int, *, until: float | None = None, tell: Tell | None = None) -> int:
         """Make the files that are missing, the newest ones first.
 
-        :param until: ``time.monotonic()`` at which to stop: what is done stays, and the next one goes on
-        :param tell: is told how far it is
+        :param until: ``time.monotonic()`` at which to stop: what is done stays, and the next one continues
+        :param tell: is called with the progress
         :return: batches that no file has though there could be one
         """
         self._remove(first)
@@ -141,8 +143,8 @@ class KeyIndex:
             for number, low in enumerate(reversed(blocks)):
                 if until is not None and time.monotonic() >= until:
                     return (len(blocks) - number) * STEP
-                self._make(Stretch(low, STEP), first, until)
-                self._join(Stretch(low, STEP))
+                self._make(BatchRange(low, STEP), first, until)
+                self._join(BatchRange(low, STEP))
                 if tell is not None:
                     tell((number + 1) * STEP, len(blocks) * STEP)
         except StorageUnavailable as e:
@@ -151,26 +153,26 @@ class KeyIndex:
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
-    def _all(self) -> list[Stretch]:
-        found = (Stretch.of(name) for name in self._storage.list(self._folder))
+    def _all(self) -> list[BatchRange]:
+        found = (BatchRange.from_file_name(name) for name in self._storage.list(self._folder))
         return sorted(one for one in found if one is not None)
 
-    def _shown(self) -> list[Stretch]:
-        """The longest stretches, without those that they have in them."""
-        found: list[Stretch] = []
+    def _shown(self) -> list[BatchRange]:
+        """List the longest stretches, without those that they have in them."""
+        found: list[BatchRange] = []
         for one in sorted(self._all(), key=lambda one: (one.low, -one.size)):
-            if not found or one.low > found[-1].high:
+            if not found or one.low > found[-1].last_batch:
                 found.append(one)
         return found
 
     def _missing(self, first: int, last: int) -> list[int]:
-        """Where blocks begin that are complete and not known, ascending."""
+        """List the first batches of blocks that are complete and not known, ascending."""
         gaps = _gaps(self._shown(), first, last)
         lows = (range(_block(a), _block(b) + 1, STEP) for a, b in gaps)
         return sorted({low for some in lows for low in some if low + STEP - 1 <= last})
 
-    def _usable(self, stretch: Stretch) -> Segment | None:
-        """The file of a stretch; ``None`` if it cannot be used."""
+    def _usable(self, stretch: BatchRange) -> KeySegment | None:
+        """Open the file of a stretch; ``None`` if it cannot be used."""
         try:
             return self._open(stretch)
         except FileNotFoundError:  # somebody has joined it with others
@@ -179,69 +181,74 @@ class KeyIndex:
             self.give_up(stretch, e)
             return None
 
-    def _open(self, stretch: Stretch) -> Segment:
-        """
+    def _open(self, stretch: BatchRange) -> KeySegment:
+        """Open the file of a stretch.
+
         :raises SegmentDamaged: the file is not whole, or about another log that was here before
         """
-        segment = Segment(self._storage, self._path(stretch), stretch)
-        if segment.stamp != self._stamp(stretch.high):
+        segment = KeySegment(self._storage, self._path(stretch), stretch)
+        if segment.stamp != self._stamp(stretch.last_batch):
             raise SegmentDamaged("its last batch is another one, or it was made in another way")
         return segment
 
-    def give_up(self, stretch: Stretch, why: SegmentDamaged) -> None:
+    def give_up(self, stretch: BatchRange, why: SegmentDamaged) -> None:
         """Delete a file that cannot be used, so that it is made again."""
         log.warning("%s is made again: %s.", self._path(stretch), why)
         self._storage.delete(self._path(stretch))
 
     # -- making -------------------------------------------------------------------------------------------------------
 
-    def _make(self, stretch: Stretch, first: int, until: float | None) -> None:
-        """A file for a stretch, or several shorter ones if it has too many events."""
-        if not _gaps(self._shown(), max(stretch.low, first), stretch.high):
+    def _make(self, stretch: BatchRange, first: int, until: float | None) -> None:
+        """Make a file for a stretch, or several shorter ones if it has too many events."""
+        if not _gaps(self._shown(), max(stretch.low, first), stretch.last_batch):
             return
         begin = max(stretch.low, first) - 1
-        manifests = self._changelog.manifests(self._connector, after=begin, until=stretch.high, there=stretch.high)
+        manifests = self._changelog.read_manifests(
+            self._connector, after=begin, until=stretch.last_batch, there=stretch.last_batch
+        )
         kept, rows = list[Manifest](), 0
         for manifest in manifests:
             kept.append(manifest)
-            rows += manifest.events
+            rows += manifest.event_count
             if rows > MOST and stretch.size > 1:
                 break
         else:
             self._write(stretch, self._entries(kept, stretch), joined_keys(map(keys_of_batch, kept)))
             return
-        for low in range(stretch.low, stretch.high + 1, stretch.size // 10):
-            part = Stretch(low, stretch.size // 10)
-            if part.high >= first and not (until is not None and time.monotonic() >= until):
+        for low in range(stretch.low, stretch.last_batch + 1, stretch.size // 10):
+            part = BatchRange(low, stretch.size // 10)
+            if part.last_batch >= first and not (until is not None and time.monotonic() >= until):
                 self._make(part, first, until)
 
-    def _entries(self, manifests: list[Manifest], stretch: Stretch) -> Hashes:
+    def _entries(self, manifests: list[Manifest], stretch: BatchRange) -> Hashes:
         files = [(manifest, file) for manifest in manifests for file in manifest.files]
-        found = each(lambda one: entries(self._hashes(*one), stretch, one[0].batch), files, self.at_once)
+        found = map_in_threads(
+            lambda one: build_entries(self._hashes(*one), stretch, one[0].batch), files, self.at_once
+        )
         return np.concatenate(found) if found else np.zeros(0, np.uint64)
 
     def _hashes(self, manifest: Manifest, file: DataFile) -> Hashes:
-        """Of the keys of one file."""
+        """Compute the hashes of the keys of one file."""
         schema = manifest.schemas[file.topic][str(file.schema_version)]
         table = schema.id.full_name
         emptied = np.array([emptied_hash(table)] if file.counts.get("t") else [], np.uint64)
         if not schema.key:
             return emptied
-        with self._changelog.open(self._connector, file) as opened:
+        with self._changelog.open_file(self._connector, file) as opened:
             try:
                 keys = pq.ParquetFile(opened).read(columns=["key"])["key"]
             except (pa.ArrowInvalid, OSError) as e:
-                raise unreadable(self._changelog, self._connector, file, e) from e
+                raise unreadable_file_error(self._changelog, self._connector, file, e) from e
         if len(emptied):
             keys = keys.drop_null()
         return np.concatenate([emptied, np.unique(key_hashes(table, _columns(keys, schema.key)))])
 
-    def _join(self, made: Stretch) -> None:
+    def _join(self, made: BatchRange) -> None:
         """Make one file of ten, and again one of ten such."""
         size = made.size * 10
         while size <= LONGEST:
-            whole = Stretch((made.low - 1) // size * size + 1, size)
-            parts = [Stretch(low, size // 10) for low in range(whole.low, whole.high + 1, size // 10)]
+            whole = BatchRange((made.low - 1) // size * size + 1, size)
+            parts = [BatchRange(low, size // 10) for low in range(whole.low, whole.last_batch + 1, size // 10)]
             there = set(self._all())
             if not there.issuperset(parts):
                 return
@@ -249,7 +256,7 @@ class KeyIndex:
                 opened = [self._open(part) for part in parts]
                 if sum(part.count for part in opened) > MOST:
                     return
-                self._write(whole, merged(whole, opened), joined_keys(part.keys for part in opened))
+                self._write(whole, merge_entries(whole, opened), joined_keys(part.keys for part in opened))
             except FileNotFoundError:  # somebody else has joined them
                 return
             except SegmentDamaged as e:
@@ -259,28 +266,30 @@ class KeyIndex:
                 self._storage.delete(self._path(part))
             size *= 10
 
-    def _write(self, stretch: Stretch, found: Hashes, keys: Keys) -> None:
+    def _write(self, stretch: BatchRange, found: Hashes, keys: Keys) -> None:
         with contextlib.suppress(FileExistsError):  # it is the same, whoever has made it
-            self._storage.create(self._path(stretch), packed(stretch, found, keys, self._stamp(stretch.high)))
+            self._storage.create(
+                self._path(stretch), encode_segment(stretch, found, keys, self._stamp(stretch.last_batch))
+            )
 
     def _remove(self, first: int) -> None:
         """Delete files about batches that are not kept."""
         for stretch in self._all():
-            if stretch.high < first:
+            if stretch.last_batch < first:
                 self._storage.delete(self._path(stretch))
 
     def _stamp(self, batch: int) -> int:
-        """Of a log whose batch this is, and of the way in which hashes are made.
+        """Return the stamp of a log whose batch this is, and of the way in which hashes are made.
 
         :raises SegmentDamaged: it is not there
         """
         data = self._storage.read(self._changelog.path_of(self._connector, batch))
         if data is None:
             raise SegmentDamaged(f"batch {batch} is not there")
-        return zlib.crc32(data, form())
+        return zlib.crc32(data, compute_hash_version())
 
-    def _path(self, stretch: Stretch) -> str:
-        return f"{self._folder}/{stretch.name}"
+    def _path(self, stretch: BatchRange) -> str:
+        return f"{self._folder}/{stretch.file_name}"
 
 
 def bring_up_index(changelog: ChangeLog, connector: str, *, seconds: float) -> int:
@@ -288,18 +297,20 @@ def bring_up_index(changelog: ChangeLog, connector: str, *, seconds: float) -> i
 
     :return: batches that are left for the next time
     """
-    index, first = KeyIndex(changelog, connector), changelog.first(connector)
+    index, first = KeyIndex(changelog, connector), changelog.find_first_batch(connector)
     if not first:
         return 0
     try:
-        return index.bring_up(first, changelog.last(connector, after=first), until=time.monotonic() + seconds)
+        return index.bring_up(
+            first, changelog.find_last_batch(connector, after=first), until=time.monotonic() + seconds
+        )
     except BatchesRemoved as e:  # a removal is at work: the next maintenance goes on
         log.info("The index of keys waits: %s", e.what)
         return STEP
 
 
-def each(function: Callable[[One], Other], items: Sequence[One], at_once: int) -> list[Other]:
-    """What a function makes of some items, in their order.
+def map_in_threads(function: Callable[[One], Other], items: Sequence[One], at_once: int) -> list[Other]:
+    """Return what a function makes of some items, in their order.
 
     :param at_once: items that it is at work on at the same time: more than one where each of them waits for a store
     """
@@ -309,50 +320,50 @@ def each(function: Callable[[One], Other], items: Sequence[One], at_once: int) -
         return list(pool.map(function, items))
 
 
-def unreadable(changelog: ChangeLog, connector: str, file: DataFile, e: Exception) -> ChangeLogDamaged:
-    """The error for a file that is no Parquet file."""
+def unreadable_file_error(changelog: ChangeLog, connector: str, file: DataFile, e: Exception) -> ChangeLogDamaged:
+    """Build the error for a file that is no Parquet file."""
     return ChangeLogDamaged(
         f"A file of the change log cannot be read: {e}",
-        where=changelog.uri(connector, file),
+        where=changelog.file_uri(connector, file),
         safe="Other batches are not concerned; targets keep what they have applied.",
         remedy="restore the file from a backup",
     )
 
 
 def keys_of_batch(manifest: Manifest) -> Keys:
-    """The key columns of all tables that a batch has events of."""
+    """Return the key columns of all tables that a batch has events of."""
     schemas = {(file.topic, file.schema_version) for file in manifest.files}
     found = (manifest.schemas[topic][str(version)] for topic, version in schemas)
     return joined_keys({schema.id.full_name: {schema.version: (key_columns(schema),)}} for schema in found)
 
 
 def key_columns(schema: TableSchema) -> KeyColumns:
-    """The key columns of a table."""
-    return tuple((name, schema.column(name).type) for name in schema.key)
+    """Return the key columns of a table."""
+    return tuple((name, schema.get_column(name).type) for name in schema.key)
 
 
 def _columns(keys: pa.ChunkedArray, names: tuple[str, ...]) -> pa.Table:
-    """The key columns, in their order."""
+    """Select the key columns, in their order."""
     places = {field.name: n for n, field in enumerate(keys.type)}
     return pa.table([pc.struct_field(keys, [places[name]]) for name in names], names=list(names))
 
 
 def _block(batch: int) -> int:
-    """Where the block of a batch begins."""
+    """Return the first batch of the block that a batch belongs to."""
     return (batch - 1) // STEP * STEP + 1
 
 
-def _gaps(known: list[Stretch], first: int, last: int) -> list[tuple[int, int]]:
-    """What stretches leave out of some batches, ascending."""
+def _gaps(known: list[BatchRange], first: int, last: int) -> list[tuple[int, int]]:
+    """List the ranges that stretches leave out of some batches, ascending."""
     return list(_between(sorted(known), first, last))
 
 
-def _between(known: list[Stretch], first: int, last: int) -> Iterator[tuple[int, int]]:
+def _between(known: list[BatchRange], first: int, last: int) -> Iterator[tuple[int, int]]:
     at = first
     for stretch in known:
         if stretch.low > at:
             yield at, min(stretch.low - 1, last)
-        at = max(at, stretch.high + 1)
+        at = max(at, stretch.last_batch + 1)
         if at > last:
             return
     if at <= last:

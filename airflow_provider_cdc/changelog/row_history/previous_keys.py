@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.changelog.row_history.key_event_reader import Row, RowEvent, RowEvents
-from airflow_provider_cdc.changelog.row_history.key_segment import KeyColumns
+from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader, Row, RowEvent
+from airflow_provider_cdc.changelog.row_history.key_index_segment import KeyColumns
 from airflow_provider_cdc.changelog.row_history.row_key import Names, RowKey
-from airflow_provider_cdc.changelog.row_history.table_renames import Reign
+from airflow_provider_cdc.changelog.row_history.table_renames import TableNamePeriod
 
 
 @dataclass(slots=True)
-class OtherKeys:
+class PreviousKeys:
     """The row of one name of a table.
 
     :param key: with the columns as they are called at the end of the reign
@@ -24,14 +24,14 @@ class OtherKeys:
     :ivar notes: what could not be found
     """
 
-    events: RowEvents
-    reign: Reign
+    events: KeyEventReader
+    reign: TableNamePeriod
     key: RowKey
     wanted: Callable[[RowEvent], bool]
     notes: list[str] = field(default_factory=list)
 
-    def earlier(self, own: list[RowEvent]) -> list[RowEvent]:
-        """The events of the row under other key columns, ascending; before all that are known.
+    def find_earlier_events(self, own: list[RowEvent]) -> list[RowEvent]:
+        """Find the events of the row under other key columns, ascending; they are before all that are known.
 
         :param own: events under the key, ascending
         """
@@ -56,7 +56,7 @@ class OtherKeys:
     def _sets(self) -> dict[frozenset[str], int]:
         """Other key columns that the table had, by their names at the end, and the newest version that had them."""
         found = dict[frozenset[str], int]()
-        versions = self.events.keys().get(self.reign.table.full_name, {})
+        versions = self.events.list_key_columns().get(self.reign.table.full_name, {})
         for version, several in versions.items():
             names = self.reign.names_in(version)
             for columns in several:
@@ -66,7 +66,7 @@ class OtherKeys:
         return found
 
     def _values(self, event: RowEvent | None) -> Row:
-        """What an event says the row was before it, by the names at the end."""
+        """Return the values of the row before an event, as the event says, by the names at the end."""
         if event is None:
             return {}
         names = self.reign.names_in(event.schema.version)
@@ -75,11 +75,13 @@ class OtherKeys:
         )
 
     def _under(self, key: RowKey, until: int | None) -> list[RowEvent]:
-        found = self.events.find(self.reign.table.full_name, lambda version: key.named(self.reign.names_in(version)))
+        found = self.events.find_events(
+            self.reign.table.full_name, lambda version: key.rename_columns(self.reign.names_in(version))
+        )
         return [one for one in found if one.op != "t" and self.wanted(one) and (until is None or one.seq < until)]
 
     def _same(self, event: RowEvent) -> bool:
-        """Whether the row of an event has the later key."""
+        """Check whether the row of an event has the later key."""
         names = self.reign.names_in(event.schema.version)
         image, lacks = (
             (event.after, event.unavailable) if event.after is not None else (event.before, event.unavailable)
@@ -89,11 +91,11 @@ class OtherKeys:
         known = [name for name in self.key.values if name in values and name in types]
         columns: KeyColumns = tuple((name, types[name]) for name in known)
         one, other = (RowKey({name: row[name] for name in known}) for row in (values, self.key.values))
-        return one.of(columns) == other.of(columns)
+        return one.to_key(columns) == other.to_key(columns)
 
 
 def called_at_the_end(name: str, names: Names) -> str | None:
-    """What a column of a version is called at the end; ``None`` if it is not there any more.
+    """Return the name at the end of a column of a version; ``None`` if it is not there any more.
 
     :param names: columns as they are called at the end → what they are called in the version
     """

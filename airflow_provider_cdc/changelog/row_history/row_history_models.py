@@ -26,8 +26,8 @@ class KeyColumn(_Model):
     form: str
 
 
-class AppliedAt(_Model):
-    """What became of a change at one target.
+class TargetOutcome(_Model):
+    """The outcome of a change at one target.
 
     :param state: ``applied``; ``waits``: it has not got the batch yet; ``unknown``: its last report does not say
     :param at: when the run ended after which the target had it, ISO 8601; ``None`` if that is not known any more
@@ -42,9 +42,9 @@ class AppliedAt(_Model):
 
 
 class RowChange(_Model):
-    """One change of the row, or of its whole table (``truncate``, ``schema change``).
+    """A change of the row, or of its whole table (``truncate``, ``schema change``).
 
-    :param snapshot: value of ``source.snapshot`` of what a snapshot has made; a ``truncate`` that has one is no ``TRUNCATE`` of somebody: the snapshot empties
+    :param snapshot: value of ``source.snapshot`` of what a snapshot has made; a ``truncate`` that has one is no ``TRUNCATE`` of a user: the snapshot empties
         the table before it reads it again
     :param table: what the table was called
     :param topic: of its events
@@ -85,13 +85,13 @@ class RowChange(_Model):
     captured_at: str | None = None
     batch_at: str | None = None
     statement: str | None = None
-    applied: list[AppliedAt] = Field(default_factory=list)
+    applied: list[TargetOutcome] = Field(default_factory=list)
 
 
-class RowNow(_Model):
-    """A row as somebody has it.
+class CurrentRow(_Model):
+    """A row as the change log, a target or the source has it.
 
-    :param state: ``unknown`` if the change log that is kept does not tell
+    :param state: ``unknown`` if the change log that is kept does not say it
     :param row: ``None`` if there is none
     :param unavailable: columns whose value is not known
     """
@@ -101,8 +101,8 @@ class RowNow(_Model):
     unavailable: list[str] = Field(default_factory=list)
 
 
-class TargetNow(_Model):
-    """What a target holds of the row now.
+class CurrentTargetRow(_Model):
+    """The row as a target holds it now.
 
     :param location: of the target, as its report has it
     :param table: where the table is
@@ -127,7 +127,7 @@ class TargetNow(_Model):
     why: str = ""
 
 
-class SourceNow(_Model):
+class CurrentSourceRow(_Model):
     """The row at the source now, beside the newest change.
 
     :param equal: whether they are the same; ``None`` if the change log does not tell what it should be
@@ -141,7 +141,7 @@ class SourceNow(_Model):
     position: str = ""
 
 
-class RowStory(_Model):
+class RowHistory(_Model):
     """The story of a row.
 
     :param key: that was asked for
@@ -160,11 +160,11 @@ class RowStory(_Model):
     key: Row
     as_of: str | None = None
     changes: list[RowChange] = Field(default_factory=list)
-    row: RowNow
+    row: CurrentRow
     first_batch: int = 0
     last_batch: int = 0
     begins_at: str | None = None
     left_out: list[tuple[int, int]] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
-    targets: list[TargetNow] = Field(default_factory=list)
-    source: SourceNow | None = None
+    targets: list[CurrentTargetRow] = Field(default_factory=list)
+    source: CurrentSourceRow | None = None

@@ -11,23 +11,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.changelog.row_history.key_hashes import key_hashes
-from airflow_provider_cdc.changelog.row_history.key_segment import KeyColumns
+from airflow_provider_cdc.changelog.row_history.key_index_segment import KeyColumns
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.key_json import BadKey, Key, arrays, parse
-from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.model.key_json import InvalidKeyValue, Key, build_key_arrays, parse_key_value
+from airflow_provider_cdc.core.model.table_schema import Column
 
 Names = Mapping[str, str | None]
 """What columns are called in another version: ``None`` = it does not have them. Columns that are not named are called the same, unless another one is."""
 
 
-def renamed(name: str, names: Names) -> str | None:
-    """What a column is called in another version; ``None`` if that does not have it."""
+def find_column_name(name: str, names: Names) -> str | None:
+    """Return the name of a column in another version; ``None`` if that does not have it."""
     return names[name] if name in names else None if name in names.values() else name
 
 
-def then(first: Names, second: Names) -> Names:
+def compose_names(first: Names, second: Names) -> Names:
     """From one version to another one, and from there to a third one."""
-    found = {name: None if one is None else renamed(one, second) for name, one in first.items()}
+    found = {name: None if one is None else find_column_name(one, second) for name, one in first.items()}
     return {**{name: one for name, one in second.items() if name not in first.values()}, **found}
 
 
@@ -37,26 +37,26 @@ class RowKey:
 
     values: Mapping[str, Any]
 
-    def named(self, names: Names) -> RowKey:
-        """The same, with the names that the columns have in another version."""
-        found = {renamed(name, names): value for name, value in self.values.items()}
+    def rename_columns(self, names: Names) -> RowKey:
+        """Return the same key, with the names that the columns have in another version."""
+        found = {find_column_name(name, names): value for name, value in self.values.items()}
         return RowKey({name: value for name, value in found.items() if name is not None})
 
-    def of(self, columns: KeyColumns) -> Key | None:
+    def to_key(self, columns: KeyColumns) -> Key | None:
         """Its values as those of some key columns; ``None`` if it cannot be a key of these."""
         if {name for name, _ in columns} != set(self.values):
             return None
         try:
             return [_typed(self.values[name], Column(name=name, type=type_)) for name, type_ in columns]
-        except BadKey:
+        except InvalidKeyValue:
             return None
 
-    def hash(self, table: str, columns: KeyColumns) -> int | None:
-        """What stands for it in the index; ``None`` if it cannot be a key of these columns."""
+    def compute_hash(self, table: str, columns: KeyColumns) -> int | None:
+        """Return the hash of the key in the index; ``None`` if it cannot be a key of these columns."""
         table_ = self._table(columns)
         return None if table_ is None else int(key_hashes(table, table_)[0])
 
-    def equal(self, keys: pa.ChunkedArray, columns: KeyColumns) -> pa.ChunkedArray | None:
+    def match_keys(self, keys: pa.ChunkedArray, columns: KeyColumns) -> pa.ChunkedArray | None:
         """For each of some keys, whether it is this one; ``None`` if none can be.
 
         :param keys: structs
@@ -73,21 +73,23 @@ class RowKey:
         return found
 
     def _table(self, columns: KeyColumns) -> pa.Table | None:
-        values = self.of(columns)
+        values = self.to_key(columns)
         if values is None:
             return None
         try:
             found = [
-                pa.nulls(1, _arrow(type_)) if value is None else arrays([[value]], [Column(name=name, type=type_)])[0]
+                pa.nulls(1, _arrow(type_))
+                if value is None
+                else build_key_arrays([[value]], [Column(name=name, type=type_)])[0]
                 for value, (name, type_) in zip(values, columns, strict=True)
             ]
-        except BadKey:
+        except InvalidKeyValue:
             return None
         return pa.table(found, names=[name for name, _ in columns])
 
 
 def key_of_texts(texts: Sequence[str], columns: KeyColumns, table: str) -> RowKey:
-    """The key that somebody has typed: its values in the order of its columns, or all of them as one JSON object.
+    """Parse the key that a user has typed: its values in the order of its columns, or all of them as one JSON object.
 
     >>> key_of_texts(["7", "eu"], (("id", "int64"), ("region", "string")), "shop.orders")
     RowKey(values={'id': 7, 'region': 'eu'})
@@ -114,13 +116,16 @@ def key_of_texts(texts: Sequence[str], columns: KeyColumns, table: str) -> RowKe
         typed = [
             _typed(value, Column(name=name, type=type_)) for value, (name, type_) in zip(values, columns, strict=True)
         ]
-    except BadKey as e:
+    except InvalidKeyValue as e:
         raise ConfigError(f"{wrong}: {e}.", remedy=remedy) from None
     return RowKey(dict(zip((name for name, _ in columns), typed, strict=True)))
 
 
 def _is_a_text(text: str, columns: KeyColumns) -> bool:
-    """Whether what begins like a JSON object is itself the value of a key of one text, as keys of documents are: ``{"$oid": "…"}``."""
+    """Check whether a text that begins like a JSON object is itself the value of a key of one text.
+
+    Keys of documents are such: ``{"$oid": "…"}``.
+    """
     if len(columns) != 1 or columns[0][1] != "string":
         return False
     try:
@@ -131,14 +136,14 @@ def _is_a_text(text: str, columns: KeyColumns) -> bool:
 
 
 def _typed(value: Any, column: Column) -> Any:
-    """A value, or a text of it, in the form of :func:`airflow_provider_cdc.core.model.key_json.parse`."""
+    """Convert a value, or a text of it, to the form of :func:`airflow_provider_cdc.core.model.key_json.parse_key_value`."""
     if value is None:
         return None
     if isinstance(value, str):
         value = _of_text(value, column.type)
     elif column.type == "string":
         value = str(value)
-    return parse(value, column)
+    return parse_key_value(value, column)
 
 
 def _of_text(text: str, type_: str) -> Any:
@@ -153,6 +158,6 @@ def _of_text(text: str, type_: str) -> Any:
 
 
 def _arrow(type_: str) -> pa.DataType:
-    from airflow_provider_cdc.core.model.schema import arrow_type
+    from airflow_provider_cdc.core.model.table_schema import arrow_type
 
     return arrow_type(type_)

@@ -1,4 +1,6 @@
-"""Hides, in what a person is shown of a row, what the connector masks: also values that were captured before somebody asked for that.
+"""Hides, in what a person is shown of a row, what the connector masks.
+
+That includes values that were captured before the masking was configured.
 
 A change log, and a target, keep what was written before ``column.mask.with.<length>.chars`` or ``column.truncate.to.<length>.chars`` named a column.
 Both give the same if they are applied twice.
@@ -12,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from airflow_provider_cdc.core.config.base import COLUMN_TEXT
-from airflow_provider_cdc.core.config.enums import Patterns
-from airflow_provider_cdc.core.config.masking import Masking, Maskings
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.config.base_configuration import COLUMN_TEXT
+from airflow_provider_cdc.core.config.column_masking import Masking, Maskings
+from airflow_provider_cdc.core.config.property_enums import Patterns
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 
 Row = dict[str, Any]
 HIDDEN = "***"
@@ -27,7 +29,7 @@ class RowMasks:
     """The maskings of one connector, as they are now.
 
         >>> masks = RowMasks({"column.mask.with.3.chars": r"shop\\.people\\.email"})
-        >>> masks.stored({"mail": "a@b.c", "id": "7"}, TableId(namespace="shop", name="people"), {"mail": ["email"], "id": ["id"]})
+        >>> masks.mask_stored_row({"mail": "a@b.c", "id": "7"}, TableId(namespace="shop", name="people"), {"mail": ["email"], "id": ["id"]})
         {'mail': '***', 'id': '7'}
 
     :param properties: of the connector; others than maskings are not looked at
@@ -39,17 +41,17 @@ class RowMasks:
         self._any = bool(found)
         self._known: dict[tuple[TableId, int], dict[str, Masking]] = {}
 
-    def image(self, schema: TableSchema, image: Row | None) -> Row | None:
-        """A row as the change log has it."""
+    def mask_image(self, schema: TableSchema, image: Row | None) -> Row | None:
+        """Mask a row as the change log has it."""
         if image is None or not self._any:
             return image
         key = schema.id, schema.version
         if key not in self._known:
-            self._known[key] = self._maskings.texts(schema, _names(schema.id))
+            self._known[key] = self._maskings.find_text_maskings(schema, _names(schema.id))
         return {name: _masked(value, self._known[key].get(name)) for name, value in image.items()}
 
-    def stored(self, row: Row, table: TableId, origins: Mapping[str, Collection[str]]) -> Row:
-        """A row as a target has it.
+    def mask_stored_row(self, row: Row, table: TableId, origins: Mapping[str, Collection[str]]) -> Row:
+        """Mask a row as a target has it.
 
         :param table: of the source
         :param origins: column of the target → columns of the source that it comes from; one that is not among them may have been dropped at the source, and has its name
@@ -59,7 +61,9 @@ class RowMasks:
         found = {}
         for name, value in row.items():
             own = origins.get(name) or [name]
-            maskings = [one for column in own if (one := self._maskings.named(column, _names(table))) is not None]
+            maskings = [
+                one for column in own if (one := self._maskings.find_masking(column, _names(table))) is not None
+            ]
             found[name] = value if not maskings else _masked(value, maskings[0]) if len(own) == 1 else HIDDEN
         return found
 

@@ -1,13 +1,13 @@
-"""What a table was called before, by the recorded schema changes, and what its columns were."""
+"""Finds the earlier names of a table, by the recorded schema changes, and the earlier names of its columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.changelog.row_history.row_key import Names, renamed, then
-from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.model.schema import TableChange, TableId
+from airflow_provider_cdc.changelog.row_history.row_key import Names, compose_names, find_column_name
+from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId
 
 Recorded = tuple[int, SchemaChangeRecord]
 """A schema change with its batch."""
@@ -16,7 +16,7 @@ History = Callable[[TableId], Sequence[Recorded]]
 
 
 @dataclass(frozen=True, slots=True)
-class Reign:
+class TableNamePeriod:
     """The time in which a table had one name.
 
     :param after: it begins after this ``seq``; -1 = with the log
@@ -40,16 +40,16 @@ class Reign:
     other: TableId | None = None
 
     def names_in(self, version: int) -> Names:
-        """What columns were called in a version."""
+        """Return the names that columns had in a version."""
         return self.names.get(version, {} if self.names and version > max(self.names) else self.oldest)
 
-    def has(self, seq: int) -> bool:
-        """Whether it was then."""
+    def has_seq(self, seq: int) -> bool:
+        """Check whether a ``seq`` is in the reign."""
         return seq > self.after and (self.before is None or seq < self.before)
 
 
-def reign_of(history: History, table: TableId, before: int | None) -> Reign:
-    """The newest time of a name, or that which ended before a ``seq``."""
+def reign_of(history: History, table: TableId, before: int | None) -> TableNamePeriod:
+    """Return the newest time of a name, or that which ended before a ``seq``."""
     names: dict[int, Names] = {}
     changes: list[tuple[int, SchemaChangeRecord, TableChange]] = []
     now: Names = {}
@@ -63,7 +63,7 @@ def reign_of(history: History, table: TableId, before: int | None) -> Reign:
             if away is None:
                 continue
             if seen:  # whoever had the name then is somebody else
-                return Reign(table, record.seq, before, tuple(changes), names, now, other=away.id)
+                return TableNamePeriod(table, record.seq, before, tuple(changes), names, now, other=away.id)
             changes.append((batch, record, away))
             seen = True
             continue
@@ -71,12 +71,12 @@ def reign_of(history: History, table: TableId, before: int | None) -> Reign:
         seen = True
         if own.table is not None:
             names[own.table.version] = now
-        now = then(now, _backwards(own))
+        now = compose_names(now, _backwards(own))
         if own.previous_id is not None and own.previous_id != table:
-            return Reign(
+            return TableNamePeriod(
                 table, record.seq, before, tuple(changes), names, now, came_from=own.previous_id, names_then=now
             )
-    return Reign(table, -1, before, tuple(changes), names, now)
+    return TableNamePeriod(table, -1, before, tuple(changes), names, now)
 
 
 def _backwards(change: TableChange) -> Names:
@@ -84,4 +84,4 @@ def _backwards(change: TableChange) -> Names:
     return {**dict.fromkeys(change.added, None), **change.renamed}
 
 
-__all__ = ["History", "Recorded", "Reign", "reign_of", "renamed"]
+__all__ = ["History", "Recorded", "TableNamePeriod", "find_column_name", "reign_of"]

@@ -1,12 +1,12 @@
-"""One attempt of a capture run, under a lease: plan, read what is pending, stream.
+"""Runs one attempt of a capture, under a lease: plan, read what is pending, stream.
 
-:class:`Run` composes a run. Each of its parts does one thing and knows only those below it:
+:class:`CaptureRun` composes a run. Each of its parts does one thing and knows only those below it:
 
 =====================  ==============================================================
-``Planner``            decides which tables are read, and from where the log is read
+``RunPlanner``            decides which tables are read, and from where the log is read
 ``Snapshotter``        reads whole tables
 ``Streaming``          reads the log; ``LogItemWriter`` writes what it holds
-``SchemaChanges``      applies DDL in the log
+``SchemaChangeHandler``      applies DDL in the log
 ``SignalProcessor``    takes signals; ``SignalActions`` carries them out
 ``IncrementalWriter``  writes the chunks that ``IncrementalCoordinator`` has read beside the stream
 ``Committer``          decides when a batch is committed
@@ -23,52 +23,52 @@ import uuid
 from collections.abc import Collection
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.capture.control_poller import ControlWatch, Stop
+from airflow_provider_cdc.core.capture.control_poller import ControlPoller, StopCondition
 from airflow_provider_cdc.core.capture.heartbeat import Heartbeats
 from airflow_provider_cdc.core.capture.log_item_writer import LogItemWriter
-from airflow_provider_cdc.core.capture.log_lag_poller import LogWatch
-from airflow_provider_cdc.core.capture.resnapshots import Rereads
-from airflow_provider_cdc.core.capture.run_plan import Plan, Planner
-from airflow_provider_cdc.core.capture.schema_changes import SchemaChanges
+from airflow_provider_cdc.core.capture.log_lag_poller import LogLagPoller
+from airflow_provider_cdc.core.capture.log_streaming import Streaming
+from airflow_provider_cdc.core.capture.resnapshot_scheduler import ResnapshotScheduler
+from airflow_provider_cdc.core.capture.run_plan import RunPlan, RunPlanner
+from airflow_provider_cdc.core.capture.schema_change_handler import SchemaChangeHandler
 from airflow_provider_cdc.core.capture.signal_handling.signal_actions import SignalActions
 from airflow_provider_cdc.core.capture.signal_handling.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.capture.signal_handling.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.capture.stopped_tables import StoppedTables
-from airflow_provider_cdc.core.capture.streaming import Streaming
-from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.config.topics import Topics, as_earlier_releases
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.config.topic_names import TopicNames, as_earlier_releases
 from airflow_provider_cdc.core.errors import (
     AccessDenied,
     CdcError,
     NotGranted,
-    QueryRefused,
+    QueryRejected,
     SourceBusy,
     UnreadableValue,
 )
-from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator, writes_watermarks
+from airflow_provider_cdc.core.incremental.incremental_coordinator import IncrementalCoordinator, writes_watermarks
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
-from airflow_provider_cdc.core.model.metrics import RunMetrics, Value
-from airflow_provider_cdc.core.model.notifications import INITIAL, Type
+from airflow_provider_cdc.core.model.notifications import INITIAL, NotificationType
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.run_metrics import RunMetrics, Value
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.source_fields import field_types
-from airflow_provider_cdc.core.reporting.metrics_monitor import Monitor
-from airflow_provider_cdc.core.signals.signal_table import SignalTable
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor
+from airflow_provider_cdc.core.signals.signal_table import SignalTableReader
 from airflow_provider_cdc.core.snapshot.snapshot_policy import reads_rows, snapshot_policy
-from airflow_provider_cdc.core.snapshot.snapshotter import Snapshotter, Stopped
+from airflow_provider_cdc.core.snapshot.snapshotter import SnapshotStopped, Snapshotter
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
-from airflow_provider_cdc.core.spi.stores import Lease
-from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.spi.store_interfaces import Lease
+from airflow_provider_cdc.core.writing.batch_builder import BatchBuilder
+from airflow_provider_cdc.core.writing.batch_committer import Committer
 from airflow_provider_cdc.core.writing.capture_state import CaptureState
-from airflow_provider_cdc.core.writing.carry_over_writer import Carrier
-from airflow_provider_cdc.core.writing.committer import Committer
-from airflow_provider_cdc.core.writing.envelope import Envelope
+from airflow_provider_cdc.core.writing.carry_over_writer import StoredCarryOver
+from airflow_provider_cdc.core.writing.event_envelope import Envelope
 from airflow_provider_cdc.core.writing.event_writer import EventWriter
-from airflow_provider_cdc.core.writing.implicit_tables import NewTables
+from airflow_provider_cdc.core.writing.implicit_tables import ImplicitTables
 from airflow_provider_cdc.core.writing.request_progress import RequestProgress
-from airflow_provider_cdc.core.writing.run_output import Output
-from airflow_provider_cdc.core.writing.snapshot_notifications import notify
+from airflow_provider_cdc.core.writing.run_output import RunOutput
+from airflow_provider_cdc.core.writing.snapshot_notifications import queue_notification
 
 log = logging.getLogger(__name__)
 
@@ -78,39 +78,45 @@ _TURNS = 10
 """Snapshots one after the other that may leave out tables which are altered before they are read."""
 
 
-class Run:
-    """One attempt of a capture run.
+class CaptureRun:
+    """An attempt of a capture run.
 
     :ivar batcher: the batches that the run has committed, and the one in progress
     """
 
-    def __init__(self, inputs: RunInputs, stop: Stop, lease: Lease, monitor: Monitor, watch: LogWatch) -> None:
+    def __init__(
+        self, inputs: RunInputs, stop: StopCondition, lease: Lease, monitor: MetricsMonitor, watch: LogLagPoller
+    ) -> None:
         name, source, config, store = inputs.name, inputs.source, inputs.config, inputs.store
         self._inputs, self._stop, self._policy = inputs, stop, snapshot_policy(config)
-        self._reads_rows, self._planned = reads_rows(self._policy), Plan(Offset())
+        self._reads_rows, self._planned = reads_rows(self._policy), RunPlan(Offset())
         self._turns = 0  # snapshots one after the other that had to leave out tables, as these were altered meanwhile
         self.metrics, self._monitor, self._log_watch, self._failed = RunMetrics(), monitor, watch, False
         self._cpu_began_s = time.process_time()
-        monitor.begin()
-        self.batcher = Batcher(
-            name, source.connector, config.public(), store, inputs.changelog, lease,
+        monitor.start_attempt()
+        self.batcher = BatchBuilder(
+            name, source.connector, config.to_public_properties(), store, inputs.changelog, lease,
             f"{lease.epoch}-{uuid.uuid4().hex[:12]}", inputs.notification_channels, field_types(source.source_fields),
         )  # fmt: skip
-        self._carrier: Carrier | None = None
+        self._carrier: StoredCarryOver | None = None
         if source.CARRIES:
-            files, committed = inputs.changelog.carried(name), self.batcher.offset.carried
-            self._carrier = Carrier(files, committed, lease.epoch, config.public(), lambda: stop.left_s)
-        self._state = state = CaptureState(self.batcher.offset, source.parse_position)
-        if state.incremental.paused:
+            files, committed = inputs.changelog.open_carry_over(name), self.batcher.committed_offset.carried
+            self._carrier = StoredCarryOver(
+                files, committed, lease.epoch, config.to_public_properties(), lambda: stop.left_s
+            )
+        self._state = state = CaptureState(self.batcher.committed_offset, source.parse_position)
+        if state.incremental_state.paused:
             self.metrics.chunks.pause()
-        schemas = store.schemas(name)
-        self.metrics.history.recover(schemas.since)
-        self._history = SchemaHistory.of(schemas)
+        schemas = store.load_schemas(name)
+        self.metrics.history.record_recovered(schemas.since)
+        self._history = SchemaHistory.from_stored(schemas)
         if len(schemas.since) >= _COMPACTED:
-            store.compact_schemas(lease, self._history.base(), schemas.upto)
+            store.compact_schemas(lease, self._history.build_base(), schemas.upto)
         named = config.signal_data_collection
         self._signal_table = None if named is None else source.signal_table(named)
-        tables = CapturedTables(self._filters, self._history, self._signal_table, lambda: state.snapshot.streamed)
+        tables = CapturedTables(
+            self._filters, self._history, self._signal_table, lambda: state.snapshot_state.streamed_tables
+        )
         self._topics = self._topics_of(self._history)
         envelope = Envelope(
             config, self._filters, source.connector, source.source_fields, hidden=self._signal_table, topics=self._topics,
@@ -118,7 +124,7 @@ class Run:
         )  # fmt: skip
         self._writer = EventWriter(envelope, self.batcher, self.metrics, structured=source.STRUCTURED)
         self._incremental = IncrementalCoordinator(
-            source, config, self._filters, self._history, envelope, {str(t): t for t in self._history.tables},
+            source, config, self._filters, self._history, envelope, {str(t): t for t in self._history.current_tables},
             self._signal_table if writes_watermarks(config) else None,
         )  # fmt: skip
         self._compose(tables)
@@ -127,21 +133,21 @@ class Run:
         """Make the parts that work on the state, from the ground up."""
         inputs, state, history, incremental = self._inputs, self._state, self._history, self._incremental
         name, config, store, chunks = inputs.name, inputs.config, inputs.store, self.metrics.chunks
-        signal_table = SignalTable(name, config, store, self._signal_table, inputs.source.signal_of)
+        signal_table = SignalTableReader(name, config, store, self._signal_table, inputs.source.signal_of)
         self._committer = committer = Committer(config, state, self.batcher, self._writer, signal_table, self._carrier)
-        self._output = output = Output(state, self.batcher, self._writer, committer)
-        self._watch = watch = ControlWatch(name, store, self._stop, config.signal_poll_interval_ms / 1000)
-        self._heartbeats = heartbeats = Heartbeats(config, inputs.source, committer.advance)
-        self._progress = progress = RequestProgress(name, store, state, inputs.changelog.board(name))
-        rereads = Rereads(state, history, incremental)
+        self._output = output = RunOutput(state, self.batcher, self._writer, committer)
+        self._watch = watch = ControlPoller(name, store, self._stop, config.signal_poll_interval_ms / 1000)
+        self._heartbeats = heartbeats = Heartbeats(config, inputs.source, committer.advance_offset)
+        self._progress = progress = RequestProgress(name, store, state, inputs.changelog.open_progress_board(name))
+        rereads = ResnapshotScheduler(state, history, incremental)
         self._stopped = stopped = StoppedTables(inputs, output, tables, incremental)
         snapshots = SnapshotActions(inputs, output, history, tables, incremental, rereads, chunks)
         actions = SignalActions(inputs, output, history, tables, incremental, snapshots)
         self._signals = signals = SignalProcessor(inputs, output, signal_table, actions, incremental, watch)
-        changes = SchemaChanges(
+        changes = SchemaChangeHandler(
             inputs, output, history, tables, self._reads_rows, incremental, rereads, self.metrics.streaming
         )
-        self._found = found = NewTables(
+        self._found = found = ImplicitTables(
             output.writer, history, self._signal_table, inputs.source, truncates="t" not in config.skipped_operations
         )
         items = LogItemWriter(output, changes, signal_table, incremental, found)
@@ -165,15 +171,18 @@ class Run:
     def _filters(self) -> Filters:
         return self._inputs.filters
 
-    def _topics_of(self, history: SchemaHistory) -> Topics:
-        """The connector's topics. A connector of an earlier release keeps the topic names of that release: under new ones, tables and
-        consumers would see new tables that begin in the middle."""
+    def _topics_of(self, history: SchemaHistory) -> TopicNames:
+        """Return the connector's topics.
+
+        A connector of an earlier release keeps the topic names of that release: under new ones, tables and consumers would see
+        new tables that begin in the middle.
+        """
         config = self._inputs.config
-        known = [table for table in history.ever if table != self._signal_table]
+        known = [table for table in history.ever_known_tables if table != self._signal_table]
         if not as_earlier_releases(config, known):
-            self.batcher.sanitize()
-        topics = Topics(config, as_they_are=not self.batcher.sanitized)
-        topics.remember(known)
+            self.batcher.mark_sanitized()
+        topics = TopicNames(config, as_they_are=not self.batcher.sanitized)
+        topics.reserve_topics(known)
         return topics
 
     def execute(self, run_for_s: float | None) -> None:
@@ -182,7 +191,7 @@ class Run:
         :raises UnreadableValue: all others are captured, and tables are stopped
         """
         self._execute(run_for_s)
-        self._stopped.verify()
+        self._stopped.check_none_stopped()
 
     def _execute(self, run_for_s: float | None) -> None:
         stop, state = self._stop, self._state
@@ -193,21 +202,21 @@ class Run:
             self._plan()
             while True:
                 self._snapshot()
-                if self._turns and state.snapshot.pending and not stop.due:
+                if self._turns and state.snapshot_state.pending and not stop.is_due:
                     continue
                 if stop.requested or not self._policy.should_stream():
                     return
-                if not state.snapshot.pending:
+                if not state.snapshot_state.pending:
                     self._heartbeats.beat_if_due()
-                    self._signals.process()
-                    if not state.snapshot.pending:
-                        self._streaming.stream(bounded=run_for_s is None)
-                if not state.snapshot.pending or stop.due:
+                    self._signals.process_signals()
+                    if not state.snapshot_state.pending:
+                        self._streaming.stream_log(bounded=run_for_s is None)
+                if not state.snapshot_state.pending or stop.is_due:
                     return
         except BaseException:
             self._failed = True
             try:
-                self.batcher.abandon()
+                self.batcher.discard_batch()
             except CdcError as e:  # the original error matters more
                 log.warning("Files of the unfinished batch are left behind; the next commit deletes them. %s", e)
             raise
@@ -216,33 +225,35 @@ class Run:
             self._incremental.close()
 
     @property
-    def position(self) -> str:
+    def position_text(self) -> str:
         """The connector's position as text; empty if it has none."""
-        return self._state.where if self._state.offset.position is not None else ""
+        return self._state.position_text if self._state.offset.position is not None else ""
 
-    def measured(self) -> dict[str, dict[str, Value]]:
-        """The run's metrics."""
+    def collect_metrics(self) -> dict[str, dict[str, Value]]:
+        """Return the run's metrics."""
         hidden, filters = self._signal_table, self._filters
-        captured = [t for t in self._history.tables if filters.table(t) and t != hidden]
-        source, reached = self._inputs.source, self.batcher.offset.position
+        captured = [t for t in self._history.current_tables if filters.is_table_captured(t) and t != hidden]
+        source, reached = self._inputs.source, self.batcher.committed_offset.position
         at = None if reached is None else source.parse_position(reached)
-        window = self._log_watch.metrics(at, ask=not self._failed)
-        return self.metrics.document(captured, {**source.metrics(), **window}, source.snapshot_metrics())
+        window = self._log_watch.measure_lag(at, ask=not self._failed)
+        return self.metrics.to_document(
+            captured, {**source.collect_stream_metrics(), **window}, source.snapshot_metrics()
+        )
 
-    def report(self) -> None:
+    def report_metrics(self) -> None:
         """Report everything that was measured so far."""
-        topics = {str(table): self._topics.name(table) for table in self._history.tables}
-        self._monitor.document(self.measured(), topics)
-        self._monitor.total("run.TotalProcessorTimeInSeconds", round(time.process_time() - self._cpu_began_s, 3))
+        topics = {str(table): self._topics.resolve_topic(table) for table in self._history.current_tables}
+        self._monitor.record_metrics(self.collect_metrics(), topics)
+        self._monitor.set_total("run.TotalProcessorTimeInSeconds", round(time.process_time() - self._cpu_began_s, 3))
         for topic, files in self.batcher.committed.files.items():
-            self._monitor.total("topic.TotalNumberOfEventsCaptured", files.events, topic)
+            self._monitor.set_total("topic.TotalNumberOfEventsCaptured", files.events, topic)
         freshness, self.metrics.freshness = self.metrics.freshness, []
         for topic, seconds in freshness:
-            self._monitor.observe("topic.CaptureFreshnessInSeconds", seconds, topic)
+            self._monitor.observe_value("topic.CaptureFreshnessInSeconds", seconds, topic)
 
     def _report_if_due(self) -> None:
-        if self._monitor.due:
-            self.report()
+        if self._monitor.is_due:
+            self.report_metrics()
             self._monitor.flush()
 
     # -- whole tables -------------------------------------------------------------------------------------------------
@@ -250,91 +261,93 @@ class Run:
     def _plan(self) -> None:
         state = self._state
         first = state.offset.position is None
-        planner = Planner(self._inputs, self._history, self._policy, self._signal_table, self._topics)
-        self._planned = plan = planner.plan(state.offset)
+        planner = RunPlanner(self._inputs, self._history, self._policy, self._signal_table, self._topics)
+        self._planned = plan = planner.build_plan(state.offset)
         state.offset = plan.offset
-        if first and not state.snapshot.pending:
-            notify(self.batcher, INITIAL, Type.SKIPPED)
+        if first and not state.snapshot_state.pending:
+            queue_notification(self.batcher, INITIAL, NotificationType.SKIPPED)
         if plan.structures:
             names = {str(t) for t in plan.structures}
-            self._snapshotter().run(data=False, at=state.position, only=names)
+            self._snapshotter().run(data=False, at=state.current_position, only=names)
 
     def _snapshot(self) -> None:
         config, state = self._inputs.config, self._state
-        if not state.snapshot.pending:
+        if not state.snapshot_state.pending:
             return
-        self._incremental.cancel()  # chunks that were read may be older than the rows that are read now
+        self._incremental.cancel_reads()  # chunks that were read may be older than the rows that are read now
         if config.snapshot_delay_ms:
             log.info("Waiting %.1f s before the snapshot (snapshot.delay.ms).", config.snapshot_delay_ms / 1000)
             time.sleep(config.snapshot_delay_ms / 1000)
-        plan, planned, committed = self._planned, state.offset, self.batcher.offset
-        self._planned = Plan(state.offset, rows=self._reads_rows)  # for snapshots that come later in the run
+        plan, planned, committed = self._planned, state.offset, self.batcher.committed_offset
+        self._planned = RunPlan(state.offset, rows=self._reads_rows)  # for snapshots that come later in the run
         try:
-            if state.snapshot.streamed:  # shortens the time for which the view is kept open
+            if state.snapshot_state.streamed_tables:  # shortens the time for which the view is kept open
                 self._streaming.catch_up(self._inputs.source.current_position())
             snapshotter = self._snapshotter()
             snapshotter.run(data=plan.rows, added=plan.added, catch_up=self._streaming.catch_up)
             self._turns = self._turns + 1 if snapshotter.changed else 0
             if self._turns == _TURNS:
                 raise _altered_all_the_time(snapshotter.changed)
-        except Stopped:
-            self._committer.abandon()
-            left = len(state.snapshot.pending) or "all"
+        except SnapshotStopped:
+            self._committer.discard_uncommitted()
+            left = len(state.snapshot_state.pending) or "all"
             log.warning("Ended within the snapshot: %s tables are left, with which the next run begins.", left)
-        except (QueryRefused, AccessDenied, NotGranted) as e:
+        except (QueryRejected, AccessDenied, NotGranted) as e:
             self._refused(e)
         except UnreadableValue as e:
             self._planned = plan
-            self._without_table(e, planned if self.batcher.offset == committed else None)
+            self._without_table(e, planned if self.batcher.committed_offset == committed else None)
 
     def _without_table(self, e: UnreadableValue, planned: Offset | None) -> None:
-        """Go on with the tables that are left, without the one of a value that cannot be read. If a request asked for it, the request fails, and what
-        was captured of the table stays as it was.
+        """Continue with the tables that are left, without the one of a value that cannot be read.
 
-        :param planned: the offset to go on with; ``None``: the committed one, as tables were read meanwhile
+        If a request asked for it, the request fails, and what was captured of the table stays as it was.
+
+        :param planned: the offset to continue with; ``None``: the committed one, as tables were read meanwhile
         :raises UnreadableValue: no table is left, or it is of no table that could be stopped alone
         """
-        if e.table in self.batcher.offset.snapshot.requests:
+        if e.table in self.batcher.committed_offset.snapshot.request_numbers:
             return self._refused(e)
-        self._committer.abandon()
-        self._history.restore(self._inputs.store.schemas(self._inputs.name))
+        self._committer.discard_uncommitted()
+        self._history.load_stored(self._inputs.store.load_schemas(self._inputs.name))
         state = self._state
         state.offset = planned or state.offset
-        self._stopped.stop(e)
+        self._stopped.stop_table(e)
         if state.offset.position is not None:
             self._committer.commit()
-        elif not state.snapshot.pending:
+        elif not state.snapshot_state.pending:
             raise e
         return None
 
     def _refused(self, e: CdcError) -> None:
-        """The database refuses a statement of a request, or the account lacks a right for it: the request fails, and capture goes
-        on. If capture itself lacks a right, the run ends when it streams.
+        """Fail the requests of pending tables, as the database rejects a statement or the account lacks a right.
+
+        The request fails, and capture continues. If capture itself lacks a right, the run ends when it streams.
 
         :raises CdcError: the statement belongs to no request
         """
-        requests = set(self.batcher.offset.snapshot.requests.values())
+        requests = set(self.batcher.committed_offset.snapshot.request_numbers.values())
         if not requests:
             raise e
-        self._committer.abandon()
-        self._history.restore(self._inputs.store.schemas(self._inputs.name))
+        self._committer.discard_uncommitted()
+        self._history.load_stored(self._inputs.store.load_schemas(self._inputs.name))
         log.exception("A blocking snapshot has failed; streaming goes on from where it had stopped.")
-        self._signals.failed(requests, str(e))
-        self._state.snapshot = self._state.snapshot.without_requests()
+        self._signals.fail_requests(requests, str(e))
+        self._state.snapshot_state = self._state.snapshot_state.without_requests()
         self._committer.commit()
 
     def _snapshotter(self) -> Snapshotter:
         return Snapshotter(
             self._inputs, self._output, self._history, self.metrics, self._found, policy=self._policy, hidden=self._signal_table,
-            stopped=self._watch.halted, progress=self._read_on,
+            stopped=self._watch.is_stop_requested, progress=self._read_on,
         )  # fmt: skip
 
     def _read_on(self, table: str, rows: int, total: int, left: int) -> None:
-        self._progress.table(table, rows, total, left)
+        self._progress.report_table(table, rows, total, left)
         self._report_if_due()
 
 
-__all__ = ["Run"]
+__all__ = ["CaptureRun"]
 
 
 def _altered_all_the_time(tables: Collection[TableId]) -> SourceBusy:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 
 
 class CapturedTables:
-    """The tables whose rows the log reader decodes now; see :class:`~airflow_provider_cdc.core.spi.source.Tables`.
+    """The tables whose rows the log reader decodes now; see :class:`~airflow_provider_cdc.core.spi.source.CapturedTableSchemas`.
 
     :param signals: the signal table, which is read whatever the filters say
     :param again: returns the names of tables that will be read whole again
@@ -35,27 +35,27 @@ class CapturedTables:
         """Names of the tables whose events are left out."""
         return self._held_back
 
-    def get(self, table: TableId) -> TableSchema | None:
-        return self._history.get(table)
+    def find_schema(self, table: TableId) -> TableSchema | None:
+        return self._history.find_schema(table)
 
-    def captured(self, table: TableId) -> bool:
-        wanted = self._filters.table(table) or table == self._signals
+    def is_captured(self, table: TableId) -> bool:
+        wanted = self._filters.is_table_captured(table) or table == self._signals
         return wanted and str(table) not in self._held_back
 
     def has_events(self, table: TableId) -> bool:
-        """Whether events are made of a table at this position: the signal table is read, and has none."""
-        return self.captured(table) and table != self._signals
+        """Return whether events are made of a table at this position: the signal table is read, and has none."""
+        return self.is_captured(table) and table != self._signals
 
     def is_signal_table(self, name: str) -> bool:
-        """Whether a table of this name is the signal table."""
+        """Return whether a table of this name is the signal table."""
         return self._signals is not None and name == str(self._signals)
 
-    def selected(self, table: TableId) -> bool:
-        """Whether events are made of a table, at this position or at a later one."""
-        return self._filters.table(table) and table != self._signals
+    def is_selected(self, table: TableId) -> bool:
+        """Return whether events are made of a table, at this position or at a later one."""
+        return self._filters.is_table_captured(table) and table != self._signals
 
     def read_again(self, table: TableId) -> bool:
         return str(table) in self._again()
 
-    def known(self) -> list[TableId]:
-        return self._history.tables
+    def list_known_tables(self) -> list[TableId]:
+        return self._history.current_tables

@@ -6,14 +6,14 @@ import logging
 import time
 from dataclasses import dataclass
 
-from airflow_provider_cdc.core.spi.stores import Control, DesiredState, StateStore
+from airflow_provider_cdc.core.spi.store_interfaces import ConnectorControl, DesiredState, StateStore
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Stop:
-    """When a run ends by itself.
+class StopCondition:
+    """The conditions under which a run ends by itself.
 
     :param restarts: number of restart requests when the run began; one more ends the run
     """
@@ -23,7 +23,7 @@ class Stop:
     restarts: int = 0
 
     @property
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         return self.requested or (self.deadline is not None and time.monotonic() >= self.deadline)
 
     @property
@@ -32,31 +32,31 @@ class Stop:
         return None if self.deadline is None else self.deadline - time.monotonic()
 
 
-class ControlWatch:
+class ControlPoller:
     """Polls what people want of a connector.
 
     :param interval_s: seconds between two looks
     """
 
-    def __init__(self, connector: str, store: StateStore, stop: Stop, interval_s: float) -> None:
+    def __init__(self, connector: str, store: StateStore, stop: StopCondition, interval_s: float) -> None:
         self._connector, self._store, self._stop, self._interval_s = connector, store, stop, interval_s
         self._looked = 0.0
 
     @property
-    def due(self) -> bool:
-        """Whether the run is to end, as it was asked to or its time is over. Does not poll."""
-        return self._stop.due
+    def is_stop_due(self) -> bool:
+        """Return whether the run is to end, as it was asked to or its time is over. Does not poll."""
+        return self._stop.is_due
 
-    def halted(self) -> bool:
-        """Whether the run is to end; polls if the interval is over."""
+    def is_stop_requested(self) -> bool:
+        """Return whether the run is to end; polls if the interval is over."""
         if time.monotonic() - self._looked >= self._interval_s:
-            self.look()
+            self.poll_control()
         return self._stop.requested
 
-    def look(self) -> None:
+    def poll_control(self) -> None:
         """Poll now."""
         self._looked = time.monotonic()
-        control = self._store.control(self._connector)
+        control = self._store.load_control(self._connector)
         if self._stop.requested:
             return
         if control.wanted is not DesiredState.RUNNING:
@@ -68,9 +68,9 @@ class ControlWatch:
         self._stop.requested = True
 
 
-def _by(control: Control) -> str:
+def _by(control: ConnectorControl) -> str:
     return f" by {control.by}" if control.by else ""
 
 
-def _why(control: Control) -> str:
+def _why(control: ConnectorControl) -> str:
     return f" ({control.reason})" if control.reason else ""

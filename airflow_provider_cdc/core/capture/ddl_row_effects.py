@@ -1,10 +1,10 @@
-"""Whether a schema change may have rewritten rows in a way that the log does not show."""
+"""Decides whether a schema change may have rewritten rows in a way that the log does not show."""
 
 from __future__ import annotations
 
 import re
 
-from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableChange, TableSchema
+from airflow_provider_cdc.core.model.table_schema import NOT_CAPTURED, Column, TableChange, TableSchema
 
 
 def rewrite_reason(old: TableSchema | None, change: TableChange) -> str | None:
@@ -38,7 +38,7 @@ _DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
 
 
 def _keeps_values(old: Column, new: Column) -> bool:
-    """Whether a column's values are the same after a change of type, and a target table can widen its own type in the same way."""
+    """Return whether values survive a change of type, and a target table can widen its own type in the same way."""
     if old.type == new.type:
         return True
     if old.type in _INTEGERS and new.type in _INTEGERS:

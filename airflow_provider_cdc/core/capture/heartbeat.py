@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.spi.source import Source
 
 log = logging.getLogger(__name__)
@@ -46,4 +46,4 @@ class Heartbeats:
         self._commit()
         if self._query:
             log.debug("Heartbeat: %s", self._query)
-            self._source.execute(self._query)
+            self._source.execute_statement(self._query)

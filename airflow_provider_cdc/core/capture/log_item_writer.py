@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.core.capture.schema_changes import SchemaChanges
-from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
+from airflow_provider_cdc.core.capture.schema_change_handler import SchemaChangeHandler
+from airflow_provider_cdc.core.incremental.incremental_coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.model.log_items import (
-    CarriedOver,
+    CarryOverItem,
     Heartbeat,
     LogBlock,
     LogItem,
@@ -13,9 +13,9 @@ from airflow_provider_cdc.core.model.log_items import (
     SchemaChange,
     Truncate,
 )
-from airflow_provider_cdc.core.signals.signal_table import SignalTable
-from airflow_provider_cdc.core.writing.implicit_tables import NewTables
-from airflow_provider_cdc.core.writing.run_output import Output
+from airflow_provider_cdc.core.signals.signal_table import SignalTableReader
+from airflow_provider_cdc.core.writing.implicit_tables import ImplicitTables
+from airflow_provider_cdc.core.writing.run_output import RunOutput
 
 
 class LogItemWriter:
@@ -23,16 +23,16 @@ class LogItemWriter:
 
     def __init__(
         self,
-        output: Output,
-        changes: SchemaChanges,
-        signal_table: SignalTable,
+        output: RunOutput,
+        changes: SchemaChangeHandler,
+        signal_table: SignalTableReader,
         incremental: IncrementalCoordinator,
-        found: NewTables,
+        found: ImplicitTables,
     ) -> None:
         self._state, self._writer, self._found = output.state, output.writer, found
         self._changes, self._signal_table, self._incremental = changes, signal_table, incremental
 
-    def write(self, item: LogItem) -> None:
+    def write_item(self, item: LogItem) -> None:
         """Write one item, and move the position behind it, unless it ends within a transaction.
 
         :raises SchemaConflict: the log does not have the key of a row, or rows were changed in a way that it does not show
@@ -40,24 +40,24 @@ class LogItemWriter:
         """
         match item:
             case LogBlock():
-                for watermark in self._signal_table.rows(item):
-                    self._incremental.watermark(watermark)
-                self._writer.rows(self._found.within(item), since=self._state.offset.position or {})
+                for watermark in self._signal_table.read_block(item):
+                    self._incremental.record_watermark(watermark)
+                self._writer.write_block(self._found.record_log_block(item), since=self._state.offset.position or {})
                 if not item.open:
-                    self._state.move(item.position)
-                self._incremental.events(item)
+                    self._state.advance_position(item.position)
+                self._incremental.record_events(item)
             case Rollback():
                 self.rollback()
             case SchemaChange():
-                self._changes.take(item)
+                self._changes.apply_change(item)
             case Truncate():
-                self._changes.truncated(item)
+                self._changes.apply_truncate(item)
             case Heartbeat():
-                self._state.move(item.position)
-                if isinstance(item, CarriedOver):
-                    self._state.carry(item.file)
+                self._state.advance_position(item.position)
+                if isinstance(item, CarryOverItem):
+                    self._state.set_carried_file(item.file)
                 if not self._writer.open:
-                    self._incremental.arrive(item.position)
+                    self._incremental.advance_position(item.position)
 
     def rollback(self) -> None:
         """Take back the open transaction. If the log has more of it, that begins as a new one."""

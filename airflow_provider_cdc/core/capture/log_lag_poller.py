@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.log_range import BEHIND, GONE_AT, LogWindow
-from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.model.log_headroom import BEHIND, GONE_AT, LogWindow
 from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.core.spi.source import Source
 
 log = logging.getLogger(__name__)
@@ -20,8 +20,8 @@ ASKED_AT: Final = "LogAskedAtInSeconds"
 """Beside the metrics of the last run, in the state tables only: it tells the next run when to ask, and people nothing."""
 
 
-class LogWatch:
-    """What a source has said of its log.
+class LogLagPoller:
+    """The distances that a source has reported between a position and both ends of its log.
 
     :param before: metrics of the last run: context → name → value
     """
@@ -34,8 +34,8 @@ class LogWatch:
         self._known: dict[str, Value] = {name: last[name] for name in (BEHIND, GONE_AT) if name in last}
         self._asked_at: float = last.get(ASKED_AT, 0)
 
-    def metrics(self, position: Position | None, *, ask: bool = True) -> dict[str, Value]:
-        """What is known; empty for a source that does not tell.
+    def measure_lag(self, position: Position | None, *, ask: bool = True) -> dict[str, Value]:
+        """Return what is known of the log; empty for a source that does not report it.
 
         :param position: up to which everything is durable
         :param ask: the source may be asked: not while a run fails, which may be because it does not answer
@@ -44,8 +44,8 @@ class LogWatch:
             self._ask(position)
         return dict(self._known)
 
-    def noted(self, metrics: Mapping[str, Mapping[str, Value]]) -> dict[str, Mapping[str, Value]]:
-        """The metrics of a run as the state tables keep them for the next one."""
+    def to_stored_metrics(self, metrics: Mapping[str, Mapping[str, Value]]) -> dict[str, Mapping[str, Value]]:
+        """Return the metrics of a run as the state tables keep them for the next one."""
         if not self._known or "streaming" not in metrics:
             return dict(metrics)
         return {**metrics, "streaming": {**metrics["streaming"], ASKED_AT: self._asked_at}}
@@ -59,6 +59,6 @@ class LogWatch:
             if not self._known:
                 return
         if window is not None or self._known:
-            self._known = {**(window or LogWindow()).document()}
+            self._known = {**(window or LogWindow()).to_metrics()}
             # never later than now: otherwise it would be asked again at once
             self._asked_at = float(int(self._clock()))

@@ -12,20 +12,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_cdc.core.capture.remedies import how_to_read
-from airflow_provider_cdc.core.capture.resnapshots import pended
-from airflow_provider_cdc.core.config.base import Decides
-from airflow_provider_cdc.core.config.enums import LostMode, SnapshotMode
-from airflow_provider_cdc.core.config.filter_changes import ListsBefore, text
-from airflow_provider_cdc.core.config.table_limit import guard
-from airflow_provider_cdc.core.config.topics import Topics
+from airflow_provider_cdc.core.capture.capture_remedies import how_to_read
+from airflow_provider_cdc.core.capture.resnapshot_scheduler import add_pending_tables
+from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
+from airflow_provider_cdc.core.config.filter_changes import RecordedFilterLists, format_filter_lists
+from airflow_provider_cdc.core.config.property_enums import LostPositionMode, SnapshotMode
+from airflow_provider_cdc.core.config.table_limit import check_table_limit
+from airflow_provider_cdc.core.config.topic_names import TopicNames
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.lifecycle.log_gap import repair_signals
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.remedy_commands import cdc, exactly
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command, format_exact_pattern
 from airflow_provider_cdc.core.snapshot.snapshot_policy import SnapshotPolicy, reads_rows
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 
@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Plan:
-    """What a run begins with.
+class RunPlan:
+    """The offset, tables and reads that a run begins with.
 
     :param structures: tables whose present schema is taken for the one in force at the offset's position
     :param rows: whether the rows of the pending tables are read, or only their schemas; rows that requests ask for are always read
@@ -47,7 +47,7 @@ class Plan:
     added: list[str] = field(default_factory=list)
 
 
-class Planner:
+class RunPlanner:
     """Makes the plan of one run.
 
     :param policy: what ``snapshot.mode`` decides
@@ -61,66 +61,67 @@ class Planner:
         history: SchemaHistory,
         policy: SnapshotPolicy,
         signals: TableId | None,
-        topics: Topics,
+        topics: TopicNames,
     ) -> None:
         self._name, self._source, self._config = inputs.name, inputs.source, inputs.config
         self._filters, self._store = inputs.filters, inputs.store
         self._history, self._policy, self._signals, self._topics = history, policy, signals, topics
         self._found: dict[TableId, TableSchema] | None = None
 
-    def plan(self, offset: Offset) -> Plan:
-        """
+    def build_plan(self, offset: Offset) -> RunPlan:
+        """Build the plan of a run.
+
         :raises PositionLost: the log does not reach back, and the configuration does not say what to do then
         :raises PrerequisiteError: no table is captured, or more than there may be
         :raises ConfigError: two tables would have the same topic, or columns another type than they were captured with
         """
-        guard(self._config, self._captured)
+        check_table_limit(self._config, self._captured)
         for table in self._captured():
-            self._topics.claim(table)
+            self._topics.claim_topic(table)
         plan = self._new(offset) if offset.position is None else self._known(offset, offset.position)
         if plan.offset.position is not None or plan.offset.snapshot.pending:
             plan.offset = self._with_signal_table(plan.offset)
         return plan
 
-    def _new(self, offset: Offset) -> Plan:
-        """The connector has no position yet."""
-        policy, wanted = self._policy, text(self._config)
+    def _new(self, offset: Offset) -> RunPlan:
+        """Plan a run of a connector that has no position yet."""
+        policy, wanted = self._policy, format_filter_lists(self._config)
         rows = policy.should_snapshot_data(False, False)
         if rows or policy.should_snapshot_schema(False, False):
-            return Plan(self._all_pending(offset, wanted), rows=rows)
+            return RunPlan(self._all_pending(offset, wanted), rows=rows)
         if not policy.should_stream():
             log.warning("snapshot.mode says that nothing is read, and nothing is streamed: this run does nothing.")
-            return Plan(offset)
+            return RunPlan(offset)
         oldest = self._source.oldest_position().to_json()
-        return Plan(offset.at(oldest).filtered(wanted))
+        return RunPlan(offset.advance_position(oldest).with_tables_filter(wanted))
 
-    def _known(self, offset: Offset, position: dict[str, Any]) -> Plan:
-        """The connector has a position."""
-        policy, wanted, left = self._policy, text(self._config), self._left(offset)
-        before = ListsBefore(self._config, offset.tables_filter)
+    def _known(self, offset: Offset, position: dict[str, Any]) -> RunPlan:
+        """Plan a run of a connector that has a position."""
+        policy, wanted, left = self._policy, format_filter_lists(self._config), self._left(offset)
+        before = RecordedFilterLists(self._config, offset.tables_filter)
         rows = policy.should_snapshot_data(True, bool(left))
         anew = rows and (not left or policy.should_snapshot_data(True, False))
         if anew and policy.should_stream_from_snapshot():
-            return Plan(self._all_pending(offset, wanted), rows=True)
+            return RunPlan(self._all_pending(offset, wanted), rows=True)
         lost = self._lost(self._source.parse_position(position))
-        if lost is LostMode.SNAPSHOT:
-            return Plan(self._all_pending(offset, wanted), rows=True)
+        if lost is LostPositionMode.SNAPSHOT:
+            return RunPlan(self._all_pending(offset, wanted), rows=True)
         self._same_types(before)
         if not anew:
             rows = self._rows_of(left, rows) if left else reads_rows(policy)
-        if lost is LostMode.INCREMENTAL:
+        if lost is LostPositionMode.INCREMENTAL:
             plan = self._from_the_oldest(offset, wanted)
         elif anew:
             added, tables = self._added(before), self._captured()
             streamed = {str(t) for t in tables} - {*added}
-            again = pended(offset, tables, self._history, streamed=streamed)
-            plan = Plan(again.filtered(wanted), added=added)
+            again = add_pending_tables(offset, tables, self._history, streamed=streamed)
+            plan = RunPlan(again.with_tables_filter(wanted), added=added)
         elif self._history_is_lost():
             plan = self._present_structures(offset, wanted, before)
         elif before.changed:
             plan = self._with_added(offset, wanted, before)
         else:
-            plan = Plan(offset)
+            plan = RunPlan(offset)
         if before.changed and lost is None and not anew:
             self._warn_of_missing(before, plan)
         plan.rows = rows
@@ -132,14 +133,14 @@ class Planner:
         return [name for name, table in pending.items() if table.request is None and name != signals]
 
     def _rows_of(self, left: list[str], rows: bool) -> bool:
-        """Whether the rows of the tables that an interrupted snapshot has left are read.
+        """Return whether the rows of the tables that an interrupted snapshot has left are read.
 
         A snapshot reads all schemas first: tables that are left still need their rows. Tables that repair a gap are always
         read.
 
         :param rows: whether the policy says so
         """
-        if rows or self._lost_mode() is LostMode.SNAPSHOT:
+        if rows or self._lost_mode() is LostPositionMode.SNAPSHOT:
             return True
         log.warning("The last run was to read %s; as snapshot.mode says now, their rows are not read.", ", ".join(left))
         return False
@@ -149,9 +150,9 @@ class Planner:
             return False
         if self._config.snapshot_mode is SnapshotMode.RECOVERY:
             return True
-        return self._history.empty and self._policy.should_snapshot_on_schema_error()
+        return self._history.is_empty and self._policy.should_snapshot_on_schema_error()
 
-    def _with_added(self, offset: Offset, wanted: str, before: ListsBefore) -> Plan:
+    def _with_added(self, offset: Offset, wanted: str, before: RecordedFilterLists) -> RunPlan:
         """Tables that the lists newly select are read like those of a new connector."""
         added = self._added(before)
         if added:
@@ -159,10 +160,10 @@ class Planner:
         tables = [t for t in self._captured() if str(t) in added]
         if not reads_rows(self._policy) and not self._policy.should_snapshot_schema(False, False):
             tables = []
-        offset = pended(offset, tables, self._history).filtered(wanted)
-        return Plan(offset, added=added)
+        offset = add_pending_tables(offset, tables, self._history).with_tables_filter(wanted)
+        return RunPlan(offset, added=added)
 
-    def _added(self, before: ListsBefore) -> list[str]:
+    def _added(self, before: RecordedFilterLists) -> list[str]:
         """Tables that were not captured when the offset was written, or whose rows no snapshot read then."""
         if not before.changed:
             return []
@@ -172,22 +173,23 @@ class Planner:
         return [
             str(t)
             for t in self._captured()
-            if not before.filters.table(t)
+            if not before.filters.is_table_captured(t)
             or t == hidden
-            or (reads and filters.snapshot(t) and not before.filters.snapshot(t))
+            or (reads and filters.is_snapshot_table(t) and not before.filters.is_snapshot_table(t))
         ]
 
-    def _same_types(self, before: ListsBefore) -> None:
-        """
+    def _same_types(self, before: RecordedFilterLists) -> None:
+        """Check that tables keep the types with which they were captured.
+
         :raises ConfigError: the log would be decoded with other types than the tables were captured with
         """
-        names = before.other(Decides.FORM)
+        names = before.find_changed_properties(PropertyEffect.FORM)
         found = self._discovered() if names else {}
         retyped = [
             f"{table}.{column}"
             for table in (self._captured() if names else ())
-            if (known := self._history.get(table)) is not None and table in found
-            for column in before.retyped(known, found[table])
+            if (known := self._history.find_schema(table)) is not None and table in found
+            for column in before.find_retyped_columns(known, found[table])
         ]
         if retyped:
             shown = ", ".join(names)
@@ -198,7 +200,7 @@ class Planner:
                 remedy=f"set {shown} back; or have all rows in the new form, with snapshot.mode=always for one run, which reads all tables again",
             )
 
-    def _warn_of_missing(self, before: ListsBefore, plan: Plan) -> None:
+    def _warn_of_missing(self, before: RecordedFilterLists, plan: RunPlan) -> None:
         """Warn of tables of which the lists select more than before, and which this run does not read."""
         found = self._discovered()
         rows = reads_rows(self._policy)
@@ -216,24 +218,24 @@ class Planner:
             missed = [name for name, schema in left.items() if not self._history.from_the_first(schema.id)]
             warn(f"the offset does not say what was in {lists}, and nothing says that these were ever read", missed)
         columns = [str(t) for t in before.without_columns(left.values())]
-        named = ", ".join(before.other(Decides.COLUMNS))
+        named = ", ".join(before.find_changed_properties(PropertyEffect.COLUMNS))
         warn(f"{named} let in more of columns than before, which rows that were read before do not have", columns)
         queries = [str(t) for t in before.without_rows(schema.id for schema in left.values())]
-        named = ", ".join(before.other(Decides.QUERIES))
+        named = ", ".join(before.find_changed_properties(PropertyEffect.QUERIES))
         warn(f"{named} had a snapshot read other rows of them than now", queries)
         self._warn_of_forms(before, left)
         if changes := before.wider_changes():
             warn(f"changes that {', '.join(changes)} left out before are in no batch", left)
 
-    def _warn_of_forms(self, before: ListsBefore, left: Mapping[str, TableSchema]) -> None:
+    def _warn_of_forms(self, before: RecordedFilterLists, left: Mapping[str, TableSchema]) -> None:
         """Warn of tables that keep another form than a property gives rows now: rows of one table have one form."""
-        if self._source.STRUCTURED or not (changed := before.other(Decides.FORM)):
+        if self._source.STRUCTURED or not (changed := before.find_changed_properties(PropertyEffect.FORM)):
             return
         for name, found in left.items():
-            known = self._history.get(found.id)
+            known = self._history.find_schema(found.id)
             if known is None or self._source.goes_on(found, known).columns[: len(known.columns)] == known.columns:
                 continue
-            command = cdc("snapshot", self._name, exactly(name), type="blocking")
+            command = format_cdc_command("snapshot", self._name, format_exact_pattern(name), type="blocking")
             log.warning(
                 "Rows of %s keep the form that its table has, with all values, though %s has changed. To have the table in the new form: %s",
                 name, ", ".join(changed), command,
@@ -249,7 +251,11 @@ class Planner:
         """Everything is to be read, at a new position."""
         tables = self._captured()
         if not tables and not self._source.STRUCTURED:  # tables come to be with their first rows
-            return offset.forgotten().at(self._source.current_position().to_json()).filtered(wanted)
+            return (
+                offset.clear_position()
+                .advance_position(self._source.current_position().to_json())
+                .with_tables_filter(wanted)
+            )
         if not tables:
             raise PrerequisiteError(
                 "No table of the database is captured: the include and exclude lists leave none.",
@@ -257,17 +263,17 @@ class Planner:
                 safe="Nothing was read; the offset is untouched.",
                 remedy=f"correct {self._config.TABLES[0]}; names are <database>.<table>, as regular expressions that match whole names",
             )
-        return pended(offset.forgotten(), tables, self._history).filtered(wanted)
+        return add_pending_tables(offset.clear_position(), tables, self._history).with_tables_filter(wanted)
 
-    def _present_structures(self, offset: Offset, wanted: str, before: ListsBefore) -> Plan:
+    def _present_structures(self, offset: Offset, wanted: str, before: RecordedFilterLists) -> RunPlan:
         """Take the present table schemas for those in force at the offset, as ``snapshot.mode=recovery`` says."""
         added = self._added(before)
         tables = [t for t in self._captured() if str(t) not in offset.snapshot.pending]
-        offset = pended(offset, tables, self._history).filtered(wanted)
-        return Plan(offset, [t for t in tables if str(t) not in added], added=added)
+        offset = add_pending_tables(offset, tables, self._history).with_tables_filter(wanted)
+        return RunPlan(offset, [t for t in tables if str(t) not in added], added=added)
 
-    def _from_the_oldest(self, offset: Offset, wanted: str) -> Plan:
-        """Go on from the oldest position of the log, and read all tables beside the stream.
+    def _from_the_oldest(self, offset: Offset, wanted: str) -> RunPlan:
+        """Continue from the oldest position of the log, and read all tables beside the stream.
 
         The requests are signals like any other, which people can see, pause and stop. Schemas stay as they were at the lost
         position, because the rest of the log may have their changes; only tables without one get their present schema.
@@ -285,37 +291,37 @@ class Planner:
         log.warning("Going on from %s; signals %s read %d tables again.", oldest, numbers, len(tables))
         if paused:
             log.warning("Incremental snapshots were paused; they go on, as the tables would not be repaired otherwise.")
-        offset = offset.moved(oldest.to_json()).filtered(wanted)
-        tables = [t for t in tables if self._history.get(t) is None]
-        return Plan(pended(offset, tables, self._history), tables)
+        offset = offset.move_position(oldest.to_json()).with_tables_filter(wanted)
+        tables = [t for t in tables if self._history.find_schema(t) is None]
+        return RunPlan(add_pending_tables(offset, tables, self._history), tables)
 
-    def _lost(self, position: Position) -> LostMode | None:
-        """What to do about a position that the log does not hold any more; ``None`` if it does."""
+    def _lost(self, position: Position) -> LostPositionMode | None:
+        """Decide what to do about a position that the log does not hold any more; ``None`` if it does."""
         try:
             self._source.verify_position(position)
         except PositionLost as e:
             mode = self._lost_mode()
-            if mode is LostMode.FAIL:
+            if mode is LostPositionMode.FAIL:
                 raise self._with_interval(e, position) from e
             log.exception("The position is lost; what follows is position.lost.mode=%s.", mode)
             return mode
         return None
 
-    def _lost_mode(self) -> LostMode:
+    def _lost_mode(self) -> LostPositionMode:
         mode = self._config.position_lost_mode
-        if mode is LostMode.FAIL and self._policy.should_snapshot_on_data_error():
-            return LostMode.SNAPSHOT
+        if mode is LostPositionMode.FAIL and self._policy.should_snapshot_on_data_error():
+            return LostPositionMode.SNAPSHOT
         return mode
 
     def _with_interval(self, e: PositionLost, position: Position) -> PositionLost:
-        """The error, with what exactly is lost."""
+        """Return the error, with what exactly is lost."""
         try:
             oldest = self._source.oldest_position()
         except Exception as e2:  # the original error matters more
             log.warning("The oldest position of the log is not known: %s", e2)
             return e
         what = e.what
-        if oldest.reached(position):  # otherwise there is nothing in between: the log is another one
+        if oldest.has_reached(position):  # otherwise there is nothing in between: the log is another one
             what += f" Changes made after {position} and before {oldest}, the oldest position there is, cannot be read any more."
         return PositionLost(
             what,
@@ -327,18 +333,20 @@ class Planner:
     def _with_signal_table(self, offset: Offset) -> Offset:
         """Have the schema of the signal table read, which the log's reader needs; nothing else of it is read."""
         table = self._signals
-        if table is None or self._history.get(table) is not None or str(table) in offset.snapshot.pending:
+        if table is None or self._history.find_schema(table) is not None or str(table) in offset.snapshot.pending:
             return offset
         if table not in self._discovered():
             log.warning("signal.data.collection: there is no table %s; create it to send signals through it.", table)
             return offset
-        return pended(offset, [table], self._history)
+        return add_pending_tables(offset, [table], self._history)
 
     def _captured(self) -> list[TableId]:
         return sorted((t for t in self._discovered() if t != self._signals), key=str)
 
     def _discovered(self) -> dict[TableId, TableSchema]:
-        """The tables that the lists select, and the signal table: asked once, as a catalog may be large."""
+        """Return the tables that the lists select, and the signal table: asked once, as a catalog may be large."""
         if self._found is None:
-            self._found = self._source.discover(lambda t: self._filters.table(t) or t == self._signals)
+            self._found = self._source.discover_tables(
+                lambda t: self._filters.is_table_captured(t) or t == self._signals
+            )
         return self._found

@@ -1,4 +1,4 @@
-"""Tells how far the stream is: events, position, and how long after the source it is."""
+"""Reports how far the stream is: events, position, and how long after the source it is."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from airflow_provider_cdc.core.model.job_progress import duration
-from airflow_provider_cdc.core.model.metrics import EventMetrics
-from airflow_provider_cdc.core.reporting.work_progress import EVERY_S, Board, WorkProgress
+from airflow_provider_cdc.core.model.job_progress import format_duration
+from airflow_provider_cdc.core.model.run_metrics import EventMetrics
+from airflow_provider_cdc.core.reporting.progress_reporter import EVERY_S, ProgressBoard, ProgressReporter
 
 BEHIND_S: Final = 10.0
 """A stream that is less behind is up to date: that is no work that ends."""
@@ -24,24 +24,24 @@ class StreamProgress:
     """
 
     def __init__(
-        self, board: Board, events: Callable[[], int], metrics: EventMetrics, where: Callable[[], str], logger: logging.Logger
+        self, board: ProgressBoard, events: Callable[[], int], metrics: EventMetrics, where: Callable[[], str], logger: logging.Logger
     ) -> None:  # fmt: skip
         self._board, self._events, self._metrics, self._where, self._log = board, events, metrics, where, logger
-        self._work: WorkProgress | None = None
+        self._work: ProgressReporter | None = None
         self._began = self._end = 0.0
         self._first: float | None = None
 
-    def begin(self, *, bounded: bool) -> None:
-        """A stretch of the log begins.
+    def start_stretch(self, *, bounded: bool) -> None:
+        """Begin a stretch of the log.
 
         :param bounded: it ends at the present end of the log
         """
-        self.end()
-        self._work = WorkProgress("Streaming", "events", done=self._events(), board=self._board, logger=self._log)
+        self.end_stretch()
+        self._work = ProgressReporter("Streaming", "events", done=self._events(), board=self._board, logger=self._log)
         self._first, self._began, self._end = None, time.monotonic(), time.time() if bounded else 0.0
 
-    def end(self) -> None:
-        """It has ended."""
+    def end_stretch(self) -> None:
+        """End the stretch of the log."""
         work, self._work = self._work, None
         if work is not None:
             work.close()
@@ -54,10 +54,10 @@ class StreamProgress:
             return
         if self._first is None and self._new():
             self._first = self._reached()
-        if self._work.due:
+        if self._work.is_due:
             self._tell(self._work, about)
 
-    def _tell(self, work: WorkProgress, about: str) -> None:
+    def _tell(self, work: ProgressReporter, about: str) -> None:
         now = [f"now at {self._where()}", about]
         behind_s, way = 0.0, None
         if self._first is not None and self._new(EVERY_S):
@@ -68,16 +68,16 @@ class StreamProgress:
                 way = (max(reached - self._first, 0.0), end - self._first)
         late = behind_s > BEHIND_S
         if late:
-            now.append(f"{duration(behind_s)} behind the source")
-        work.tell(self._events(), of=way if late else None, now=", ".join(filter(None, now)), shown=late)
+            now.append(f"{format_duration(behind_s)} behind the source")
+        work.report_progress(self._events(), of=way if late else None, now=", ".join(filter(None, now)), shown=late)
 
     def _new(self, lately_s: float | None = None) -> bool:
-        """Whether there was an event since the stretch began, or of late."""
+        """Return whether there was an event since the stretch began, or of late."""
         since = self._began if lately_s is None else time.monotonic() - lately_s
         return self._metrics.at is not None and self._metrics.at >= max(since, self._began)
 
     def _reached(self) -> float:
-        """When the last event was made at the source, in seconds since 1970."""
+        """Return the time at which the last event was made at the source, in seconds since 1970."""
         assert self._metrics.at is not None
         return time.time() - (time.monotonic() - self._metrics.at) - self._metrics.behind_ms / 1000
 

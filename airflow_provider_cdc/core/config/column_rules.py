@@ -1,4 +1,4 @@
-"""What a rule says of the columns of a table: which ones it has, what they are called, and what is in them.
+"""Rules for the columns of a table: which ones it has, what they are called, and what is in them.
 
 This module is imported at DAG parse: it must stay light. Names of columns are checked when a job knows the tables.
 """
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from airflow_provider_cdc.core.config.suggestions import nearest, unknown
+from airflow_provider_cdc.core.config.name_suggestions import describe_unknown_name, suggest_names
 
 METADATA = (
     "op", "seq", "commit_ts", "captured_ts", "transaction_id", "source", "snapshot", "unavailable", "connector", "topic", "database", "table",
@@ -32,7 +32,7 @@ def _metadata(value: Any) -> Any:
     found = value if isinstance(value, Mapping) else {f"_{name}": name for name in _names(value)}
     for name, what in found.items():
         if what not in METADATA:
-            raise ValueError(f"{name}: {unknown(str(what), METADATA)}")
+            raise ValueError(f"{name}: {describe_unknown_name(str(what), METADATA)}")
     return dict(found)
 
 
@@ -40,7 +40,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 
 
 class ColumnRules(BaseModel):
-    """What becomes of a table's columns.
+    """The rules for a table's columns.
 
     :param keep: only these columns of the source; all, if it is empty
     :param drop: not these
@@ -63,10 +63,10 @@ class ColumnRules(BaseModel):
     metadata: Annotated[dict[str, str], BeforeValidator(_metadata)] = Field(default_factory=dict)
 
 
-def contradictions(columns: ColumnRules, shard: Mapping[str, str]) -> list[str]:
-    """What a rule says of columns that cannot be, or would have no effect.
+def find_column_contradictions(columns: ColumnRules, shard: Mapping[str, str]) -> list[str]:
+    """List what a rule says of columns that cannot be, or would have no effect.
 
-    :param shard: the column that tells source tables apart, and its text
+    :param shard: the column by which source tables differ, and its text
     """
     wrong = []
     if columns.keep and columns.drop:
@@ -78,7 +78,7 @@ def contradictions(columns: ColumnRules, shard: Mapping[str, str]) -> list[str]:
         wrong += [f"columns.{what}: {name} is dropped" for name in names if name.lower() in gone]
         if kept:
             wrong += [
-                f"columns.{what}: {name} is none of columns.keep; {nearest(name, columns.keep)}"
+                f"columns.{what}: {name} is none of columns.keep; {suggest_names(name, columns.keep)}"
                 for name in names
                 if name.lower() not in kept
             ]

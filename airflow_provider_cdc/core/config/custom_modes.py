@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import difflib
 
-from airflow_provider_cdc.core.config.base import Configuration
-from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
+from airflow_provider_cdc.core.config.base_configuration import Configuration
+from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, list_extensions
 
 _GROUPS = {
     "snapshot_mode": SNAPSHOT_POLICIES,
@@ -19,7 +19,8 @@ _GROUPS = {
 
 
 def refuse_unknown(config: Configuration) -> None:
-    """
+    """Reject custom modes that no entry point provides.
+
     :raises ValueError: a mode is ``custom``, and there is no entry point of the name that is given
     """
     for mode, group in _GROUPS.items():
@@ -29,10 +30,11 @@ def refuse_unknown(config: Configuration) -> None:
 
 
 def _refuse_unknown(mode: str, name: str | None, group: str) -> None:
-    """
+    """Reject a name without an entry point.
+
     :raises ValueError: there is no such entry point
     """
-    there = sorted(extensions(group))
+    there = sorted(list_extensions(group))
     if name not in there:
         given = f"{name!r} is not known here" if name else f"required by {mode}=custom, and not set"
         near = difflib.get_close_matches(name or "", there, n=1)

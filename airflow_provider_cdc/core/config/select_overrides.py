@@ -23,7 +23,7 @@ _PART = re.compile(r'"((?:[^"]|"")*)"|([^".]+)')
 
 
 def with_statements(properties: Mapping[str, Any], *, all_needed: bool = False) -> dict[str, Any]:
-    """The properties, with the statements of tables as values of the list that names the tables.
+    """Return the properties, with the statements of tables as values of the list that names the tables.
 
     :param all_needed: a table that is listed without a statement is an error; otherwise a warning, and it is read whole
     :raises ConfigError: a statement of a table that is not listed, which would be without effect
@@ -50,7 +50,7 @@ def with_statements(properties: Mapping[str, Any], *, all_needed: bool = False) 
 
 
 def name_parts(name: str) -> tuple[str, ...]:
-    """The parts of a table's name, without their quotes.
+    """Return the parts of a table's name, without their quotes.
 
     >>> name_parts('"my shop"."orders.2024"'), name_parts('shop.orders'), name_parts('"my shop.orders"')
     (('my shop', 'orders.2024'), ('shop', 'orders'), ('my shop', 'orders'))

@@ -8,17 +8,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.enums import LimitAction
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+from airflow_provider_cdc.core.config.property_enums import TableLimitAction
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 
 log = logging.getLogger(__name__)
 
 _SHOWN = 5
 
 
-def guard(config: ConnectorConfig, captured: Callable[[], Collection[TableId]]) -> None:
+def check_table_limit(config: ConnectorConfig, captured: Callable[[], Collection[TableId]]) -> None:
     """Check the number of captured tables.
 
     :param captured: returns them; called only if there is a bound
@@ -31,7 +31,7 @@ def guard(config: ConnectorConfig, captured: Callable[[], Collection[TableId]]) 
     names = sorted(map(str, tables))
     some = ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
     what = f"{len(names)} tables are captured, more than guardrail.collections.max={limit}: {some}"
-    if config.guardrail_collections_limit_action is LimitAction.WARN:
+    if config.guardrail_collections_limit_action is TableLimitAction.WARN:
         log.warning("%s.", what)
         return
     raise PrerequisiteError(

@@ -25,13 +25,13 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from airflow_provider_cdc.core.config import column_rules, routes
+from airflow_provider_cdc.core.config import column_rules, table_routes
 from airflow_provider_cdc.core.config.column_rules import ColumnRules, Names
-from airflow_provider_cdc.core.config.enums import Patterns
-from airflow_provider_cdc.core.config.routes import AGGREGATE, Otherwise, Outbox, Step, Steps
-from airflow_provider_cdc.core.config.suggestions import unknown, wrong_names
+from airflow_provider_cdc.core.config.name_suggestions import describe_unknown_name, wrong_names
+from airflow_provider_cdc.core.config.property_enums import Patterns
+from airflow_provider_cdc.core.config.table_routes import AGGREGATE, Otherwise, Outbox, RouteStep, Steps
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 
 Mode = Literal["current", "log", "soft_delete", "history"]
 TypeChanges = Literal["rewrite", "new_column", "stop"]
@@ -56,7 +56,7 @@ _PLACES = ("connector", "topic", "database", "table")
 
 
 class TableRule(BaseModel):
-    """How the tables that a pattern matches are kept.
+    """The rule by which the tables that a pattern matches are kept.
 
     :param tables: patterns of ``<database>.<table>``, as in ``table.include.list``: a list, or a text with commas
     :param location: where the tables are; that of the job, if there is none. It may have named groups of the pattern, too
@@ -67,13 +67,13 @@ class TableRule(BaseModel):
     :param shard: one column and a text as in ``constant``, for tables that several source tables share: the column is part of their key
     :param partition_by: columns of the table, or transforms that its kind knows: ``days(created_at)``
     :param cluster_by: columns by which rows are kept together
-    :param route: steps by which rows are brought to several tables, by what is in them; see :class:`airflow_provider_cdc.core.config.routes.Step`
+    :param route: steps by which rows are brought to several tables, by what is in them; see :class:`airflow_provider_cdc.core.config.table_routes.RouteStep`
     :param otherwise: what becomes of rows that no step takes. ``default``: the table that they would have without a route. ``drop``: they are in no
         table. ``error``: nothing is written. Of an outbox ``error`` unless it says ``drop``
-    :param outbox: the table is an outbox; see :class:`airflow_provider_cdc.core.config.routes.Outbox`
-    :param type_changes: when a column gets a type that does not hold its old values. ``rewrite``: the table is written anew, with the values that the
-        source's table is read again with, or equal ones of the new type. ``new_column``: the table's column stays as it is, and the source's goes
-        on in a new one, ``amount__v_string``. ``stop``: the apply stops for this table
+    :param outbox: the table is an outbox; see :class:`airflow_provider_cdc.core.config.table_routes.Outbox`
+    :param type_changes: when a column gets a type that does not hold its old values. ``rewrite``: the table is written again, with the values that the
+        source's table is read again with, or equal ones of the new type. ``new_column``: the table's column stays as it is, and the source's
+        continues in a new one, ``amount__v_string``. ``stop``: the apply stops for this table
     :param dropped_columns: what becomes of a column that the source drops. ``keep``: it stays, with the values that it had. ``drop``: it goes from the
         table, too
     """
@@ -95,37 +95,37 @@ class TableRule(BaseModel):
     outbox: Outbox | None = None
 
     @property
-    def routed(self) -> bool:
-        """Whether the rows of one source table are in several tables."""
+    def is_routed(self) -> bool:
+        """Return whether the rows of one source table are in several tables."""
         return bool(self.route) or self.outbox is not None
 
     @property
-    def locations(self) -> list[str]:
-        """Where it says that tables are."""
+    def table_locations(self) -> list[str]:
+        """Locations that the rule names for its tables."""
         return [*([self.location] if self.location else []), *(step.location for step in self.route)]
 
     @property
-    def left(self) -> Otherwise:
-        """What becomes of rows that no step of the route takes."""
+    def unrouted_rows_action(self) -> Otherwise:
+        """The treatment of rows that no step of the route takes."""
         return self.otherwise or ("default" if self.outbox is None else "error")
 
     @property
-    def constants(self) -> dict[str, str]:
+    def constant_columns(self) -> dict[str, str]:
         """Columns with a text that is the same in all rows of a source table."""
         return {**self.shard, **self.columns.constant}
 
     @property
-    def metadata(self) -> dict[str, str]:
+    def metadata_columns(self) -> dict[str, str]:
         """Columns that tell about events: those of the mode, then those that were asked for."""
         return {**OF_MODE[self.mode], **self.columns.metadata}
 
     @property
-    def plain(self) -> bool:
-        """Whether the table is as it would be without this rule, but for its location."""
-        return self.meaning() == {}
+    def is_plain(self) -> bool:
+        """Return whether the table is as it would be without this rule, but for its location."""
+        return self.to_comparable_form() == {}
 
-    def meaning(self) -> dict[str, Any]:
-        """What decides the rows and the layout of a table, in a form that can be compared and stored.
+    def to_comparable_form(self) -> dict[str, Any]:
+        """Return what decides the rows and the layout of a table, in a form that can be compared and stored.
 
         What it says of changes at the source to come is not part of it: it may be changed for a table that is there.
         """
@@ -133,9 +133,9 @@ class TableRule(BaseModel):
         if self.outbox is not None:
             left_out |= {"mode", "columns"}  # they follow from it
         found = self.model_dump(exclude=left_out, exclude_defaults=True, mode="json")
-        found["route"] = [step.meaning() for step in self.route]
+        found["route"] = [step.to_comparable_form() for step in self.route]
         meaning = {name: value for name, value in found.items() if value}
-        return meaning if self.outbox is None else {**meaning, "outbox": self.outbox.meaning()}
+        return meaning if self.outbox is None else {**meaning, "outbox": self.outbox.to_comparable_form()}
 
 
 PLAIN = TableRule(tables=(".*",))
@@ -143,16 +143,16 @@ PLAIN = TableRule(tables=(".*",))
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class MatchedRule:
     """A rule, and the texts of the named groups of its pattern in a table's name."""
 
     rule: TableRule
     groups: Mapping[str, str]
 
-    def constants(self, connector: str, topic: str, table: TableId) -> dict[str, str]:
+    def build_constants(self, connector: str, topic: str, table: TableId) -> dict[str, str]:
         """Columns with a text that is the same in all rows of a source table, and this text."""
         names = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name}
-        return {name: text.format(**names, **self.groups) for name, text in self.rule.constants.items()}
+        return {name: text.format(**names, **self.groups) for name, text in self.rule.constant_columns.items()}
 
 
 class TableRules:
@@ -190,33 +190,33 @@ class TableRules:
             raise _refused(wrong)
         return cls(rules)
 
-    def of(self, table: TableId) -> TableRule:
-        """The rule of a table of the source; :data:`PLAIN` if none matches it."""
-        return self.match(table).rule
+    def select_rule(self, table: TableId) -> TableRule:
+        """Return the rule of a table of the source; :data:`PLAIN` if none matches it."""
+        return self.match_table(table).rule
 
-    def match(self, table: TableId) -> Matched:
-        """The first rule that matches, with the named groups of its pattern."""
+    def match_table(self, table: TableId) -> MatchedRule:
+        """Return the first rule that matches, with the named groups of its pattern."""
         names = dict.fromkeys((str(table), table.full_name))
         for rule, patterns in zip(self.rules, self._patterns, strict=True):
             for pattern in patterns:
                 for name in names:
                     if found := pattern.fullmatch(name):
-                        return Matched(rule, {k: v or "" for k, v in found.groupdict().items()})
-        return Matched(PLAIN, {})
+                        return MatchedRule(rule, {k: v or "" for k, v in found.groupdict().items()})
+        return MatchedRule(PLAIN, {})
 
-    def unused(self, tables: Iterable[TableId]) -> list[str]:
+    def find_unused_patterns(self, tables: Iterable[TableId]) -> list[str]:
         """Patterns that match none of some tables, or are never reached for them."""
-        used = {id(self.of(table)) for table in tables}
+        used = {id(self.select_rule(table)) for table in tables}
         return [", ".join(rule.tables) for rule in self.rules if id(rule) not in used]
 
-    def text(self) -> str:
-        """The rules as JSON; ``TableRules.parse(text)`` gives the same ones."""
+    def format_rules(self) -> str:
+        """Format the rules as JSON; ``TableRules.parse(text)`` gives the same ones."""
         rules = [rule.model_dump(exclude_defaults=True, by_alias=True, mode="json") for rule in self.rules]
         return json.dumps(rules, ensure_ascii=False)
 
-    def digest(self) -> str:
-        """Tells different rules apart; empty if there are none."""
-        return hashlib.sha256(self.text().encode()).hexdigest()[:16] if self.rules else ""
+    def compute_digest(self) -> str:
+        """Return a text that differs between different rules; empty if there are none."""
+        return hashlib.sha256(self.format_rules().encode()).hexdigest()[:16] if self.rules else ""
 
     def __bool__(self) -> bool:
         return bool(self.rules)
@@ -225,7 +225,7 @@ class TableRules:
         return isinstance(other, TableRules) and self.rules == other.rules
 
     def __hash__(self) -> int:
-        return hash(self.text())
+        return hash(self.format_rules())
 
 
 NO_RULES = TableRules()
@@ -254,12 +254,16 @@ def _read(given: str | Path) -> Any:
 
 
 def _contradictions(rule: TableRule) -> list[str]:
-    """What a rule says that cannot be true together, or of names that are not known."""
+    """List what a rule says that cannot be true together, or of names that are not known."""
     wrong, columns = [], rule.columns
     named = [set(re.compile(pattern).groupindex) for pattern in rule.tables]
     # a text is filled in for each table, whichever pattern matches it
     groups = set.intersection(*named)
-    ours = {*_PLACES, *((routes.VALUE,) if rule.route else ()), *((AGGREGATE,) if rule.outbox is not None else ())}
+    ours = {
+        *_PLACES,
+        *((table_routes.VALUE,) if rule.route else ()),
+        *((AGGREGATE,) if rule.outbox is not None else ()),
+    }
     if taken := sorted(set.union(*named) & ours):
         wrong.append(f"tables: a group cannot be called {taken[0]}, which has a meaning already")
     valid = (*_PLACES, *sorted(groups))
@@ -272,8 +276,14 @@ def _contradictions(rule: TableRule) -> list[str]:
     of_location = wrong_names(rule.location or "", (*dict.fromkeys((*valid, *of_an_outbox)),), exact=of_an_outbox)
     wrong += [f"location: {found}" for found in of_location]
     wrong += _wrong_routes(rule, valid, located=not of_location)
-    wrong += column_rules.contradictions(columns, rule.shard)
-    made = [*rule.constants, *columns.computed, *rule.metadata, *FLAGS[rule.mode], *columns.rename.values()]
+    wrong += column_rules.find_column_contradictions(columns, rule.shard)
+    made = [
+        *rule.constant_columns,
+        *columns.computed,
+        *rule.metadata_columns,
+        *FLAGS[rule.mode],
+        *columns.rename.values(),
+    ]
     twice = sorted({name for name in made if [n.lower() for n in made].count(name.lower()) > 1})
     wrong += [f"columns: {name} is made twice" for name in twice]
     wrong += [
@@ -287,7 +297,7 @@ def _contradictions(rule: TableRule) -> list[str]:
         )
     if rule.partition_by and rule.cluster_by:
         wrong.append("partition_by and cluster_by cannot be set both")
-    if rule.type_changes == "new_column" and (rule.shard or rule.routed):
+    if rule.type_changes == "new_column" and (rule.shard or rule.is_routed):
         wrong.append(
             "type_changes: new_column cannot be used with shard, route or outbox: a table has its columns from one source table, whole"
         )
@@ -295,7 +305,7 @@ def _contradictions(rule: TableRule) -> list[str]:
         wrong.append(
             f"dropped_columns: drop cannot be used with mode {rule.mode}, whose tables tell what was; leave it out, or use another mode"
         )
-    if rule.dropped_columns == "drop" and (rule.shard or rule.routed):
+    if rule.dropped_columns == "drop" and (rule.shard or rule.is_routed):
         wrong.append(
             "dropped_columns: drop cannot be used with shard, route or outbox: a table has its columns from one source table, whole"
         )
@@ -308,33 +318,33 @@ def _wrong_routes(rule: TableRule, valid: Sequence[str], *, located: bool) -> li
     """
     :param located: whether nothing is wrong with the names in the rule's location
     """
-    wrong = routes.contradictions(rule.route, valid)
+    wrong = table_routes.find_route_contradictions(rule.route, valid)
     if rule.route and rule.shard:
         wrong.append("route and shard cannot be set both")
-    if rule.otherwise is not None and not rule.routed:
+    if rule.otherwise is not None and not rule.is_routed:
         wrong.append("otherwise: there is no route, so that there is nothing else")
     if rule.outbox is None:
         return wrong
     set_too = [name for name in ("mode", "columns", "shard", "route") if name in rule.model_fields_set]
-    wrong += routes.of_an_outbox(rule.outbox, rule.location if located else None, set_too, valid)
+    wrong += table_routes.of_an_outbox(rule.outbox, rule.location if located else None, set_too, valid)
     if rule.otherwise == "default":
         wrong.append("otherwise: events without an aggregate type have no table of their own: drop, or error")
     return wrong
 
 
 def _explained(error: Any) -> str:
-    """One mistake in words."""
+    """Put one mistake into words."""
     path = ".".join(str(part + 1 if isinstance(part, int) else part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         *parents, name = error["loc"]
         where = f"{'.'.join(str(p + 1 if isinstance(p, int) else p) for p in parents)}: " if parents else ""
         if parents[:1] == ["outbox"] and len(parents) == 1:
-            return f"{where}{routes.explained(str(name))}"
-        return f"{where}{unknown(str(name), list(_MODELS.get(str(parents[0]) if parents else '', TableRule).model_fields))}"
+            return f"{where}{table_routes.explain_missing_property(str(name))}"
+        return f"{where}{describe_unknown_name(str(name), list(_MODELS.get(str(parents[0]) if parents else '', TableRule).model_fields))}"
     if error["type"] == "missing":
         return f"{path} is missing"
     if error["type"] == "literal_error":
-        return f"{path}: {unknown(str(error['input']), _VALUES.get(path, ()))}"
+        return f"{path}: {describe_unknown_name(str(error['input']), _VALUES.get(path, ()))}"
     if path == "tables" and error["type"] == "too_short":
         return "tables names no table"
     if path == "shard" and error["type"] == "too_long":
@@ -342,13 +352,13 @@ def _explained(error: Any) -> str:
     return f"{path}: {error.get('ctx', {}).get('error') or error['msg']}"
 
 
-_MODELS: Mapping[str, type[BaseModel]] = {"columns": ColumnRules, "route": Step}
+_MODELS: Mapping[str, type[BaseModel]] = {"columns": ColumnRules, "route": RouteStep}
 """Option → what its own options are."""
 _VALUES = {
     "mode": get_args(Mode),
     "type_changes": get_args(TypeChanges),
     "dropped_columns": get_args(DroppedColumns),
-    **routes.VALUES,
+    **table_routes.VALUES,
 }
 """Option → the values that it may have."""
 

@@ -11,19 +11,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.enums import WatermarkStrategy
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+from airflow_provider_cdc.core.config.property_enums import WatermarkStrategy
 from airflow_provider_cdc.core.errors import CdcError, SourceBusy, TransientError
-from airflow_provider_cdc.core.incremental.scan_ranges import begun_range, following, waiting_keys, whole_range
-from airflow_provider_cdc.core.incremental.table_progress import OrderOf, TableProgress, behind, problem_of
-from airflow_provider_cdc.core.incremental.watermarks import Watermarks
+from airflow_provider_cdc.core.incremental.chunk_windows import ChunkWindow, deletes_of
+from airflow_provider_cdc.core.incremental.scan_ranges import advance_scan, begun_range, waiting_keys, whole_range
+from airflow_provider_cdc.core.incremental.table_scan_progress import (
+    OrderOf,
+    TableProgress,
+    build_lag_problem,
+    problem_of,
+)
+from airflow_provider_cdc.core.incremental.watermark_writer import WatermarkWriter
 from airflow_provider_cdc.core.incremental.window_size import WindowSize
-from airflow_provider_cdc.core.incremental.windows import Window, deletes_of
 from airflow_provider_cdc.core.model.key_json import Key
-from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
-from airflow_provider_cdc.core.model.offset import Scan
+from airflow_provider_cdc.core.model.notifications import ScanProblem, TableScanStatus
+from airflow_provider_cdc.core.model.offset import TableScan
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange, StructureChanged
 
 log = logging.getLogger(__name__)
@@ -45,11 +50,11 @@ _LONGEST_S: Final = 5.0
 """Seconds between two tries."""
 
 
-class _Cancelled(Exception):
+class _ReadCancelled(Exception):
     """The read was cancelled."""
 
 
-class ChunkThread:
+class ChunkReaderThread:
     """Reads tables, one after the other, into windows.
 
     :param open_reader: opens a reader of chunks
@@ -67,14 +72,14 @@ class ChunkThread:
     ) -> None:
         self._open_reader, self._order_of = open_reader, order_of
         strategy = config.incremental_snapshot_watermarking_strategy
-        self._watermarks = Watermarks(written=written, by_deletion=strategy is WatermarkStrategy.INSERT_DELETE)
+        self._watermarks = WatermarkWriter(written=written, by_deletion=strategy is WatermarkStrategy.INSERT_DELETE)
         self._target_s = config.incremental_snapshot_chunk_target_ms / 1000
         self.chunk_rows = config.incremental_snapshot_chunk_size
         self._max_bytes = config.incremental_snapshot_chunk_max_bytes
         self._size = WindowSize()
         self._changed = threading.Condition()
         self._queue: deque[TableProgress] = deque()
-        self.windows: deque[Window] = deque()
+        self.windows: deque[ChunkWindow] = deque()
         self._position: Position | None = None
         self._generation = self._number = 0
         self._ended = False
@@ -86,13 +91,13 @@ class ChunkThread:
 
     # -- the streaming thread's side ----------------------------------------------------------------------------------
 
-    def read(self, table: TableId, scan: Scan) -> None:
+    def read(self, table: TableId, scan: TableScan) -> None:
         """Read a table, after those that were requested before, from the last key of its scan."""
         with self._changed:
             self._queue.append(TableProgress(table, scan, probe=scan.replace))
             self._changed.notify_all()
 
-    def cancel(self) -> None:
+    def cancel_reads(self) -> None:
         """Cancel all reads, and drop the open windows."""
         with self._changed:
             self._generation += 1
@@ -100,9 +105,11 @@ class ChunkThread:
             self.windows.clear()
             self._changed.notify_all()
 
-    def arrive(self, position: Position) -> list[Window]:
-        """The stream has written all events up to a position. Returns the windows that were registered before, oldest first: each
-        must get those events. Windows that come later are read when the events are visible in the table.
+    def advance_position(self, position: Position) -> list[ChunkWindow]:
+        """Record that the stream has written all events up to a position.
+
+        Returns the windows that were registered before, oldest first: each must get those events. Windows that come later are
+        read when the events are visible in the table.
 
         :raises BaseException: the error that ended the thread
         """
@@ -113,8 +120,8 @@ class ChunkThread:
             self._changed.notify_all()
             return list(self.windows)
 
-    def done(self, window: Window) -> None:
-        """A window's rows are written."""
+    def release_window(self, window: ChunkWindow) -> None:
+        """Release a window whose rows are written."""
         with self._changed:
             if self.windows and self.windows[0] is window:
                 self.windows.popleft()
@@ -141,13 +148,13 @@ class ChunkThread:
                 try:
                     self._fill(window, progress, generation)
                     self._failures = self._tries = 0
-                except _Cancelled:
+                except _ReadCancelled:
                     continue
                 except TransientError as e:
                     self._again(window, progress, generation, e)
                 except Exception as e:
                     log.warning("Chunks of %s cannot be read.", progress.table, exc_info=not isinstance(e, CdcError))
-                    with contextlib.suppress(_Cancelled):
+                    with contextlib.suppress(_ReadCancelled):
                         self._settle(window, progress, generation, problem=problem_of(e))
         except BaseException as e:  # the streaming thread raises it
             with self._changed:
@@ -155,14 +162,14 @@ class ChunkThread:
         finally:
             self._drop_reader()
 
-    def _next(self) -> tuple[Window, TableProgress, int] | None:
+    def _next(self) -> tuple[ChunkWindow, TableProgress, int] | None:
         """Register the next window, as soon as there is room for it. ``None`` = the end."""
         with self._changed:
             while not self._ended:
                 if self._queue and self._position is not None and self._room():
                     progress = self._queue[0]
                     self._number += 1
-                    window = Window(
+                    window = ChunkWindow(
                         self._number, progress.table, progress.scan.request, floor=self._position, probe=progress.probe
                     )
                     self.windows.append(window)
@@ -174,16 +181,16 @@ class ChunkThread:
         if any(window.probe for window in self.windows):
             return False  # events before the table is emptied supersede no row that is read afterwards
         chunks = [w.chunk for w in self.windows if w.chunk is not None]
-        if sum(chunk.bytes for chunk in chunks) > (AHEAD_CHUNKS - 1) * self._max_bytes:  # one more may come
+        if sum(chunk.memory_bytes for chunk in chunks) > (AHEAD_CHUNKS - 1) * self._max_bytes:  # one more may come
             return not self.windows
         return len(self.windows) < (AHEAD if sum(map(len, chunks)) < AHEAD_ROWS else 2)
 
-    def _fill(self, window: Window, progress: TableProgress, generation: int) -> None:
+    def _fill(self, window: ChunkWindow, progress: TableProgress, generation: int) -> None:
         """Read a chunk into its window."""
         reader = self._opened()
         for attempt in range(_TRIES):
             if generation != self._generation:
-                raise _Cancelled
+                raise _ReadCancelled
             try:
                 problem = progress.look_up(reader, self._order_of) if progress.schema is None else None
                 if problem is not None:
@@ -191,12 +198,12 @@ class ChunkThread:
                 if absent := waiting_keys(progress.scan, KEYS):
                     return self._look_up(reader, window, progress, generation, absent)
                 if progress.scan.upto is None:
-                    progress.scan = progress.scan.bounded(
-                        reader.last(whole_range(reader, progress.scan, progress.rows()))
+                    progress.scan = progress.scan.with_last_key(
+                        reader.read_last_key(whole_range(reader, progress.scan, progress.build_next_range()))
                     )
                 if progress.probe:
                     self._try(reader, progress)
-                    progress.probe, progress.scan = False, progress.scan.emptied()
+                    progress.probe, progress.scan = False, progress.scan.record_emptied()
                     return self._settle(window, progress, generation)
                 if progress.scan.upto is None:
                     return self._settle(window, progress, generation, chunk=ChunkRows([], None), last=True)
@@ -204,19 +211,21 @@ class ChunkThread:
             except StructureChanged:
                 progress.schema = None
                 time.sleep(0.05 * attempt)
-        problem = ScanProblem(ScanStatus.UNKNOWN_SCHEMA, f"the structure of {progress.table} changes again and again")
+        problem = ScanProblem(
+            TableScanStatus.UNKNOWN_SCHEMA, f"the structure of {progress.table} changes again and again"
+        )
         self._settle(window, progress, generation, problem=problem)
         return None
 
-    def _read(self, reader: ChunkReader, window: Window, progress: TableProgress, generation: int) -> None:
+    def _read(self, reader: ChunkReader, window: ChunkWindow, progress: TableProgress, generation: int) -> None:
         """Read the next rows of the table, or of its first range."""
-        rows = begun_range(reader, progress.scan, progress.rows())
+        rows = begun_range(reader, progress.scan, progress.build_next_range())
         given = progress.scan.chunk_rows
         limit = given or self.chunk_rows
         grows = bool(self._target_s) and given is None
-        queries = 1 if grows else self._size.chunks(limit)
+        queries = 1 if grows else self._size.compute_chunk_count(limit)
         started = time.monotonic()
-        self._watermarks.open(reader, window)
+        self._watermarks.open_window(reader, window)
         began = time.monotonic()
         chunk = self._visible(reader, window, progress, generation, rows, limit, queries)
         if chunk is None:
@@ -225,17 +234,17 @@ class ChunkThread:
             self._adapt(time.monotonic() - began)
         last = chunk.complete or chunk.last is None or chunk.last == progress.scan.upto
         self._settle(window, progress, generation, chunk=chunk, last=last)
-        self._watermarks.close(reader, window)
-        self._size.saw(time.monotonic() - started - chunk.reading_s, chunk.reading_s, len(chunk), limit)
+        self._watermarks.close_window(reader, window)
+        self._size.record_window(time.monotonic() - started - chunk.reading_s, chunk.reading_s, len(chunk), limit)
 
     def _look_up(
-        self, reader: ChunkReader, window: Window, progress: TableProgress, generation: int, absent: list[Key]
+        self, reader: ChunkReader, window: ChunkWindow, progress: TableProgress, generation: int, absent: list[Key]
     ) -> None:
         """Look up keys that may have no row."""
         assert progress.schema is not None
         schema, scan = progress.schema, progress.scan
-        keys = reader.keys(schema, scan.key, absent)
-        self._watermarks.open(reader, window)
+        keys = reader.to_source_keys(schema, scan.key, absent)
+        self._watermarks.open_window(reader, window)
         while True:
             rows = KeyRange(schema, tuple(scan.order), keys=tuple(keys))
             chunk = self._visible(reader, window, progress, generation, rows, len(keys) + 1, 1)
@@ -251,12 +260,12 @@ class ChunkThread:
                 scan.key,
             )
         self._settle(window, progress, generation, chunk=chunk, looked_up=len(looked_up))
-        self._watermarks.close(reader, window)
+        self._watermarks.close_window(reader, window)
 
     def _visible(
         self,
         reader: ChunkReader,
-        window: Window,
+        window: ChunkWindow,
         progress: TableProgress,
         generation: int,
         rows: KeyRange,
@@ -266,22 +275,24 @@ class ChunkThread:
         """Rows in which everything is visible that the stream delivered before; ``None``: the database does not show it."""
         began, pause = time.monotonic(), 0.002
         chunk = reader.read(rows, limit, queries, self._max_bytes)
-        while chunk.low is not None and window.floor is not None and not chunk.low.reached(window.floor):
+        while chunk.low is not None and window.floor is not None and not chunk.low.has_reached(window.floor):
             # the stream is ahead of what is visible: for a moment, as a log is written before it is committed; for longer, or for
             # ever, where the connector has come to another server that lacks what the one before had
             if time.monotonic() - began > _CATCH_UP_S:
-                problem = behind(progress.table, reader.missing(chunk.low, window.floor), _CATCH_UP_S)
+                problem = build_lag_problem(
+                    progress.table, reader.describe_missing_log(chunk.low, window.floor), _CATCH_UP_S
+                )
                 self._settle(window, progress, generation, problem=problem)
                 return None
             if not self._wait(pause, generation):
-                raise _Cancelled
+                raise _ReadCancelled
             pause = min(2 * pause, 1.0)
             chunk = reader.read(rows, limit, queries, self._max_bytes)
         return chunk
 
     def _settle(
         self,
-        window: Window,
+        window: ChunkWindow,
         progress: TableProgress,
         generation: int,
         *,
@@ -297,11 +308,11 @@ class ChunkThread:
         """
         with self._changed:
             if generation != self._generation:
-                raise _Cancelled
+                raise _ReadCancelled
             scan = progress.scan
             window.schema, window.order, window.upto = progress.schema, tuple(scan.order), scan.upto
             if chunk is not None:
-                window.next = following(scan, chunk.last, last=last, looked_up=looked_up)
+                window.next = advance_scan(scan, chunk.last, last=last, looked_up=looked_up)
             window.problem = problem
             window.final = problem is not None or (last and len(scan.ranges) <= 1)
             # otherwise the chunk is there, and what closes its window cannot be written
@@ -316,19 +327,21 @@ class ChunkThread:
     def _try(self, reader: ChunkReader, progress: TableProgress) -> None:
         """Do everything that reading the table takes, for one row, which is not captured."""
         assert progress.schema is not None
-        self._watermarks.tried(reader)
+        self._watermarks.check_writable(reader)
         if progress.scan.upto is not None:
-            reader.read(replace(progress.rows(), after=None), 1)
+            reader.read(replace(progress.build_next_range(), after=None), 1)
 
     def _adapt(self, seconds: float) -> None:
         """Adapt the size of chunks to the time that a chunk may take, in small steps."""
         factor = min(max(self._target_s / max(seconds, 1e-4), 0.5), 2.0)
         self.chunk_rows = min(max(int(self.chunk_rows * factor), 256), _LARGEST)
 
-    def _again(self, window: Window, progress: TableProgress, generation: int, e: TransientError) -> None:
-        """The connection was lost: read the chunk again over another one. The log's own reader meets the same error, and decides
-        whether the run goes on. If only this table is blocked by another session, the stream goes on, and the chunk waits until
-        it is free."""
+    def _again(self, window: ChunkWindow, progress: TableProgress, generation: int, e: TransientError) -> None:
+        """Read the chunk again over another connection, as the one before was lost.
+
+        The log's own reader meets the same error, and decides whether the run continues. If only this table is blocked by another
+        session, the stream continues, and the chunk waits until it is free.
+        """
         self._drop_reader()
         self._tries += 1
         if not isinstance(e, SourceBusy):

@@ -24,8 +24,8 @@ class WindowSize:
 
         >>> size = WindowSize()
         >>> for _ in range(8):
-        ...     size.saw(0.006, 0.002 * size.chunks(1024), 1024 * size.chunks(1024), 1024)
-        >>> size.chunks(1024)
+        ...     size.record_window(0.006, 0.002 * size.compute_chunk_count(1024), 1024 * size.compute_chunk_count(1024), 1024)
+        >>> size.compute_chunk_count(1024)
         16
     """
 
@@ -33,12 +33,12 @@ class WindowSize:
         self._chunks = 1
         self._waiting_s = self._chunk_s = 0.0
 
-    def chunks(self, limit: int) -> int:
-        """How many chunks of ``limit`` rows the next window holds."""
+    def compute_chunk_count(self, limit: int) -> int:
+        """Return how many chunks of ``limit`` rows the next window holds."""
         return max(min(self._chunks, ROWS // limit), 1)
 
-    def saw(self, waiting_s: float, reading_s: float, rows: int, limit: int) -> None:
-        """A window was read.
+    def record_window(self, waiting_s: float, reading_s: float, rows: int, limit: int) -> None:
+        """Record that a window was read.
 
         :param waiting_s: seconds that everything else took
         :param reading_s: seconds that reading its rows took

@@ -18,54 +18,54 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import CommitConflict, ConfigError, LeaseHeld
+from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorStatus, status_of
 from airflow_provider_cdc.core.lifecycle.lifecycle_stores import DeletableChangeLog, LifecycleStore
 from airflow_provider_cdc.core.lifecycle.log_gap import (
-    Gap,
-    Repair,
+    GapRepair,
+    LogGap,
     RepairPlan,
     all_again,
     find_gap,
-    moved,
     no_gap,
     plan_repair,
     repair_signals,
+    skip_gap,
     table_patterns,
 )
 from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan, OffsetPlanner
-from airflow_provider_cdc.core.lifecycle.status import Status, status_of
+from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalState
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
-from airflow_provider_cdc.core.remedy_commands import cdc
-from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.spi.source import Source
+from airflow_provider_cdc.core.spi.source_procedures import Procedure, ProcedureContext, ProcedurePlan, ProcedureResult
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
-from airflow_provider_cdc.core.spi.stores import Control, DesiredState, Lease, StoredOffset
-from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.spi.store_interfaces import ConnectorControl, DesiredState, Lease, StoredOffset
+from airflow_provider_cdc.core.writing.batch_builder import BatchBuilder
 
 _LOOKED_AT = 10_000
 """How many batches a plan looks at to count events."""
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
-    """What a repair did.
+class RepairResult:
+    """The result of a repair.
 
     :param signal: number of the signal that reads the tables again in an incremental repair; of several, the first
     """
 
-    gap: Gap
-    how: Repair
+    gap: LogGap
+    how: GapRepair
     signal: int | None = None
 
 
 @dataclass(slots=True)
-class Lifecycle:
+class ConnectorLifecycle:
     """Steers one connector.
 
     :param source: may be missing where no position is needed
@@ -82,29 +82,29 @@ class Lifecycle:
 
     # -- looking and steering -----------------------------------------------------------------------------------------
 
-    def status(self) -> Status:
-        """The status of the connector.
+    def inspect_status(self) -> ConnectorStatus:
+        """Return the status of the connector.
 
         :raises ConfigError: there is no such connector
         """
         return status_of(self._record(), self.store.signals_of(self.name, 100, under_way=True))
 
-    def pause(self, by: str, reason: str = "") -> Control:
+    def pause(self, by: str, reason: str = "") -> ConnectorControl:
         """Have the run that is alive end at the next boundary between two transactions, and new ones end at once."""
         self._record()
         return self.store.set_control(self.name, DesiredState.PAUSED, by, reason)
 
-    def stop(self, by: str, reason: str = "") -> Control:
-        """As :meth:`pause`, but shown as *stopped*: the connector is not meant to go on soon."""
+    def stop(self, by: str, reason: str = "") -> ConnectorControl:
+        """Stop as :meth:`pause` does, but shown as *stopped*: the connector is not meant to continue soon."""
         self._record()
         return self.store.set_control(self.name, DesiredState.STOPPED, by, reason)
 
-    def resume(self, by: str, reason: str = "") -> Control:
-        """Let the next run go on from the offset."""
+    def resume(self, by: str, reason: str = "") -> ConnectorControl:
+        """Let the next run continue from the offset."""
         self._record()
         return self.store.set_control(self.name, DesiredState.RUNNING, by, reason)
 
-    def restart(self, by: str, reason: str = "") -> Control:
+    def restart(self, by: str, reason: str = "") -> ConnectorControl:
         """Have the run that is alive end; the next one begins with the definition and the connection as they are then."""
         self._record()
         return self.store.request_restart(self.name, by, reason)
@@ -112,15 +112,15 @@ class Lifecycle:
     # -- the offset ---------------------------------------------------------------------------------------------------
 
     def plan_offset(self, target: Position | None) -> OffsetPlan:
-        """What it would mean to go on from another position.
+        """Plan what it would mean to continue from another position.
 
         :param target: ``None`` = from the beginning, with a snapshot of all tables
         """
         planner = self._planner()
-        return planner.reset() if target is None else planner.move(target)
+        return planner.plan_reset() if target is None else planner.plan_move(target)
 
     def plan_restore(self, version: int) -> OffsetPlan:
-        """What it would mean to go back to an offset that the connector has had.
+        """Plan what it would mean to go back to an offset that the connector has had.
 
         :raises ConfigError: it has had no such one
         """
@@ -128,9 +128,9 @@ class Lifecycle:
         if not history:
             raise ConfigError(
                 f"Connector {self.name} has had no offset of version {version}.",
-                remedy=cdc("offset history", self.name),
+                remedy=format_cdc_command("offset history", self.name),
             )
-        return self._planner().restore(version, history[0].offset)
+        return self._planner().plan_restore(version, history[0].offset)
 
     def apply_offset(self, plan: OffsetPlan, confirmation: str | None, by: str) -> StoredOffset:
         """Carry a plan out.
@@ -155,7 +155,7 @@ class Lifecycle:
         self._drop(plan.dropped, f"The offset was changed ({plan.reason}) by {by}; send the signal again.")
         return stored
 
-    def reset(self, confirmation: str | None, by: str) -> StoredOffset:
+    def reset_offset(self, confirmation: str | None, by: str) -> StoredOffset:
         """Forget the offset: the next run reads all tables first. Raises like :meth:`apply_offset`."""
         return self.apply_offset(self.plan_offset(None), confirmation, by)
 
@@ -173,30 +173,34 @@ class Lifecycle:
             ):  # first: if this fails in the middle, the connector is still there and can be deleted again
                 assert self.changelog is not None
                 self.changelog.delete(self.name)
-            self.store.forget(lease)
+            self.store.delete_connector(lease)
 
     # -- gaps ---------------------------------------------------------------------------------------------------------
 
-    def gap(self) -> Gap | None:
-        """What is lost because the log no longer holds the offset's position; ``None`` if it does."""
+    def find_gap(self) -> LogGap | None:
+        """Find what is lost because the log no longer holds the offset's position; ``None`` if it does."""
         return find_gap(
-            self.name, self.store.load(self.name).offset or Offset(), self._record().moved_at, self._source()
+            self.name, self.store.load_offset(self.name).offset or Offset(), self._record().moved_at, self._source()
         )
 
-    def plan_repair(self, how: Repair) -> RepairPlan:
-        """What a repair would do. Nothing is changed.
+    def plan_repair(self, how: GapRepair) -> RepairPlan:
+        """Plan what a repair would do. Nothing is changed.
 
         :raises ConfigError: there is no gap
         :raises CdcError: the source cannot be asked
         """
-        source, config, stored = self._source(), self._config(), self.store.load(self.name)
+        source, config, stored = self._source(), self._config(), self.store.load_offset(self.name)
         gap = find_gap(self.name, stored.offset or Offset(), self._record().moved_at, source)
         if gap is None:
             raise no_gap(self.name)
-        return plan_repair(how, gap, stored, source, config, SchemaHistory.of(self.store.schemas(self.name)))
+        return plan_repair(
+            how, gap, stored, source, config, SchemaHistory.from_stored(self.store.load_schemas(self.name))
+        )
 
-    def repair(self, how: Repair, confirmation: str | None, by: str, *, version: int | None = None) -> Repaired:
-        """Have the connector go on after a gap; see :mod:`airflow_provider_cdc.core.lifecycle.log_gap`.
+    def repair_gap(
+        self, how: GapRepair, confirmation: str | None, by: str, *, version: int | None = None
+    ) -> RepairResult:
+        """Have the connector continue after a gap; see :mod:`airflow_provider_cdc.core.lifecycle.log_gap`.
 
         :param version: do nothing unless the offset has it still, as a plan had
         :raises ConfigError: there is no gap, or it is not confirmed, or the configuration does not allow it
@@ -209,29 +213,29 @@ class Lifecycle:
         with self._alone() as (lease, batcher):
             if version is not None:
                 self._unmoved(batcher, version)
-            offset, number, dropped = batcher.offset, None, frozenset[int]()
+            offset, number, dropped = batcher.committed_offset, None, frozenset[int]()
             gap = find_gap(self.name, offset, self._record().moved_at, source)
             if gap is None:
                 raise no_gap(self.name)
-            if how is Repair.SNAPSHOT:
-                after, dropped = all_again(offset, config), frozenset(offset.snapshot.requests.values())
+            if how is GapRepair.SNAPSHOT:
+                after, dropped = all_again(offset, config), frozenset(offset.snapshot.request_numbers.values())
             else:
-                after = moved(offset, gap)
-            if how is Repair.INCREMENTAL:
+                after = skip_gap(offset, gap)
+            if how is GapRepair.INCREMENTAL:
                 # before the offset moves: otherwise a crash in between would leave rows missing without a signal that reads them
-                history = SchemaHistory.of(self.store.schemas(self.name))
+                history = SchemaHistory.from_stored(self.store.load_schemas(self.name))
                 paused, origin = offset.incremental.paused, f"repair:{batcher.stored.version}"
                 signals = repair_signals("gap-repair", source, config, history, paused=paused, origin=origin, by=by)
                 number = min((self.store.send(self.name, sent) for sent in signals), default=None)
             reason = f"gap repaired by {how.value}, from {gap.position}, by {by}"
             self.store.replace_offset(lease, batcher.stored, after, reason)
         self._drop(dropped, f"All tables are read again, to repair a gap, by {by}.")
-        return Repaired(gap, how, number)
+        return RepairResult(gap, how, number)
 
     # -- procedures at the source ---------------------------------------------------------------------------------------
 
     def plan_procedure(self, name: str, table: str, flags: Iterable[str] = ()) -> ProcedurePlan:
-        """What a procedure of the source would do for a table. Nothing is changed.
+        """Plan what a procedure of the source would do for a table. Nothing is changed.
 
         :param table: its name, as ``signal.data.collection`` has it
         :raises ConfigError: the source has no such procedure, or it is no table's name
@@ -245,7 +249,9 @@ class Lifecycle:
         if unknown := sorted(chosen.difference(known)):
             raise ConfigError(f"{name} has no flag {unknown[0]!r}. Valid values are: {', '.join(known) or 'none'}.")
         id_ = source.signal_table(table)
-        return source.plan_procedure(procedure, id_, chosen, self._standing(id_, self.store.load(self.name).offset))
+        return source.plan_procedure(
+            procedure, id_, chosen, self._standing(id_, self.store.load_offset(self.name).offset)
+        )
 
     def carry_out(
         self, plan: ProcedurePlan, confirmation: str | None, by: str, tell: Callable[[str], None]
@@ -261,10 +267,10 @@ class Lifecycle:
         self._confirmed(confirmation)
         procedure = self._source().PROCEDURES[plan.procedure]
         if not procedure.alone:
-            self._done(procedure, plan, self.store.load(self.name).offset, tell)
+            self._done(procedure, plan, self.store.load_offset(self.name).offset, tell)
             return None
         with self._alone() as (lease, batcher):
-            done = self._done(procedure, plan, batcher.offset, tell)
+            done = self._done(procedure, plan, batcher.committed_offset, tell)
             number = None
             if done.read_again:  # before the offset moves: otherwise a crash in between would leave rows missing
                 data = {"type": "blocking", "data-collections": table_patterns([plan.table])}
@@ -273,13 +279,13 @@ class Lifecycle:
                 number = self.store.send(self.name, signal)
             if done.position is not None:
                 reason = f"{plan.procedure} {plan.table}, by {by}"
-                moved_to = batcher.offset.moved(done.position.to_json())
+                moved_to = batcher.committed_offset.move_position(done.position.to_json())
                 self.store.replace_offset(lease, batcher.stored, moved_to, reason)
             return number
 
     def _done(
         self, procedure: Procedure, plan: ProcedurePlan, offset: Offset | None, tell: Callable[[str], None]
-    ) -> Done:
+    ) -> ProcedureResult:
         """Carry a plan out, as it is now."""
         source, standing = self._source(), self._standing(plan.table, offset)
         now = source.plan_procedure(procedure, plan.table, plan.flags, standing)
@@ -292,21 +298,23 @@ class Lifecycle:
             )
         return source.carry_out(now, standing, tell)
 
-    def _standing(self, table: TableId, offset: Offset | None) -> Standing:
+    def _standing(self, table: TableId, offset: Offset | None) -> ProcedureContext:
         position = None if offset is None or offset.position is None else self._source().parse_position(offset.position)
-        history = SchemaHistory.of(self.store.schemas(self.name))
-        return Standing(position, Filters(self._config()).table(table), history.get(table) is not None)
+        history = SchemaHistory.from_stored(self.store.load_schemas(self.name))
+        return ProcedureContext(
+            position, Filters(self._config()).is_table_captured(table), history.find_schema(table) is not None
+        )
 
     # -- plumbing -----------------------------------------------------------------------------------------------------
 
     def _record(self) -> ConnectorRecord:
-        if (record := self.store.connector(self.name)) is not None:
+        if (record := self.store.find_connector(self.name)) is not None:
             return record
         raise ConfigError(f"No connector {self.name!r} has run yet.", safe="Nothing was changed.")
 
     def _planner(self) -> OffsetPlanner:
-        batches = self.store.batches(self.name, limit=_LOOKED_AT)
-        stored, history = self.store.load(self.name), self.store.schema_history(self.name)
+        batches = self.store.list_batches(self.name, limit=_LOOKED_AT)
+        stored, history = self.store.load_offset(self.name), self.store.schema_history(self.name)
         return OffsetPlanner(self.name, stored, self._source(), batches, history)
 
     def _confirmed(self, confirmation: str | None) -> None:
@@ -317,7 +325,7 @@ class Lifecycle:
                 remedy=f"confirm it with {self.name}",
             )
 
-    def _unmoved(self, batcher: Batcher, version: int) -> None:
+    def _unmoved(self, batcher: BatchBuilder, version: int) -> None:
         if batcher.stored.version != version:
             raise CommitConflict(
                 "The offset has moved since the plan was made.",
@@ -330,18 +338,18 @@ class Lifecycle:
     def _lease(self) -> Iterator[Lease]:
         with contextlib.ExitStack() as stack:
             try:
-                lease = stack.enter_context(self.store.lease(self.name, self.owner, wait_s=0))
+                lease = stack.enter_context(self.store.acquire_lease(self.name, self.owner, wait_s=0))
             except LeaseHeld as e:
                 raise LeaseHeld(
                     e.what,
                     safe="Nothing was changed.",
-                    remedy=f"`{cdc('pause', self.name, wait=True)}`, which waits until the run has ended; then try again, and `{cdc('resume', self.name)}` at the end; "
+                    remedy=f"`{format_cdc_command('pause', self.name, wait=True)}`, which waits until the run has ended; then try again, and `{format_cdc_command('resume', self.name)}` at the end; "
                     "the lease of a run that is dead ends by itself within half a minute",
                 ) from None
             yield lease
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[tuple[Lease, Batcher]]:
+    def _alone(self) -> Iterator[tuple[Lease, BatchBuilder]]:
         """Hold the lease, with every batch adopted into the offset."""
         assert self.changelog is not None
         source, config = self._source(), self._config()
@@ -349,7 +357,15 @@ class Lifecycle:
             writer = f"{lease.epoch}-{uuid.uuid4().hex[:12]}"
             yield (
                 lease,
-                Batcher(self.name, source.connector, config.public(), self.store, self.changelog, lease, writer),
+                BatchBuilder(
+                    self.name,
+                    source.connector,
+                    config.to_public_properties(),
+                    self.store,
+                    self.changelog,
+                    lease,
+                    writer,
+                ),
             )
 
     def _drop(self, numbers: frozenset[int], why: str) -> None:
@@ -367,4 +383,4 @@ class Lifecycle:
         return self.config
 
 
-__all__ = ["DeletableChangeLog", "Lifecycle", "LifecycleStore", "Repair", "Repaired"]
+__all__ = ["ConnectorLifecycle", "DeletableChangeLog", "GapRepair", "LifecycleStore", "RepairResult"]

@@ -1,4 +1,7 @@
-"""What steering a connector needs of others, besides what a run does: a state store that can be looked through, and a change log that can be deleted."""
+"""The interfaces that steering a connector needs, besides those of a run.
+
+They are a state store that can be looked through, and a change log that can be deleted.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +13,38 @@ from airflow_provider_cdc.core.spi.retention_settings import StateRetention
 from airflow_provider_cdc.core.spi.state_records import (
     BatchRecord,
     ConnectorRecord,
+    ConnectorRegistration,
     NotificationRecord,
     OffsetRecord,
-    Registration,
     SignalRecord,
 )
-from airflow_provider_cdc.core.spi.stores import ChangeLog, Control, DesiredState, Lease, StateStore, StoredOffset
+from airflow_provider_cdc.core.spi.store_interfaces import (
+    ChangeLog,
+    ConnectorControl,
+    DesiredState,
+    Lease,
+    StateStore,
+    StoredOffset,
+)
 
 
 class LifecycleStore(StateStore, Protocol):
-    """What commands, pages and operators need of the state store besides :class:`StateStore`."""
+    """The additional needs that commands, pages and operators have of the state store, besides :class:`StateStore`."""
 
-    def register(self, registration: Registration) -> None:
+    def register_connector(self, registration: ConnectorRegistration) -> None:
         """Record a connector's definition. It is written only if it has changed."""
 
-    def registration(self, connector: str) -> Registration | None:
-        """What was registered last."""
+    def find_registration(self, connector: str) -> ConnectorRegistration | None:
+        """Return what was registered last."""
 
-    def connectors(self) -> list[ConnectorRecord]:
+    def list_connectors(self) -> list[ConnectorRecord]:
         """Every connector, by name."""
 
-    def connector(self, name: str) -> ConnectorRecord | None:
-        """One connector; ``None`` if it has not run yet."""
+    def find_connector(self, name: str) -> ConnectorRecord | None:
+        """Find a connector; ``None`` if it has not run yet."""
 
-    def batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[BatchRecord]:
-        """The newest batches, newest first, or one of them."""
+    def list_batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[BatchRecord]:
+        """List the newest batches, newest first, or one of them."""
 
     def signals_of(
         self, connector: str, limit: int = 50, *, number: int | None = None, under_way: bool = False
@@ -45,7 +55,9 @@ class LifecycleStore(StateStore, Protocol):
         :param under_way: only those whose state is not final
         """
 
-    def notifications(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[NotificationRecord]:
+    def list_notifications(
+        self, connector: str, *, after: int | None = None, limit: int = 50
+    ) -> list[NotificationRecord]:
         """Notifications, oldest first.
 
         :param after: those with a number above this one; by default the newest ones
@@ -57,13 +69,13 @@ class LifecycleStore(StateStore, Protocol):
         :param version: only this one
         """
 
-    def set_control(self, connector: str, wanted: DesiredState, by: str, reason: str = "") -> Control:
+    def set_control(self, connector: str, wanted: DesiredState, by: str, reason: str = "") -> ConnectorControl:
         """Record what people want of a connector; a run that is alive sees it within a second or two.
 
         :param by: who asks
         """
 
-    def request_restart(self, connector: str, by: str, reason: str = "") -> Control:
+    def request_restart(self, connector: str, by: str, reason: str = "") -> ConnectorControl:
         """Ask the run that is alive to end, so that another one begins. What is wanted of the connector stays."""
 
     def replace_offset(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset:
@@ -72,13 +84,13 @@ class LifecycleStore(StateStore, Protocol):
         :param reason: who wants it, and what for
         """
 
-    def prune(self, connector: str, retention: StateRetention, now: datetime) -> dict[str, int]:
+    def prune_rows(self, connector: str, retention: StateRetention, now: datetime) -> dict[str, int]:
         """Remove rows that are older than the retention and that nothing needs: no run, no rewind within it, no open signal.
 
         :return: kind of row → how many were removed
         """
 
-    def forget(self, lease: Lease) -> None:
+    def delete_connector(self, lease: Lease) -> None:
         """Delete everything that is kept of a connector except the epoch of its lease.
 
         :raises LeaseLost: another run took over

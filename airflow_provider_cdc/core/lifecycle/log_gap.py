@@ -1,11 +1,13 @@
-"""A gap: the source's log no longer holds the position that a connector has to go on from. What is lost, and how to repair it.
+"""A gap: the source's log no longer holds the position that a connector has to continue from.
+
+It says what is lost, and how to repair it.
 
 There are three repairs. After each, the connector can run again:
 
-* ``snapshot``: all tables are read again before streaming goes on. Only the single events in between are lost.
-* ``incremental``: streaming goes on at once from the oldest position that the log still has, and all tables are read beside it. The
+* ``snapshot``: all tables are read again before streaming continues. Only the single events in between are lost.
+* ``incremental``: streaming continues at once from the oldest position that the log still has, and all tables are read beside it. The
   result is the same, without a pause; only tables whose schema has changed are read whole first.
-* ``skip``: streaming goes on from there, and what was in between is lost for good.
+* ``skip``: streaming continues from there, and what was in between is lost for good.
 """
 
 from __future__ import annotations
@@ -18,25 +20,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
-from airflow_provider_cdc.core.incremental.coordinator import writes_watermarks
+from airflow_provider_cdc.core.incremental.incremental_coordinator import writes_watermarks
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.snapshot.snapshot_policy import reads_rows, snapshot_policy
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.source import Source
-    from airflow_provider_cdc.core.spi.stores import StoredOffset
+    from airflow_provider_cdc.core.spi.store_interfaces import StoredOffset
 
 
-class Repair(enum.StrEnum):
-    """How to go on after a gap."""
+class GapRepair(enum.StrEnum):
+    """The ways to continue after a gap."""
 
     SNAPSHOT = "snapshot"
     INCREMENTAL = "incremental"
@@ -44,8 +46,8 @@ class Repair(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """What is lost.
+class LogGap:
+    """The changes that are lost.
 
     :param position: up to here everything is captured
     :param moved_at: when the connector reached it
@@ -69,7 +71,7 @@ class Gap:
             text += " That is no later position of the same log: the log was reset, or belongs to another server."
         return text
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Fit for JSON."""
         return {
             "connector": self.connector,
@@ -83,7 +85,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What a repair would do. Nothing has happened yet.
+    """The planned steps of a repair. Nothing has happened yet.
 
     :param version: of the offset that the plan is about; once that has moved, the plan is invalid
     :param tables: that are read again
@@ -91,17 +93,17 @@ class RepairPlan:
     :param problems: why it cannot be done, each with what can be done instead; empty if it can
     """
 
-    gap: Gap
-    how: Repair
+    gap: LogGap
+    how: GapRepair
     version: int
     tables: tuple[str, ...]
     whole: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Fit for JSON."""
         return {
-            "gap": self.gap.document(),
+            "gap": self.gap.to_document(),
             "repair": self.how.value,
             "version": self.version,
             "tables": list(self.tables),
@@ -110,8 +112,8 @@ class RepairPlan:
         }
 
 
-def find_gap(connector: str, offset: Offset, moved_at: datetime | None, source: Source) -> Gap | None:
-    """The gap between an offset and the log, ``None`` if there is none."""
+def find_gap(connector: str, offset: Offset, moved_at: datetime | None, source: Source) -> LogGap | None:
+    """Find the gap between an offset and the log, ``None`` if there is none."""
     if offset.position is None:
         return None
     position = source.parse_position(offset.position)
@@ -119,7 +121,7 @@ def find_gap(connector: str, offset: Offset, moved_at: datetime | None, source: 
         source.verify_position(position)
     except PositionLost as e:
         oldest = source.oldest_position()
-        return Gap(connector, position, moved_at, oldest, oldest.reached(position), e.what)
+        return LogGap(connector, position, moved_at, oldest, oldest.has_reached(position), e.what)
     return None
 
 
@@ -128,18 +130,18 @@ def no_gap(connector: str) -> ConfigError:
     return ConfigError(
         f"There is no gap: the log holds the position of {connector}.",
         safe="Nothing was changed.",
-        remedy=f"if the connector is to go on from another position: `{cdc('offset show', connector)}` shows where it stands, `airflow cdc offset set` and "
+        remedy=f"if the connector is to go on from another position: `{format_cdc_command('offset show', connector)}` shows where it stands, `airflow cdc offset set` and "
         "`airflow cdc offset reset` move it",
     )
 
 
-def moved(offset: Offset, gap: Gap) -> Offset:
-    """The offset at the oldest position of the log."""
-    return offset.moved(gap.oldest.to_json())
+def skip_gap(offset: Offset, gap: LogGap) -> Offset:
+    """Return the offset at the oldest position of the log."""
+    return offset.move_position(gap.oldest.to_json())
 
 
 def all_again(offset: Offset, config: ConnectorConfig) -> Offset:
-    """The offset with which a connector reads all tables first.
+    """Return the offset with which a connector reads all tables first.
 
     :raises ConfigError: its snapshots read no rows, or not those of all tables
     """
@@ -155,13 +157,13 @@ def all_again(offset: Offset, config: ConnectorConfig) -> Offset:
             safe="Nothing was changed.",
             remedy="remove snapshot.include.collection.list, or repair with --repair incremental",
         )
-    return offset.forgotten()
+    return offset.clear_position()
 
 
 def repair_signals(
     id_: str, source: Source, config: ConnectorConfig, history: SchemaHistory, *, paused: bool, origin: str, by: str
 ) -> list[SentSignal]:
-    """The signals that repair a gap beside the stream, in their order; those that read tables come first.
+    """Return the signals that repair a gap beside the stream, in their order; those that read tables come first.
 
     The tables are read in chunks. Each begins with a truncate (``replace``), so that rows that were deleted in the gap disappear.
     Tables whose schema has changed are read whole: it is not known whether the statement that changed them is in the gap or in
@@ -171,12 +173,14 @@ def repair_signals(
 
     :param id_: id of the signals
     :param history: the table schemas in force at the lost position
-    :param paused: whether incremental snapshots are paused: they go on, as otherwise nothing would be repaired
+    :param paused: whether incremental snapshots are paused: they continue, as otherwise nothing would be repaired
     :param origin: of the signals; when they are sent again, they are the same signals
     :raises PrerequisiteError: tables have no key, by which they could be read in chunks, or the database cannot tell when they were
     """
     chunked, whole, signals = _tables(source, config, history)
-    if uncut := sorted(filter(None, (_uncut(schema, Filters(config).key(schema)) for schema in chunked.values()))):
+    if uncut := sorted(
+        filter(None, (_uncut(schema, Filters(config).select_key_columns(schema)) for schema in chunked.values()))
+    ):
         raise PrerequisiteError(
             f"Tables without a key that has a value in every row cannot be read in chunks: {', '.join(uncut)}.",
             safe="Nothing was changed.",
@@ -185,7 +189,7 @@ def repair_signals(
         )
     asked: list[tuple[str, dict[str, Any]]] = []
     if chunked:
-        source.chunks(signals=signals if writes_watermarks(config) else None).close()
+        source.open_chunk_reader(signals=signals if writes_watermarks(config) else None).close()
         patterns = table_patterns(chunked)
         asked.append(("execute-snapshot", {"type": "incremental", "data-collections": patterns, "replace": True}))
     if whole:
@@ -199,37 +203,41 @@ def repair_signals(
 
 
 def plan_repair(
-    how: Repair, gap: Gap, stored: StoredOffset, source: Source, config: ConnectorConfig, history: SchemaHistory
+    how: GapRepair, gap: LogGap, stored: StoredOffset, source: Source, config: ConnectorConfig, history: SchemaHistory
 ) -> RepairPlan:
-    """What a repair would do, and whether it can be done. Nothing is changed.
+    """Plan what a repair would do, and whether it can be done. Nothing is changed.
 
     :param history: the table schemas in force at the lost position
     :raises CdcError: the source cannot be asked
     """
-    if how is Repair.SKIP:
+    if how is GapRepair.SKIP:
         return RepairPlan(gap, how, stored.version, ())
     chunked, whole, _ = _tables(source, config, history)
     problems: tuple[str, ...] = ()
     try:
-        if how is Repair.SNAPSHOT:
+        if how is GapRepair.SNAPSHOT:
             all_again(stored.offset or Offset(), config)
         else:
             repair_signals("plan", source, config, history, paused=False, origin="plan", by="plan")
     except (ConfigError, PrerequisiteError) as e:
         problems = (f"{e.what} What helps: {e.remedy}." if e.remedy else e.what,)
     tables = tuple(sorted(map(str, {**chunked, **whole})))
-    first = tuple(sorted(map(str, whole))) if how is Repair.INCREMENTAL else ()
+    first = tuple(sorted(map(str, whole))) if how is GapRepair.INCREMENTAL else ()
     return RepairPlan(gap, how, stored.version, tables, first, problems)
 
 
 def _tables(
     source: Source, config: ConnectorConfig, history: SchemaHistory
 ) -> tuple[dict[TableId, TableSchema], dict[TableId, TableSchema], TableId | None]:
-    """The captured tables that can be read in chunks, those whose schema has changed, and the table of signals."""
+    """Return the captured tables readable in chunks, those whose schema has changed, and the table of signals."""
     filters, named = Filters(config), config.signal_data_collection
     signals = source.signal_table(named) if named is not None else None
-    captured = {t: schema for t, schema in source.discover(filters.table).items() if filters.table(t) and t != signals}
-    whole = {t: schema for t, schema in captured.items() if _changed(history.get(t), schema)}
+    captured = {
+        t: schema
+        for t, schema in source.discover_tables(filters.is_table_captured).items()
+        if filters.is_table_captured(t) and t != signals
+    }
+    whole = {t: schema for t, schema in captured.items() if _changed(history.find_schema(t), schema)}
     return {t: schema for t, schema in captured.items() if t not in whole}, whole, signals
 
 

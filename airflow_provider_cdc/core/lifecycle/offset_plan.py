@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.model.schema import TableId
+    from airflow_provider_cdc.core.model.table_schema import TableId
     from airflow_provider_cdc.core.spi.source import Source
     from airflow_provider_cdc.core.spi.state_records import BatchRecord
-    from airflow_provider_cdc.core.spi.stores import StoredOffset
+    from airflow_provider_cdc.core.spi.store_interfaces import StoredOffset
 
 
-class Effect(enum.StrEnum):
-    """What going on from another position means for the tables."""
+class OffsetEffect(enum.StrEnum):
+    """The effect on the tables of continuing from another position."""
 
     NOTHING = "nothing"
     """It is the connector's present position."""
@@ -41,7 +41,7 @@ class Effect(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetPlan:
-    """What moving the offset would do. Nothing has happened yet.
+    """The planned move of the offset. Nothing has happened yet.
 
     :param version: of the offset that the plan is about; once that has moved, the plan is invalid
     :param offset: what would replace it
@@ -54,7 +54,7 @@ class OffsetPlan:
     connector: str
     version: int
     offset: Offset
-    effect: Effect
+    effect: OffsetEffect
     reason: str
     now: str
     target: str
@@ -62,7 +62,7 @@ class OffsetPlan:
     problems: tuple[str, ...] = ()
     dropped: frozenset[int] = frozenset()
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Fit for JSON."""
         return {
             "connector": self.connector,
@@ -79,7 +79,7 @@ class OffsetPlan:
 class OffsetPlanner:
     """Makes the plans of one connector.
 
-    :param batches: newest first, as ``StateStore.batches`` gives them
+    :param batches: newest first, as ``StateStore.list_batches`` gives them
     :param history: recorded schema changes, oldest first
     """
 
@@ -91,18 +91,18 @@ class OffsetPlanner:
     consequences: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def move(self, target: Position) -> OffsetPlan:
-        """Go on from another position of the log."""
+    def plan_move(self, target: Position) -> OffsetPlan:
+        """Plan to continue from another position of the log."""
         offset = self._offset()
         if offset.position is None:
             self.problems.append(
                 "The connector has no position: its next run reads all tables first. Let it run, or go back to an offset that it "
-                f"has had: {cdc('offset history', self.connector)}"
+                f"has had: {format_cdc_command('offset history', self.connector)}"
             )
-            moved = offset.moved(target.to_json())
-            return self._plan(moved, Effect.UNKNOWN, "none", target, f"set to {target}")
+            moved = offset.move_position(target.to_json())
+            return self._plan(moved, OffsetEffect.UNKNOWN, "none", target, f"set to {target}")
         effect = self._way(self.source.parse_position(offset.position), target)
-        moved = offset.moved(target.to_json())
+        moved = offset.move_position(target.to_json())
         if moved.snapshot.pending:
             self.consequences.append(
                 f"Tables that are still to be read whole: {', '.join(sorted(moved.snapshot.pending))}."
@@ -112,36 +112,36 @@ class OffsetPlanner:
             self.consequences.append(f"Incremental snapshots go on where they are: {names}.")
         return self._plan(moved, effect, self._text(offset.position), target, f"set to {target}")
 
-    def reset(self) -> OffsetPlan:
+    def plan_reset(self) -> OffsetPlan:
         """Forget the position: the next run reads all tables first."""
         offset = self._offset()
-        fresh = offset.forgotten()
+        fresh = offset.clear_position()
         self.consequences.append(
             "The next run reads every captured table again, as snapshot.mode says. A table begins with a truncate, so that rows "
             "that have gone in the meantime disappear."
         )
         self.consequences.append("The change log stays; batches and sequence numbers go on behind the last ones.")
-        dropped = frozenset(offset.snapshot.requests.values())
-        return self._plan(fresh, Effect.SNAPSHOT, self._text(offset.position), None, "reset", dropped)
+        dropped = frozenset(offset.snapshot.request_numbers.values())
+        return self._plan(fresh, OffsetEffect.SNAPSHOT, self._text(offset.position), None, "reset", dropped)
 
-    def restore(self, version: int, old: Offset) -> OffsetPlan:
+    def plan_restore(self, version: int, old: Offset) -> OffsetPlan:
         """Go back to a position that the connector has had.
 
         :param old: the offset of that version
         """
         offset = self._offset()
-        dropped = frozenset(offset.snapshot.requests.values())
-        restored = offset.restored(old)
+        dropped = frozenset(offset.snapshot.request_numbers.values())
+        restored = offset.restore_position(old)
         pending = restored.snapshot.pending
         reason = f"restored from version {version}"
         if old.position is None:
             self.consequences.append(
                 f"Version {version} has no position: the next run reads every captured table again."
             )
-            return self._plan(restored, Effect.SNAPSHOT, self._text(offset.position), None, reason, dropped)
+            return self._plan(restored, OffsetEffect.SNAPSHOT, self._text(offset.position), None, reason, dropped)
         target = self.source.parse_position(old.position)
         reached = offset.position or next((b.position for b in self.batches if b.position), None)
-        effect = Effect.UNKNOWN if reached is None else self._way(self.source.parse_position(reached), target)
+        effect = OffsetEffect.UNKNOWN if reached is None else self._way(self.source.parse_position(reached), target)
         if pending:
             self.consequences.append(
                 f"Tables that would be read whole, as they were to be then: {', '.join(sorted(pending))}."
@@ -150,13 +150,13 @@ class OffsetPlanner:
 
     # -- what lies in between -----------------------------------------------------------------------------------------
 
-    def _way(self, now: Position, target: Position) -> Effect:
+    def _way(self, now: Position, target: Position) -> OffsetEffect:
         """Compare two positions, and say what moving from one to the other means."""
         self._readable(target)
-        past, short = now.reached(target), target.reached(now)
+        past, short = now.has_reached(target), target.has_reached(now)
         if past and short:
             self.consequences.append("The connector stands there.")
-            return Effect.NOTHING
+            return OffsetEffect.NOTHING
         if short:
             self.consequences.append(
                 f"SKIPPED: everything that was committed after {now} up to {target} is captured never. Tables keep the rows that they "
@@ -165,7 +165,7 @@ class OffsetPlanner:
             self.consequences.append(
                 "DDL in between is not seen either: where a structure has changed, the run looks at the catalog, or stops with an error."
             )
-            return Effect.SKIP
+            return OffsetEffect.SKIP
         if past:
             self.consequences.append(
                 f"REPEATED: everything that was committed after {target} up to {now} is captured once more, under new sequence numbers. "
@@ -173,11 +173,11 @@ class OffsetPlanner:
             )
             self._repeated(target)
             self._structures(target)
-            return Effect.REPEAT
+            return OffsetEffect.REPEAT
         self.consequences.append(
             f"{now} and {target} cannot be compared, as if they were of different servers or logs: changes may be skipped, repeated, or both."
         )
-        return Effect.UNKNOWN
+        return OffsetEffect.UNKNOWN
 
     def _readable(self, target: Position) -> None:
         try:
@@ -186,13 +186,13 @@ class OffsetPlanner:
         except CdcError as e:
             self.problems.append(f"The log cannot be read from {target} on: {e.what}")
             return
-        if target.reached(end) and not end.reached(target):
+        if target.has_reached(end) and not end.has_reached(target):
             self.problems.append(f"{target} lies behind the end of the log, {end}.")
 
     def _repeated(self, target: Position) -> None:
         events = batches = 0
         for batch in self.batches:
-            if not batch.position or target.reached(self.source.parse_position(batch.position)):
+            if not batch.position or target.has_reached(self.source.parse_position(batch.position)):
                 if batches:
                     self.consequences.append(f"That is at most {events:,} events, of the last {batches} batches.")
                 return
@@ -203,13 +203,15 @@ class OffsetPlanner:
             )
 
     def _structures(self, target: Position) -> None:
-        """Add a problem if the move goes back over DDL: rows are decoded with the schemas that are known now, and rows before a DDL
-        statement had others."""
+        """Add a problem if the move goes back over DDL.
+
+        Rows are decoded with the schemas that are known now, and rows before a DDL statement had others.
+        """
         made: set[TableId] = set()
         last = ""
         for record in self.history if self.source.STRUCTURED else ():
             changed_at = self.source.parse_position(record.position)
-            if record.snapshot or target.reached(changed_at):
+            if record.snapshot or target.has_reached(changed_at):
                 continue
             for change in record.changes:
                 if change.type == "CREATE":
@@ -218,7 +220,7 @@ class OffsetPlanner:
                     last = (
                         f"The structure of {change.id} was changed in between, at {changed_at} ({record.ddl or change.type}): rows before "
                         f"that would be read with the structure after it. Go back no further than {changed_at}, or read the tables "
-                        f"again: {cdc('offset reset', self.connector)}"
+                        f"again: {format_cdc_command('offset reset', self.connector)}"
                     )
         if last:
             self.problems.append(last)
@@ -234,7 +236,7 @@ class OffsetPlanner:
     def _plan(
         self,
         offset: Offset,
-        effect: Effect,
+        effect: OffsetEffect,
         now: str,
         target: Position | None,
         reason: str,

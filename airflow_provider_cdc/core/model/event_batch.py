@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class EventBatch:
     """Change events of one topic under one table schema, in ``seq`` order.
 
-    :param schema: the captured schema (see :meth:`Filters.select <airflow_provider_cdc.core.config.filters.Filters.select>`)
+    :param schema: the captured schema (see :meth:`Filters.select <airflow_provider_cdc.core.config.capture_filters.Filters.select_columns>`)
     :param counts: operation letter → number of events
     :param unavailable: columns whose value some event does not have, in either image
     :param unavailable_after: columns whose value some event does not have in its image after

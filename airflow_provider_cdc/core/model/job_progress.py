@@ -1,4 +1,4 @@
-"""How far something is that takes long: a snapshot, an apply, a comparison."""
+"""Progress of something that takes long: a snapshot, an apply, a comparison."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """How far it is at a moment. What is not known is ``None``.
+class JobProgress:
+    """The progress at a moment. What is not known is ``None``.
 
     :param what: it is, as people call it: ``Snapshot``, ``Apply``
     :param where: which one of several at the same time, such as the target of an apply; empty if there is but one
     :param unit: of ``done`` and ``total``, plural: ``rows``
     :param per_s: of late, not since the beginning
     :param part: how much of all is done, 0 to 1
-    :param left_s: seconds until the end, if it goes on as of late
+    :param left_s: seconds until the end, if it continues as of late
     :param now: what is at work
     :param began_at: seconds since 1970
     :param at: as ``began_at``; the moment that this is about
@@ -34,20 +34,23 @@ class Work:
     began_at: float
     at: float
 
-    def document(self) -> dict[str, Any]:
-        """The JSON form."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON form."""
         return asdict(self)
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Work:
-        """:raises KeyError: it is not such a document"""
+    def from_document(cls, document: Mapping[str, Any]) -> JobProgress:
+        """Build the progress from its document.
+
+        :raises KeyError: it is not such a document
+        """
         return cls(**{field.name: document[field.name] for field in fields(cls)})
 
     @property
-    def text(self) -> str:
+    def progress_text(self) -> str:
         """For people.
 
-        >>> work.text
+        >>> work.progress_text
         'Snapshot: 3,200,000 rows (24 %), 81,000 rows/s, about 2 min left; now shop.orders'
         """
         of = "" if self.total is None else f" of {self.total:,.0f}"
@@ -56,14 +59,14 @@ class Work:
         if self.per_s and self.per_s >= 0.05:
             parts.append(f"{self.per_s:,.{0 if self.per_s >= 10 else 1}f} {self.unit}/s")
         if self.left_s is not None:
-            parts.append(f"about {duration(self.left_s)} left")
+            parts.append(f"about {format_duration(self.left_s)} left")
         return ", ".join(parts) + (f"; {self.now}" if self.now else "")
 
 
-def duration(seconds: float) -> str:
-    """How long something takes, in two units at most.
+def format_duration(seconds: float) -> str:
+    """Format how long something takes, in two units at most.
 
-    >>> duration(8), duration(250), duration(11_400)
+    >>> format_duration(8), format_duration(250), format_duration(11_400)
     ('8 s', '4 min', '3 h 10 min')
     """
     whole = max(0, round(seconds))
@@ -78,4 +81,4 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min"
 
 
-__all__ = ["Work", "duration"]
+__all__ = ["JobProgress", "format_duration"]

@@ -1,12 +1,12 @@
 """Keys of rows as JSON: in signals, and in the offset. One form for both, of the values that the change log has.
 
 >>> column = Column(name="price", type="decimal128(5, 2)")
->>> parse("1.5", column)
+>>> parse_key_value("1.5", column)
 '1.50'
->>> parse(1.5, column)
+>>> parse_key_value(1.5, column)
 Traceback (most recent call last):
   ...
-airflow_provider_cdc.core.model.key_json.BadKey: "price" is 1.5; a decimal128(5, 2) is a text such as "1.50": JSON numbers are not exact
+airflow_provider_cdc.core.model.key_json.InvalidKeyValue: "price" is 1.5; a decimal128(5, 2) is a text such as "1.50": JSON numbers are not exact
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_cdc.core.model.schema import Column, arrow_type
+from airflow_provider_cdc.core.model.table_schema import Column, arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +35,7 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[
 _DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
-class BadKey(ValueError):
+class InvalidKeyValue(ValueError):
     """A value is not one of its column; the text says what is valid."""
 
 
@@ -52,7 +52,7 @@ def key_to_json(values: Sequence[Any]) -> Key:
 
 
 def key_from_json(key: Key, types: Sequence[str]) -> list[Any]:
-    """The values again.
+    """Return the values again.
 
     :param types: change log types of the columns (``Column.type``)
 
@@ -91,8 +91,8 @@ def _from_json(value: Any, type_: str) -> Any:
 # -- what people send -------------------------------------------------------------------------------------------------
 
 
-def parse(value: Any, column: Column) -> Any:
-    """A value that somebody has sent, in the one form that :func:`key_to_json` would give it.
+def parse_key_value(value: Any, column: Column) -> Any:
+    """Parse a value from outside into the one form that :func:`key_to_json` would give it.
 
     :raises BadKey: it is not a value of this column
     """
@@ -112,26 +112,28 @@ def parse(value: Any, column: Column) -> Any:
         "date32[day]": _date,
     }
     if type_ not in simple:
-        raise BadKey(f'"{column.name}" is a {type_}, and keys of this type cannot be given')
+        raise InvalidKeyValue(f'"{column.name}" is a {type_}, and keys of this type cannot be given')
     return simple[type_](value, column)
 
 
-def form(column: Column) -> str:
-    """How a value of a column is given, for people.
+def describe_value_form(column: Column) -> str:
+    """Describe how a value of a column is given, for people.
 
-    >>> form(Column(name="price", type="decimal128(5, 2)"))
+    >>> describe_value_form(Column(name="price", type="decimal128(5, 2)"))
     'a text such as "1.50"'
     """
     try:
-        parse([], column)
-    except BadKey as e:
+        parse_key_value([], column)
+    except InvalidKeyValue as e:
         return str(e).rpartition(f"; a {column.type} is ")[2] or str(e)
     raise AssertionError(f"{column.type} takes anything")
 
 
-def _bad(value: Any, column: Column, valid: str) -> BadKey:
+def _bad(value: Any, column: Column, valid: str) -> InvalidKeyValue:
     shown = json.dumps(value, ensure_ascii=False)
-    return BadKey(f'"{column.name}" is {shown if len(shown) <= 100 else shown[:100] + "…"}; a {column.type} is {valid}')
+    return InvalidKeyValue(
+        f'"{column.name}" is {shown if len(shown) <= 100 else shown[:100] + "…"}; a {column.type} is {valid}'
+    )
 
 
 def _integer(value: Any, column: Column) -> int:
@@ -144,7 +146,7 @@ def _integer(value: Any, column: Column) -> int:
 def _decimal(value: Any, column: Column) -> str:
     found = _DECIMAL.fullmatch(column.type)
     if found is None:
-        raise BadKey(f'"{column.name}" is a {column.type}, and keys of this type cannot be given')
+        raise InvalidKeyValue(f'"{column.name}" is a {column.type}, and keys of this type cannot be given')
     precision, scale = int(found[1]), int(found[2])
     example = f'a text such as "1{"." + "50".ljust(scale, "0")[:scale] if scale > 0 else ""}"'
     if isinstance(value, float):
@@ -227,10 +229,10 @@ def _moment(value: Any, column: Column) -> str:
 # -- arrays, and order ------------------------------------------------------------------------------------------------
 
 
-def arrays(keys: Sequence[Key], columns: Sequence[Column]) -> list[pa.Array]:
-    """The values of keys as arrays of the columns' types, in the change log's own form.
+def build_key_arrays(keys: Sequence[Key], columns: Sequence[Column]) -> list[pa.Array]:
+    """Build arrays of the columns' types from the values of keys, in the change log's own form.
 
-    :param keys: as :func:`parse` has left them
+    :param keys: as :func:`parse_key_value` has left them
     :raises BadKey: one cannot be held by its type, as a nanosecond of the year 3000
     """
     import pyarrow as pa
@@ -246,12 +248,12 @@ def arrays(keys: Sequence[Key], columns: Sequence[Column]) -> list[pa.Array]:
             else:
                 found.append(pa.array([_from_json(v, column.type) for v in values], type_))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as e:
-            raise BadKey(f'"{column.name}" has a value that a {column.type} cannot hold: {e}') from None
+            raise InvalidKeyValue(f'"{column.name}" has a value that a {column.type} cannot hold: {e}') from None
     return found
 
 
 def keys_of(values: Sequence[pa.Array]) -> list[Key]:
-    """The keys that arrays hold, in JSON; :func:`arrays` is the way back.
+    """Return the keys that arrays hold, in JSON; :func:`build_key_arrays` is the way back.
 
     >>> import pyarrow as pa
     >>> keys_of([pa.array([7]), pa.array([b"\\x01"])])
@@ -263,7 +265,9 @@ def keys_of(values: Sequence[pa.Array]) -> list[Key]:
     for column in values:
         if pa.types.is_timestamp(column.type):
             of_type = Column(name="", type=str(column.type))
-            columns.append([None if v is None else parse(v, of_type) for v in column.cast(pa.string()).to_pylist()])
+            columns.append(
+                [None if v is None else parse_key_value(v, of_type) for v in column.cast(pa.string()).to_pylist()]
+            )
         else:
             columns.append([_to_json(v) for v in column.to_pylist()])
     return [[*key] for key in zip(*columns, strict=True)]
@@ -275,9 +279,11 @@ def _bare(type_: pa.TimestampType) -> pa.TimestampType:
     return pa.timestamp("ns" if type_.unit == "ns" else "us")
 
 
-def ranked(key: Key, columns: Sequence[Column]) -> tuple[Any, ...] | None:
-    """The key as something that compares as every database does; ``None`` if databases order its types by rules of their own, as they do
-    with texts and bytes."""
+def build_sort_key(key: Key, columns: Sequence[Column]) -> tuple[Any, ...] | None:
+    """Return the key as something that compares as every database does.
+
+    Returns ``None`` if databases order its types by rules of their own, as they do with texts and bytes.
+    """
     ranks = []
     for value, column in zip(key, columns, strict=True):
         if column.type in ("string", "binary"):

@@ -1,4 +1,4 @@
-"""Whether rows of a table may have the same key for a while."""
+"""Defines whether rows of a table may have the same key for a while."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from enum import Enum
 
 
 class KeysOverlap(Enum):
-    """Where rows may have the same key in the middle of a transaction: it depends on when a database makes sure that keys are unique."""
+    """The places where rows may have the same key in the middle of a transaction.
+
+    It depends on when a database makes sure that keys are unique.
+    """
 
     NEVER = "never"
     NAMED_KEYS = "named keys"

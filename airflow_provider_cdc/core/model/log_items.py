@@ -1,6 +1,6 @@
-"""What a source hands to capture: log items, with rows as columns.
+"""Log items, which a source hands to capture, with rows as columns.
 
-``Source.stream`` yields these. Rows never appear one by one: a :class:`LogBlock` is a stretch of the log, decoded, with one
+``Source.stream_log`` yields these. Rows never appear one by one: a :class:`LogBlock` is a stretch of the log, decoded, with one
 :class:`RowBlock` per table schema, and its transactions are columns too, so that a million one-row transactions cost no more
 Python than one transaction of a million rows. Everything that is not a row (DDL, truncate) ends a block and comes by itself,
 in log order.
@@ -15,7 +15,7 @@ import numpy as np
 
 from airflow_provider_cdc.core.model.offset import CarriedFile
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -45,7 +45,7 @@ class RowBlock:
     :param unavailable_before: ``bool[column, row]`` over the schema's columns: values that the log does not have, which is not
         the same as NULL. They are null in ``before``; ``None`` when there is none
     :param unavailable_after: likewise, for ``after``. An update leaves such a value as it was
-    :param beside: the schema's further columns of events (:class:`~airflow_provider_cdc.core.model.schema.Documents`), each an array of
+    :param beside: the schema's further columns of events (:class:`~airflow_provider_cdc.core.model.table_schema.DocumentSchema`), each an array of
         length n; one that is missing is null in every row
     :param address: where the database keeps each row, the same for all changes of a row within a transaction; null where that is not known
     :param together: ``int64[n]``, which rows were changed in one transaction, where ``transaction`` does not say it
@@ -76,7 +76,7 @@ class RowBlock:
 
 
 @dataclass(slots=True)
-class Transactions:
+class BlockTransactions:
     """The transactions of a block, as columns of equal length.
 
     :param id: the documented transaction ids (GTIDs, Oracle XIDs …), a string array; null: a change that was made in no transaction, of which
@@ -92,7 +92,7 @@ class Transactions:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOutRows:
     """Row events of a table that is to be read again, in a part of the log where its schema is not known.
 
     :param events: how many
@@ -113,15 +113,15 @@ class LogBlock:
     is its rest. Its rows become durable only when that block has come.
 
     :param position: where a reader continues that has everything up to the end of the last complete transaction
-    :param open: the last transaction goes on in the next block
+    :param open: the last transaction continues in the next block
     :param left_out: row events of this part of the log that cannot be decoded
     """
 
     rows: list[RowBlock]
-    transactions: Transactions
+    transactions: BlockTransactions
     position: Position
     open: bool = False
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[LeftOutRows] = field(default_factory=list)
 
     @property
     def row_count(self) -> int:
@@ -180,11 +180,12 @@ class Heartbeat:
 
 
 @dataclass(slots=True)
-class CarriedOver(Heartbeat):
-    """Nothing for the captured tables up to ``position``, and from here on the source carries something over to its next stream, see
-    :mod:`airflow_provider_cdc.core.spi.carry_over`.
+class CarryOverItem(Heartbeat):
+    """A heartbeat from which on the source carries something over to its next stream.
 
-    :param file: what :meth:`~airflow_provider_cdc.core.spi.carry_over.Carried.put` returned; ``None``: nothing any more
+    It has nothing for the captured tables up to ``position``; see :mod:`airflow_provider_cdc.core.spi.carry_over`.
+
+    :param file: what :meth:`~airflow_provider_cdc.core.spi.carry_over.CarryOver.store_state` returned; ``None``: nothing any more
     """
 
     file: CarriedFile | None

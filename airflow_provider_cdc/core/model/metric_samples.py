@@ -1,7 +1,9 @@
-"""What was measured since the last time it was told, as plain numbers: what :class:`airflow_provider_cdc.core.reporting.metrics_monitor.Monitor` gives to its sinks.
+"""Measurements since the last report, as plain numbers.
+
+:class:`airflow_provider_cdc.core.reporting.metrics_monitor.MetricsMonitor` gives them to its sinks.
 
 A name is a context and a documented name, ``streaming.MilliSecondsBehindSource``. Lists and maps of the documents are no numbers, and are left
-out here; so are texts, but for :data:`TEXTS`. Of ``RowsScanned`` each table is a series of its own.
+out here; so are texts, but for :data:`TEXTS`. Of ``RowsScanned`` each table is a separate series.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ TEXTS = frozenset({"streaming.OldestTransactionId"})
 """Texts that the overview of all connectors shows beside numbers: it reads nothing else of what a run has measured."""
 
 
-def counts(name: str) -> bool:
-    """Whether a metric of this documented name only grows within a run, so that runs are added up. Others have a value at a time.
+def is_counter(name: str) -> bool:
+    """Check whether a metric of this documented name only grows within a run, so that runs are added up.
 
-    >>> counts("TotalNumberOfEventsSeen"), counts("MilliSecondsBehindSource")
+    Others have a value at a time.
+
+    >>> is_counter("TotalNumberOfEventsSeen"), is_counter("MilliSecondsBehindSource")
     (True, False)
     """
     return name in _COUNTED or (name.startswith(("TotalNumberOf", "NumberOf")) and name != "NumberOfActiveTransactions")
@@ -36,7 +40,7 @@ def counts(name: str) -> bool:
 
 @dataclass(slots=True)
 class Histogram:
-    """How many values there were of each class.
+    """Number of values of each class.
 
     :ivar classes: of :data:`BOUNDS_S`, and one above them; not cumulative
     """
@@ -44,16 +48,16 @@ class Histogram:
     classes: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
     total: float = 0.0
 
-    def add(self, value: float) -> None:
+    def add_value(self, value: float) -> None:
         """:param value: in seconds; one that two clocks make negative counts as 0"""
         value = max(value, 0.0)
         self.classes[sum(value > bound for bound in BOUNDS_S)] += 1
         self.total += value
 
-    def quantile(self, part: float) -> float | None:
+    def estimate_quantile(self, part: float) -> float | None:
         """About the value, in seconds, below which this part of all values is: within a class they count as evenly spread; ``None`` without values.
 
-        >>> Histogram([0, 0, 4] + [0] * 12, 6.0).quantile(0.5)
+        >>> Histogram([0, 0, 4] + [0] * 12, 6.0).estimate_quantile(0.5)
         1.5
         """
         wanted, below = part * sum(self.classes), 0
@@ -66,23 +70,23 @@ class Histogram:
         return float(BOUNDS_S[-1])
 
     @classmethod
-    def merged(cls, documents: Sequence[dict[str, Any]]) -> Histogram:
+    def from_documents(cls, documents: Sequence[dict[str, Any]]) -> Histogram:
         """All values of several ones."""
         if not documents:
             return cls()
         classes = zip(*(one["classes"] for one in documents), strict=True)
         return cls([sum(one) for one in classes], sum(float(one["total"]) for one in documents))
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         return {"classes": list(self.classes), "total": round(self.total, 3)}
 
     @classmethod
-    def of(cls, document: dict[str, Any]) -> Histogram:
+    def from_document(cls, document: dict[str, Any]) -> Histogram:
         return cls(list(document["classes"]), float(document["total"]))
 
 
 @dataclass(slots=True)
-class Series:
+class MetricSeries:
     """The metrics of a connector, or of one of its topics.
 
     :ivar gauges: name → value now
@@ -100,8 +104,8 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What was measured since the last time.
+class MetricSamples:
+    """Measurements since the last report.
 
     :ivar producer: ``capture``, or ``apply`` and which target: counters and gauges of two producers are never the same
     :ivar tags: besides connector and topic
@@ -113,13 +117,13 @@ class Measured:
     producer: str
     tags: dict[str, str]
     at: datetime
-    series: dict[str, Series]
+    series: dict[str, MetricSeries]
     ended: bool
 
 
 @dataclass(frozen=True, slots=True)
-class KeptSeries:
-    """What is kept of a series: counters and histograms of all runs together.
+class StoredSeries:
+    """Stored form of a series: counters and histograms of all runs together.
 
     :ivar topic: empty for the connector as a whole
     """
@@ -134,7 +138,7 @@ class KeptSeries:
     histograms: dict[str, Histogram]
     texts: dict[str, str] = field(default_factory=dict)
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Fit for JSON."""
         return {
             "connector": self.connector,
@@ -144,31 +148,33 @@ class KeptSeries:
             "at": self.at.isoformat(timespec="milliseconds"),
             "gauges": dict(self.gauges),
             "counters": dict(self.counters),
-            "histograms": {name: found.document() for name, found in self.histograms.items()},
+            "histograms": {name: found.to_document() for name, found in self.histograms.items()},
             "texts": dict(self.texts),
         }
 
 
-def added(before: dict[str, Any], series: Series) -> dict[str, Any]:
-    """What is kept of a series after more was measured, as a document of ``gauges``, ``counters``, ``histograms`` and ``texts``.
+def merge_series(before: dict[str, Any], series: MetricSeries) -> dict[str, Any]:
+    """Return what is kept of a series after more was measured.
+
+    It is a document of ``gauges``, ``counters``, ``histograms`` and ``texts``.
 
     :param before: such a document; empty for a new series
     """
     counters = dict(before.get("counters", {}))
     for name, more in series.counters.items():
         counters[name] = counters.get(name, 0) + more
-    histograms = {name: Histogram.of(found) for name, found in before.get("histograms", {}).items()}
+    histograms = {name: Histogram.from_document(found) for name, found in before.get("histograms", {}).items()}
     for name, values in series.observed.items():
         _observe(histograms.setdefault(name, Histogram()), values)
     gauges = {**before.get("gauges", {}), **series.gauges}
     return {
         "gauges": {name: value for name, value in gauges.items() if name not in series.unknown},
         "counters": counters,
-        "histograms": {name: found.document() for name, found in histograms.items()},
+        "histograms": {name: found.to_document() for name, found in histograms.items()},
         "texts": {**before.get("texts", {}), **series.texts},
     }
 
 
 def _observe(histogram: Histogram, values: Sequence[float]) -> None:
     for value in values:
-        histogram.add(value)
+        histogram.add_value(value)

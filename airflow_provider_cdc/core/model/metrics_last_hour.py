@@ -1,4 +1,4 @@
-"""What of a connector's metrics is kept of the last hour, piece by piece of five minutes: how fresh it was, and how many events there were.
+"""Metrics of a connector's last hour, piece by piece of five minutes: how fresh it was, and how many events there were.
 
 Totals over all runs do not tell how it is now, and reading them for each topic takes longer the more tables there are. These pieces are of the connector as
 a whole, so that one row says it.
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_cdc.core.model.metric_samples import Histogram, Series
+from airflow_provider_cdc.core.model.metric_samples import Histogram, MetricSeries
 
 PIECE_S = 300
 KEPT = 13
@@ -22,7 +22,7 @@ _CPU_S = "run.TotalProcessorTimeInSeconds"
 
 
 @dataclass(slots=True)
-class Piece:
+class MetricsInterval:
     """Five minutes.
 
     :param at: when they began, in seconds since 1970
@@ -39,31 +39,31 @@ class Piece:
     lag_s: float | None = None
     cpu_s: float | None = None
 
-    def document(self) -> dict[str, Any]:
-        """The JSON form."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON form."""
         worst = None if self.worst is None else list(self.worst)
-        found = {"at": self.at, "events": self.events, "freshness": self.freshness.document(), "worst": worst}
+        found = {"at": self.at, "events": self.events, "freshness": self.freshness.to_document(), "worst": worst}
         more = {"lag_s": self.lag_s, "cpu_s": self.cpu_s}
         return found | {name: round(value, 3) for name, value in more.items() if value is not None}
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Piece:
+    def from_document(cls, document: Mapping[str, Any]) -> MetricsInterval:
         worst = document["worst"]
         return cls(
             document["at"],
             document["events"],
-            Histogram.of(document["freshness"]),
+            Histogram.from_document(document["freshness"]),
             None if worst is None else (str(worst[0]), float(worst[1])),
             document.get("lag_s"),
             document.get("cpu_s"),
         )
 
-    def add(self, series: Mapping[str, Series]) -> None:
-        """What was measured in them.
+    def add_samples(self, series: Mapping[str, MetricSeries]) -> None:
+        """Add what was measured in some series.
 
         :param series: topic → its metrics
         """
-        whole = series.get("", Series())
+        whole = series.get("", MetricSeries())
         if (lag_ms := whole.gauges.get(_LAG_MS)) is not None:
             self.lag_s = max(self.lag_s or 0.0, lag_ms / 1000)
         if (cpu_s := whole.counters.get(_CPU_S)) is not None:
@@ -71,28 +71,30 @@ class Piece:
         for topic, one in series.items():
             self.events += int(sum(more for name, more in one.counters.items() if name in _EVENTS))
             for seconds in (s for name in _FRESHNESS & one.observed.keys() for s in one.observed[name]):
-                self.freshness.add(seconds)
+                self.freshness.add_value(seconds)
                 if self.worst is None or seconds > self.worst[1]:
                     self.worst = (topic, round(seconds, 3))
 
 
-def continued(before: Sequence[Mapping[str, Any]], series: Mapping[str, Series], now_s: float) -> list[dict[str, Any]]:
-    """The pieces after more was measured, oldest first, as documents.
+def append_samples(
+    before: Sequence[Mapping[str, Any]], series: Mapping[str, MetricSeries], now_s: float
+) -> list[dict[str, Any]]:
+    """Return the pieces after more was measured, oldest first, as documents.
 
     :param before: as this returned them the last time
     :param now_s: seconds since 1970
     """
     at = int(now_s // PIECE_S) * PIECE_S
-    pieces = [Piece.of(one) for one in before if one["at"] > at - KEPT * PIECE_S]
+    pieces = [MetricsInterval.from_document(one) for one in before if one["at"] > at - KEPT * PIECE_S]
     if not pieces or pieces[-1].at < at:
-        pieces.append(Piece(at))
-    pieces[-1].add(series)
-    return [piece.document() for piece in pieces]
+        pieces.append(MetricsInterval(at))
+    pieces[-1].add_samples(series)
+    return [piece.to_document() for piece in pieces]
 
 
 @dataclass(frozen=True, slots=True)
-class LastHour:
-    """What pieces say of an hour.
+class LastHourMetrics:
+    """Summary of an hour from its pieces.
 
     :param events: when each piece began, and its events
     :param worst: the topic with the largest freshness, and how many seconds it was
@@ -103,19 +105,20 @@ class LastHour:
     worst: tuple[str, float] | None
 
     @classmethod
-    def of(cls, pieces: Sequence[Mapping[str, Any]], now_s: float) -> LastHour:
-        """Of the pieces that are not older than an hour: none comes for a connector at which nothing happens. No object is made of each: there are
-        thousands when all connectors are looked at.
+    def from_intervals(cls, pieces: Sequence[Mapping[str, Any]], now_s: float) -> LastHourMetrics:
+        """Summarize the pieces that are not older than an hour: none comes for a connector at which nothing happens.
 
-        :param pieces: as :func:`continued` gives them
+        No object is made of each: there are thousands when all connectors are looked at.
+
+        :param pieces: as :func:`append_samples` gives them
         """
         lately = [piece for piece in pieces if piece["at"] > now_s - 3600 - PIECE_S]
         worst = max((piece["worst"] for piece in lately if piece["worst"]), key=lambda one: one[1], default=None)
         return cls(
             [(piece["at"], piece["events"]) for piece in lately],
-            Histogram.merged([piece["freshness"] for piece in lately]),
+            Histogram.from_documents([piece["freshness"] for piece in lately]),
             None if worst is None else (str(worst[0]), float(worst[1])),
         )
 
 
-__all__ = ["KEPT", "PIECE_S", "LastHour", "Piece", "continued"]
+__all__ = ["KEPT", "PIECE_S", "LastHourMetrics", "MetricsInterval", "append_samples"]

@@ -29,7 +29,7 @@ ACTION: Final = "Action"
 """Our own kind: somebody has asked for something on a page. Kept for good, as :data:`ROW` is."""
 
 
-class Type(enum.StrEnum):
+class NotificationType(enum.StrEnum):
     STARTED = "STARTED"
     IN_PROGRESS = "IN_PROGRESS"
     TABLE_SCAN_COMPLETED = "TABLE_SCAN_COMPLETED"
@@ -44,8 +44,8 @@ class Type(enum.StrEnum):
     ASKED_FOR = "ASKED_FOR"
 
 
-class ScanStatus(enum.StrEnum):
-    """How reading a table has ended."""
+class TableScanStatus(enum.StrEnum):
+    """Outcomes of reading a table."""
 
     SUCCEEDED = "SUCCEEDED"
     EMPTY = "EMPTY"
@@ -59,12 +59,12 @@ class ScanStatus(enum.StrEnum):
 class ScanProblem:
     """Why a table is not read, or not read to its end."""
 
-    status: ScanStatus
+    status: TableScanStatus
     text: str
 
 
 class Notification(BaseModel):
-    """One notification.
+    """A notification.
 
     :param id: of an incremental snapshot, the id of its signal; otherwise its own
     :param additional_data: texts by name; ``connector_name`` is always there
@@ -79,8 +79,8 @@ class Notification(BaseModel):
     additional_data: dict[str, str] = Field(default_factory=dict)
     ts_ms: int = Field(default_factory=lambda: time.time_ns() // 1_000_000)
 
-    def document(self) -> dict[str, Any]:
-        """As the documents have it, with ``timestamp``."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the document that the documents describe, with ``timestamp``."""
         return {
             "id": self.id,
             "aggregate_type": self.aggregate_type,
@@ -97,8 +97,10 @@ class Notification(BaseModel):
 
 
 class NotificationChannel(Protocol):
-    """Where notifications go besides the state tables: ``log``, or one of the user's own (entry point group
-    ``airflow_provider_cdc.notification_channels``: a callable without arguments that returns one)."""
+    """Channel to which notifications are sent besides the state tables: ``log``, or one of the user's own.
+
+    The user's own has an entry point of the group ``airflow_provider_cdc.notification_channels``: a callable without arguments that returns one.
+    """
 
     def send(self, connector: str, notification: Notification) -> None:
-        """Called after what the notification reports is durable. An error is logged, and has no other effect."""
+        """Send a notification, after what it reports is durable. An error is logged, and has no other effect."""

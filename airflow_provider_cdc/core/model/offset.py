@@ -30,8 +30,8 @@ class PendingTable(BaseModel):
     streamed: bool = False
     due: bool = False
 
-    def again(self, *, held: bool, request: int | None, select: str | None) -> PendingTable:
-        """The table is to be read for one more reason. If one of the reasons wants all rows, all rows are read."""
+    def merge_reason(self, *, held: bool, request: int | None, select: str | None) -> PendingTable:
+        """Add one more reason to read the table. If one of the reasons wants all rows, all rows are read."""
         if self.select is None:
             select = None
         both = (self.request is None) == (request is not None)
@@ -45,9 +45,9 @@ class PendingTable(BaseModel):
 
 
 class SnapshotState(BaseModel):
-    """How far reading whole tables has come.
+    """Progress of reading whole tables.
 
-    Each table is read at one position, but not all at the same one: an interrupted snapshot goes on with the tables that
+    Each table is read at one position, but not all at the same one: an interrupted snapshot continues with the tables that
     are missing, at a new position, and the log closes the gap for those read before.
 
     :param pending: table (``namespace.name``) still to be read, in the order in which tables are read
@@ -80,26 +80,26 @@ class SnapshotState(BaseModel):
         return {"pending": pending, "read_at": data.get("tables", {})}
 
     @property
-    def waiting(self) -> set[str]:
+    def waiting_tables(self) -> set[str]:
         """Pending tables whose events are left out until they are read."""
         return {name for name, table in self.pending.items() if not table.streamed}
 
     @property
-    def streamed(self) -> set[str]:
+    def streamed_tables(self) -> set[str]:
         """Pending tables whose events are captured until they are read."""
         return {name for name, table in self.pending.items() if table.streamed}
 
     @property
-    def requests(self) -> dict[str, int]:
+    def request_numbers(self) -> dict[str, int]:
         """Pending table → number of the signal that asked for it; those of no signal are missing."""
         return {name: table.request for name, table in self.pending.items() if table.request is not None}
 
     @property
-    def selects(self) -> dict[str, str]:
+    def select_statements(self) -> dict[str, str]:
         """Pending table → statement that gives its rows; those that are read whole are missing."""
         return {name: table.select for name, table in self.pending.items() if table.select is not None}
 
-    def pend(
+    def add_pending(
         self,
         held: Mapping[str, bool],
         *,
@@ -107,12 +107,12 @@ class SnapshotState(BaseModel):
         selects: Mapping[str, str] | None = None,
         streamed: Collection[str] = (),
     ) -> Self:
-        """More tables are to be read.
+        """Add tables to be read.
 
         :param held: table → whether the target may hold rows of it
         :param request: number of the signal that asks for them
         :param selects: table → statement that gives its rows; what the target holds of such a table stays
-        :param streamed: those of them that are captured now, and go on being so until they are read
+        :param streamed: those of them that are captured now, and continue to be so until they are read
         """
         pending = dict(self.pending)
         for name, there in held.items():
@@ -122,26 +122,26 @@ class SnapshotState(BaseModel):
                     held=there and select is None, request=request, select=select, streamed=name in streamed
                 )
             else:
-                pending[name] = known.again(held=there, request=request, select=select)
+                pending[name] = known.merge_reason(held=there, request=request, select=select)
         return self.model_copy(update={"pending": pending})
 
-    def without(self, names: Collection[str]) -> Self:
-        """Some tables are not pending any more."""
+    def remove_pending(self, names: Collection[str]) -> Self:
+        """Return the state in which some tables are not pending any more."""
         return self.model_copy(update={"pending": {n: t for n, t in self.pending.items() if n not in names}})
 
-    def read(self, names: Iterable[str], position: dict[str, Any]) -> Self:
-        """Some tables were read at a position."""
+    def record_read(self, names: Iterable[str], position: dict[str, Any]) -> Self:
+        """Record that some tables were read at a position."""
         read = sorted(names)
-        return self.without(read).model_copy(update={"read_at": self.read_at | dict.fromkeys(read, position)})
+        return self.remove_pending(read).model_copy(update={"read_at": self.read_at | dict.fromkeys(read, position)})
 
     def not_read(self, names: Collection[str]) -> Self:
-        """Some tables have to be read again from their first row: the target may hold rows of them."""
+        """Record that some tables have to be read again from their first row: the target may hold rows of them."""
         left = {
             n: t.model_copy(update={"held": t.select is None}) if n in names else t for n, t in self.pending.items()
         }
         return self.model_copy(update={"pending": left})
 
-    def passed(self, names: Collection[str]) -> Self:
+    def record_passed(self, names: Collection[str]) -> Self:
         """Streaming has passed the positions at which some tables were read."""
         return self.model_copy(update={"read_at": {n: at for n, at in self.read_at.items() if n not in names}})
 
@@ -149,7 +149,7 @@ class SnapshotState(BaseModel):
         """Forget the positions at which tables were read."""
         return self.model_copy(update={"read_at": {}})
 
-    def renamed(self, names: Mapping[str, str]) -> Self:
+    def rename_tables(self, names: Mapping[str, str]) -> Self:
         """Tables have new names. If a request has a statement that selects the rows, all rows are read: the statement has the old name.
 
         :param names: old name → new name
@@ -159,11 +159,14 @@ class SnapshotState(BaseModel):
             for old, new in names.items()
             if old in self.pending
         }
-        kept = self.without({*names, *names.values()})
+        kept = self.remove_pending({*names, *names.values()})
         return kept.model_copy(update={"pending": kept.pending | moved})
 
     def without_requests(self) -> Self:
-        """The requests have failed: only tables that are due are still to be read, whole, and those that no signal asked for."""
+        """Drop the requests, which have failed.
+
+        Only tables that are due are still to be read, whole, and those that no signal asked for.
+        """
         pending = {
             name: table.model_copy(update={"request": None, "select": None, "due": False})
             for name, table in self.pending.items()
@@ -187,7 +190,7 @@ class ScanRange(BaseModel):
     absent: list[list[Any]] = Field(default_factory=list)
 
 
-class Scan(BaseModel):
+class TableScan(BaseModel):
     """A table that an incremental snapshot reads, and how far it has come.
 
     :param table: ``namespace.name``
@@ -226,15 +229,15 @@ class Scan(BaseModel):
     ranges: list[ScanRange] = Field(default_factory=list)
     deleted: int = 0
 
-    def ordered(self, order: Sequence[str]) -> Self:
-        """The rows are read in another order than before, from the first one."""
+    def with_order(self, order: Sequence[str]) -> Self:
+        """Return the scan whose rows are read in another order than before, from the first one."""
         return self.model_copy(update={"order": list(order), "after": None, "upto": None})
 
-    def bounded(self, upto: list[Any] | None) -> Self:
-        """The last row that there is now is known."""
+    def with_last_key(self, upto: list[Any] | None) -> Self:
+        """Record the last row that exists now."""
         return self.model_copy(update={"upto": upto})
 
-    def advanced(self, after: list[Any] | None) -> Self:
+    def advance_key(self, after: list[Any] | None) -> Self:
         """Rows up to this key were read."""
         return self.model_copy(update={"after": after})
 
@@ -244,19 +247,19 @@ class Scan(BaseModel):
         return self.model_copy(update={"ranges": [first, *self.ranges[1:]]})
 
     def range_read(self) -> Self:
-        """The last row of the first range was read."""
+        """Record that the last row of the first range was read."""
         return self.model_copy(update={"ranges": self.ranges[1:], "after": None, "upto": None})
 
-    def emptied(self) -> Self:
-        """The target's table was emptied; the rows follow."""
+    def record_emptied(self) -> Self:
+        """Record that the target's table was emptied; the rows follow."""
         return self.model_copy(update={"replace": False})
 
-    def counted(self, rows: int, deleted: int = 0) -> Self:
+    def with_counts(self, rows: int, deleted: int = 0) -> Self:
         """So many rows were read, and so many absent keys deleted, so far."""
         return self.model_copy(update={"rows": rows, "deleted": deleted})
 
-    def anew(self) -> Self:
-        """The table, or what is left of its ranges, is read from its first row again."""
+    def restart_scan(self) -> Self:
+        """Return the scan that reads the table, or what is left of its ranges, from its first row again."""
         return self.model_copy(update={"order": [], "after": None, "upto": None, "rows": 0})
 
 
@@ -270,32 +273,32 @@ class IncrementalState(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    scans: list[Scan] = Field(default_factory=list)
+    scans: list[TableScan] = Field(default_factory=list)
     paused: bool = False
     failed: dict[str, str] = Field(default_factory=dict)
 
     @property
-    def active(self) -> bool:
-        """Whether there is something to read now."""
+    def is_active(self) -> bool:
+        """True if there is something to read now."""
         return bool(self.scans) and not self.paused
 
-    def asked(self, scans: Sequence[Scan]) -> Self:
+    def add_scans(self, scans: Sequence[TableScan]) -> Self:
         """More tables are to be read, after the others."""
         return self.model_copy(update={"scans": [*self.scans, *scans]})
 
-    def advanced(self, scan: Scan) -> Self:
-        """A chunk of the first table was read."""
+    def advance_first_scan(self, scan: TableScan) -> Self:
+        """Record that a chunk of the first table was read."""
         return self.model_copy(update={"scans": [scan, *self.scans[1:]]})
 
-    def ended(self) -> Self:
-        """The first table is read, or cannot be read."""
+    def remove_first_scan(self) -> Self:
+        """Record that the first table is read, or cannot be read."""
         return self.model_copy(update={"scans": self.scans[1:]})
 
-    def anew(self, tables: Collection[str]) -> Self:
-        """Some tables are read from their first row again."""
-        return self.model_copy(update={"scans": [s.anew() if s.table in tables else s for s in self.scans]})
+    def restart_scans(self, tables: Collection[str]) -> Self:
+        """Return the state in which some tables are read from their first row again."""
+        return self.model_copy(update={"scans": [s.restart_scan() if s.table in tables else s for s in self.scans]})
 
-    def stopped(self, kept: Sequence[Scan]) -> Self:
+    def retain_scans(self, kept: Sequence[TableScan]) -> Self:
         """Only these tables are still to be read."""
         return self.model_copy(update={"scans": list(kept), "paused": self.paused and bool(kept)})
 
@@ -331,7 +334,7 @@ class CarriedFile(BaseModel):
 
 
 class Offset(BaseModel):
-    """What a connector has durably finished.
+    """Durable progress of a connector: what it has finished.
 
     :param position: in the log, to continue from; ``None`` before the first snapshot or stream
     :param seq: last sequence number that was given out
@@ -358,48 +361,48 @@ class Offset(BaseModel):
     carried: CarriedFile | None = None
     changelog: str = ""
 
-    def document(self) -> dict[str, Any]:
-        """The JSON form, as stored and as written into manifests."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON form, as stored and as written into manifests."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
-    def at(self, position: dict[str, Any]) -> Self:
+    def advance_position(self, position: dict[str, Any]) -> Self:
         """Everything up to a position is done."""
         return self.model_copy(update={"position": position})
 
-    def moved(self, position: dict[str, Any]) -> Self:
-        """Go on from another position, whatever was done up to it. What was carried belongs to the one before."""
+    def move_position(self, position: dict[str, Any]) -> Self:
+        """Continue from another position, whatever was done up to it. What was carried belongs to the one before."""
         return self.model_copy(update={"position": position, "carried": None})
 
-    def carries(self, file: CarriedFile | None) -> Self:
-        """The source carries this from here on; ``None``: nothing."""
+    def with_carried_file(self, file: CarriedFile | None) -> Self:
+        """Record what the source carries from here on; ``None``: nothing."""
         return self.model_copy(update={"carried": file})
 
-    def snapshots(self, snapshot: SnapshotState) -> Self:
+    def with_snapshot(self, snapshot: SnapshotState) -> Self:
         """With another state of whole-table snapshots."""
         return self.model_copy(update={"snapshot": snapshot})
 
-    def scans(self, incremental: IncrementalState) -> Self:
+    def with_incremental(self, incremental: IncrementalState) -> Self:
         """With another state of incremental snapshots."""
         return self.model_copy(update={"incremental": incremental})
 
-    def stops(self, table: str, why: str) -> Self:
+    def stop_table(self, table: str, why: str) -> Self:
         """Events of a table are left out from here on, and it is not read."""
-        snapshot = self.snapshot.without({table}).passed({table})
+        snapshot = self.snapshot.remove_pending({table}).record_passed({table})
         return self.model_copy(update={"stopped": self.stopped | {table: why}, "snapshot": snapshot})
 
-    def resumes(self, tables: Collection[str]) -> Self:
-        """Some tables are not stopped any more."""
+    def resume_tables(self, tables: Collection[str]) -> Self:
+        """Return the offset in which some tables are not stopped any more."""
         return self.model_copy(update={"stopped": {n: why for n, why in self.stopped.items() if n not in tables}})
 
-    def filtered(self, tables_filter: str) -> Self:
-        """The include and exclude lists are these now."""
+    def with_tables_filter(self, tables_filter: str) -> Self:
+        """Record the include and exclude lists that hold now."""
         return self.model_copy(update={"tables_filter": tables_filter})
 
-    def signalled(self, number: int) -> Self:
+    def with_last_signal(self, number: int) -> Self:
         """Signals up to this one were taken."""
         return self.model_copy(update={"signal": number})
 
-    def numbered(self, seq: int, batch: int) -> Self:
+    def with_numbers(self, seq: int, batch: int) -> Self:
         """With other last numbers of events and batches."""
         return self.model_copy(update={"seq": seq, "batch": batch})
 
@@ -407,9 +410,11 @@ class Offset(BaseModel):
         """Its batches are in the change log of this identity."""
         return self.model_copy(update={"changelog": changelog})
 
-    def restored(self, old: Offset) -> Self:
-        """The position of an earlier offset, without its requests and without what it carried, which may be deleted. Sequence, batch and
-        signal numbers continue."""
+    def restore_position(self, old: Offset) -> Self:
+        """Return to the position of an earlier offset, without its requests and without what it carried, which may be deleted.
+
+        Sequence, batch and signal numbers continue.
+        """
         snapshot = old.snapshot.without_requests()
         return self.model_copy(
             update={
@@ -417,8 +422,8 @@ class Offset(BaseModel):
             }
         )  # fmt: skip
 
-    def forgotten(self) -> Self:
-        """The connector has no position: its next run reads all tables first. Sequence, batch and signal numbers continue."""
+    def clear_position(self) -> Self:
+        """Remove the connector's position: its next run reads all tables first. Sequence, batch and signal numbers continue."""
         return self.model_copy(
             update={
                 "position": None, "snapshot": SnapshotState(), "tables_filter": "", "stopped": {}, "carried": None,

@@ -17,7 +17,7 @@ class Position(Protocol):
     """
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object from which ``Source.parse_position`` builds an equal position."""
+        """Return a JSON object from which ``Source.parse_position`` builds an equal position."""
 
-    def reached(self, other: Self) -> bool:
-        """Whether a reader at this position has everything that a reader at ``other`` has."""
+    def has_reached(self, other: Self) -> bool:
+        """Check whether a reader at this position has everything that a reader at ``other`` has."""

@@ -1,4 +1,4 @@
-"""The table schemas in force as the log goes on: replayed from the state store at the start, updated by each schema change.
+"""The table schemas in force as the log advances: replayed from the state store at the start, updated by each schema change.
 
 A row is decoded with the schema in force at its position. The history is part of what a batch commits, so that it never runs
 ahead of the offset or behind it (Debezium MySQL connector, "Schema history topic").
@@ -12,12 +12,12 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 
 
-class BaseSchema(BaseModel):
-    """What a history says of one table.
+class CompactedSchema(BaseModel):
+    """History of one table's schema.
 
     :param version: of its last schema; 0 if it never had one
     :param table: its schema; ``None`` if there is no such table any more
@@ -41,7 +41,7 @@ class StoredSchemas:
     :param upto: number of the last change; 0 if there is none
     """
 
-    base: Sequence[BaseSchema] = ()
+    base: Sequence[CompactedSchema] = ()
     since: Sequence[SchemaChangeRecord] = ()
     upto: int = 0
 
@@ -55,15 +55,15 @@ class SchemaHistory:
         self._from_the_first: set[TableId] = set()
 
     @classmethod
-    def of(cls, stored: StoredSchemas) -> Self:
-        """The history that is stored."""
+    def from_stored(cls, stored: StoredSchemas) -> Self:
+        """Build the history that is stored."""
         history = cls()
-        history.restore(stored)
+        history.load_stored(stored)
         return history
 
-    def restore(self, stored: StoredSchemas) -> None:
+    def load_stored(self, stored: StoredSchemas) -> None:
         """Forget everything, and take the history that is stored."""
-        self.reset(())
+        self.replay_records(())
         for known in stored.base:
             if known.version:
                 self._versions[known.id] = known.version
@@ -73,11 +73,11 @@ class SchemaHistory:
                 self._from_the_first.add(known.id)
         self._replay(stored.since)
 
-    def base(self) -> list[BaseSchema]:
-        """What :meth:`restore` needs to know of every table instead of all changes so far."""
+    def build_base(self) -> list[CompactedSchema]:
+        """List what :meth:`load_stored` needs to know of every table instead of all changes so far."""
         ids = dict.fromkeys([*self._versions, *sorted(self._from_the_first, key=str)])
         return [
-            BaseSchema(
+            CompactedSchema(
                 id=id_,
                 version=self._versions.get(id_, 0),
                 table=self._tables.get(id_),
@@ -87,13 +87,13 @@ class SchemaHistory:
         ]
 
     @classmethod
-    def replay(cls, records: Iterable[SchemaChangeRecord]) -> SchemaHistory:
+    def from_records(cls, records: Iterable[SchemaChangeRecord]) -> SchemaHistory:
         """Build the history from recorded changes, oldest first."""
         history = cls()
-        history.reset(records)
+        history.replay_records(records)
         return history
 
-    def reset(self, records: Iterable[SchemaChangeRecord]) -> None:
+    def replay_records(self, records: Iterable[SchemaChangeRecord]) -> None:
         """Forget everything and build the history again."""
         self._tables.clear()
         self._versions.clear()
@@ -102,46 +102,48 @@ class SchemaHistory:
 
     def _replay(self, records: Iterable[SchemaChangeRecord]) -> None:
         for record in records:
-            self.leave(record.changes)
+            self.remove_renamed(record.changes)
             for change in record.changes:
                 self._put(change)
                 created = change.type == "CREATE" and record.ddl
                 if record.snapshot or created or change.previous_id in self._from_the_first:
                     self._from_the_first.add(change.id)
 
-    def get(self, table: TableId) -> TableSchema | None:
+    def find_schema(self, table: TableId) -> TableSchema | None:
         return self._tables.get(table)
 
-    def seen(self, table: TableId) -> bool:
-        """Whether the table ever had a schema here, dropped tables included."""
+    def has_seen_table(self, table: TableId) -> bool:
+        """Check whether the table ever had a schema here, dropped tables included."""
         return table in self._versions
 
     def from_the_first(self, table: TableId) -> bool:
-        """Whether it is recorded that the table was read, or created by a statement of the log. Otherwise its schema was looked up
-        later, when the log had a change of a table that was not captured before."""
+        """Check whether it is recorded that the table was read, or created by a statement of the log.
+
+        Otherwise its schema was looked up later, when the log had a change of a table that was not captured before.
+        """
         return table in self._from_the_first
 
     @property
-    def empty(self) -> bool:
-        """Whether no schema was ever recorded."""
+    def is_empty(self) -> bool:
+        """True if no schema was ever recorded."""
         return not self._versions
 
     @property
-    def ever(self) -> list[TableId]:
+    def ever_known_tables(self) -> list[TableId]:
         """All tables that ever had a schema here, in the order of their first one."""
         return list(self._versions)
 
     @property
-    def tables(self) -> list[TableId]:
+    def current_tables(self) -> list[TableId]:
         return sorted(self._tables, key=str)
 
-    def leave(self, changes: Iterable[TableChange]) -> None:
+    def remove_renamed(self, changes: Iterable[TableChange]) -> None:
         """Take the tables that one statement renames from under their old names, all at once: names may be swapped."""
         for change in changes:
             if change.previous_id is not None and change.previous_id != change.id:
                 self._tables.pop(change.previous_id, None)
 
-    def apply(self, change: TableChange) -> TableChange | None:
+    def apply_change(self, change: TableChange) -> TableChange | None:
         """Apply one change. Returns it with its version, or ``None`` when nothing about the table changed."""
         if change.table is not None:
             known = self._tables.get(change.id)
@@ -167,11 +169,11 @@ def _moves_values(known: TableSchema | None, change: TableChange) -> bool:
     A structure that is newer than the log has columns already that a statement adds, or renames to.
     """
     former = {*change.renamed.values()}
-    return known is not None and bool(change.dropped or (former and former <= {*known.names}))
+    return known is not None and bool(change.dropped or (former and former <= {*known.column_names}))
 
 
 def _dropped(before: TableSchema | None, change: TableChange) -> tuple[str, ...]:
     if before is None or change.table is None:
         return ()
-    stays = {change.renamed.get(name, name) for name in change.table.names} - {*change.dropped}
-    return tuple(name for name in before.names if name not in stays)
+    stays = {change.renamed.get(name, name) for name in change.table.column_names} - {*change.dropped}
+    return tuple(name for name in before.column_names if name not in stays)

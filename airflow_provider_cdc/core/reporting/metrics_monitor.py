@@ -1,7 +1,7 @@
 """The one place that capture, snapshot and apply report to. It gives what was measured to sinks: the state tables, Airflow's metrics.
 
-    >>> monitor = Monitor("shop", "capture", [store.measured])
-    >>> monitor.gauge("run.LastRunFailed", 0)
+    >>> monitor = MetricsMonitor("shop", "capture", [store.measured])
+    >>> monitor.set_gauge("run.LastRunFailed", 0)
     >>> monitor.flush(ended=True)
 
 A sink that fails is named in the log and costs the run nothing: its result matters more.
@@ -14,18 +14,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from airflow_provider_cdc.core.model.metric_samples import TEXTS, Measured, Series, counts
-from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.model.metric_samples import TEXTS, MetricSamples, MetricSeries, is_counter
+from airflow_provider_cdc.core.model.run_metrics import Value
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 10.0
 """How often a run that goes on tells what it has measured."""
-Sink = Callable[[Measured], None]
+Sink = Callable[[MetricSamples], None]
 """Takes what was measured since the last time; may raise."""
 
 
-class Monitor:
+class MetricsMonitor:
     """Collects what is measured of one connector by one producer. For one thread.
 
     :param producer: ``capture``, or ``apply`` and which target
@@ -36,17 +36,17 @@ class Monitor:
         self, connector: str, producer: str, sinks: Sequence[Sink] = (), tags: Mapping[str, str] | None = None
     ) -> None:
         self._connector, self._producer, self._sinks, self._tags = connector, producer, tuple(sinks), dict(tags or {})
-        self._series: dict[str, Series] = {}
+        self._series: dict[str, MetricSeries] = {}
         self._seen: dict[tuple[str, str], float] = {}
         self._flushed = time.monotonic()
 
     @property
-    def due(self) -> bool:
-        """Whether a run that goes on should tell what it has measured."""
+    def is_due(self) -> bool:
+        """True if a run that continues should report what it has measured."""
         return bool(self._sinks) and time.monotonic() - self._flushed >= EVERY_S
 
-    def gauge(self, name: str, value: float, topic: str = "") -> None:
-        """A value now; a negative one means that it is not known any more."""
+    def set_gauge(self, name: str, value: float, topic: str = "") -> None:
+        """Record a value now; a negative one means that it is not known any more."""
         series = self._of(topic)
         if value < 0:
             series.gauges.pop(name, None)
@@ -55,27 +55,27 @@ class Monitor:
         series.unknown.discard(name)
         series.gauges[name] = value
 
-    def count(self, name: str, more: float, topic: str = "") -> None:
+    def add_count(self, name: str, more: float, topic: str = "") -> None:
         """Something was added."""
         counters = self._of(topic).counters
         counters[name] = counters.get(name, 0) + more
 
-    def total(self, name: str, value: float, topic: str = "") -> None:
+    def set_total(self, name: str, value: float, topic: str = "") -> None:
         """So much it is by now since the run has begun."""
         before = self._seen.get((name, topic), 0)
         self._seen[name, topic] = value
-        self.count(name, value - before if value >= before else value, topic)
+        self.add_count(name, value - before if value >= before else value, topic)
 
-    def observe(self, name: str, seconds: float, topic: str = "") -> None:
-        """One value of a histogram."""
+    def observe_value(self, name: str, seconds: float, topic: str = "") -> None:
+        """Record a value of a histogram."""
         self._of(topic).observed.setdefault(name, []).append(seconds)
 
-    def begin(self) -> None:
+    def start_attempt(self) -> None:
         """Another attempt begins: what it counts begins at 0."""
         self._seen.clear()
 
-    def document(self, metrics: Mapping[str, Mapping[str, Value]], topics: Mapping[str, str]) -> None:
-        """Numbers, and a few texts, of a document of :meth:`airflow_provider_cdc.core.model.metrics.RunMetrics.document`. A negative one means that nothing is known.
+    def record_metrics(self, metrics: Mapping[str, Mapping[str, Value]], topics: Mapping[str, str]) -> None:
+        """Numbers, and a few texts, of a document of :meth:`airflow_provider_cdc.core.model.run_metrics.RunMetrics.to_document`. A negative one means that nothing is known.
 
         :param topics: table → its topic; tables without one are left out
         """
@@ -84,9 +84,9 @@ class Monitor:
                 if name == "RowsScanned" and isinstance(value, dict):
                     for table, rows in value.items():
                         if table in topics:
-                            self.total(f"{context}.{name}", float(rows), topics[table])
-                elif isinstance(value, bool | int | float) and (value >= 0 or not counts(name)):
-                    report = self.total if counts(name) else self.gauge
+                            self.set_total(f"{context}.{name}", float(rows), topics[table])
+                elif isinstance(value, bool | int | float) and (value >= 0 or not is_counter(name)):
+                    report = self.set_total if is_counter(name) else self.set_gauge
                     report(f"{context}.{name}", float(value))
                 elif isinstance(value, str) and f"{context}.{name}" in TEXTS:
                     self._of("").texts[f"{context}.{name}"] = value
@@ -100,7 +100,7 @@ class Monitor:
         series, self._series = self._series, {}
         if not series:
             return
-        found = Measured(self._connector, self._producer, self._tags, datetime.now(UTC), series, ended)
+        found = MetricSamples(self._connector, self._producer, self._tags, datetime.now(UTC), series, ended)
         for sink in self._sinks:
             try:
                 sink(found)
@@ -109,21 +109,21 @@ class Monitor:
                     "Metrics of %s are lost for %s: %s", self._connector, getattr(sink, "__qualname__", sink), e
                 )
 
-    def _of(self, topic: str) -> Series:
-        return self._series.setdefault(topic, Series())
+    def _of(self, topic: str) -> MetricSeries:
+        return self._series.setdefault(topic, MetricSeries())
 
 
-def run_ended(monitor: Monitor, context: str, *, failed: bool, seconds: float) -> None:
-    """What is measured of every run when it ends; it is told at once.
+def run_ended(monitor: MetricsMonitor, context: str, *, failed: bool, seconds: float) -> None:
+    """Record what is measured of every run when it ends, and report it at once.
 
     :param context: ``run`` of captures, ``apply`` of applies
     """
-    monitor.count(f"{context}.TotalNumberOfRuns", 1)
-    monitor.count(f"{context}.TotalNumberOfFailedRuns", int(failed))
-    monitor.gauge(f"{context}.LastRunFailed", int(failed))
-    monitor.gauge(f"{context}.LastRunDurationInSeconds", round(seconds, 3))
-    monitor.gauge(f"{context}.LastRunEndedAtInSeconds", round(time.time(), 3))
+    monitor.add_count(f"{context}.TotalNumberOfRuns", 1)
+    monitor.add_count(f"{context}.TotalNumberOfFailedRuns", int(failed))
+    monitor.set_gauge(f"{context}.LastRunFailed", int(failed))
+    monitor.set_gauge(f"{context}.LastRunDurationInSeconds", round(seconds, 3))
+    monitor.set_gauge(f"{context}.LastRunEndedAtInSeconds", round(time.time(), 3))
     monitor.flush(ended=True)
 
 
-__all__ = ["EVERY_S", "Monitor", "Sink", "run_ended"]
+__all__ = ["EVERY_S", "MetricsMonitor", "Sink", "run_ended"]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider_cdc.core.entry_points import extensions
-from airflow_provider_cdc.core.signals.requests import TYPES, Refused
+from airflow_provider_cdc.core.entry_points import list_extensions
+from airflow_provider_cdc.core.signals.signal_requests import TYPES, SignalRejected
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ ACTIONS: Final = "airflow_provider_cdc.signals"
 
 @dataclass(frozen=True, slots=True)
 class SignalContext:
-    """What a custom action is given.
+    """Context that a custom action is given.
 
     :param connector: the connector's name
     :param position: the connector's position in the log, as text
@@ -31,7 +31,7 @@ class SignalContext:
 
 
 Action = Callable[[SignalContext, dict[str, Any]], str | None]
-"""Carries out a custom signal: gets its data, and returns the message of its state, or none. :class:`Refused` makes the state
+"""Carries out a custom signal: gets its data, and returns the message of its state, or none. :class:`SignalRejected` makes the state
 ``refused``, any other exception ``failed``; capture goes on either way, and waits until the action returns."""
 
 
@@ -41,7 +41,7 @@ def custom_actions() -> dict[str, Action]:
     The documented types cannot be replaced. If an action cannot be loaded, its signals are refused.
     """
     found: dict[str, Action] = {}
-    for name, point in extensions(ACTIONS).items():
+    for name, point in list_extensions(ACTIONS).items():
         if name in TYPES:
             log.warning("%s of group %s is passed over: %s is a type of every connector.", point.value, ACTIONS, name)
             continue
@@ -58,6 +58,6 @@ def _unusable(why: str) -> Action:
     log.error("A signal type of group %s cannot be used: %s", ACTIONS, why)
 
     def refuse(context: SignalContext, data: dict[str, Any]) -> str | None:
-        raise Refused(why)
+        raise SignalRejected(why)
 
     return refuse

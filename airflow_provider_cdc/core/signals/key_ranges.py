@@ -2,7 +2,7 @@
 
 Keys are those of events, by the names of their columns:
 
-    >>> asked({"data-collection": "shop.orders", "from": {"id": 5}, "to": {"id": 90}, "absent": [{"id": 7}]})
+    >>> parse_range({"data-collection": "shop.orders", "from": {"id": 5}, "to": {"id": 90}, "absent": [{"id": 7}]})
     AskedRange(table='shop.orders', first={'id': 5}, last={'id': 90}, absent=({'id': 7},))
 """
 
@@ -14,9 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider_cdc.core.model.key_json import BadKey, Key, arrays, parse, ranked
-from airflow_provider_cdc.core.model.offset import Scan, ScanRange
-from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.model.key_json import (
+    InvalidKeyValue,
+    Key,
+    build_key_arrays,
+    build_sort_key,
+    parse_key_value,
+)
+from airflow_provider_cdc.core.model.offset import ScanRange, TableScan
+from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
 
 MOST_RANGES: Final = 1_000
 """Ranges of one signal."""
@@ -27,12 +33,12 @@ MOST_WAITING: Final = 5
 _FIELDS: Final = ("data-collection", "from", "to", "absent")
 
 
-class BadRange(ValueError):
+class InvalidKeyRange(ValueError):
     """Ranges of keys cannot be read; the text says what is wrong with them."""
 
 
 @dataclass(frozen=True, slots=True)
-class AskedRange:
+class RequestedRange:
     """A range as its sender wrote it.
 
     :param table: name, or regular expression, of its table
@@ -47,33 +53,34 @@ class AskedRange:
     absent: tuple[Mapping[str, Any], ...] = ()
 
 
-def asked(entry: object) -> AskedRange:
-    """An entry of ``key-ranges``.
+def parse_range(entry: object) -> RequestedRange:
+    """Parse an entry of ``key-ranges``.
 
     :raises BadRange: it has another form
     """
     if not isinstance(entry, dict) or not isinstance(table := entry.get("data-collection"), str) or not table.strip():
-        raise BadRange('an entry of "key-ranges" has no text "data-collection"')
+        raise InvalidKeyRange('an entry of "key-ranges" has no text "data-collection"')
     for name in entry:
         if name not in _FIELDS:
-            raise BadRange(
+            raise InvalidKeyRange(
                 f"the range of {table} has {_quoted(name)}{_near(name, _FIELDS)}; it may have {', '.join(_FIELDS)}"
             )
     bounds = []
     for name in ("from", "to"):
         bound = entry.get(name)
         if bound is not None and not isinstance(bound, dict):
-            raise BadRange(f'"{name}" of a range of {table} is not an object with the columns of a key')
+            raise InvalidKeyRange(f'"{name}" of a range of {table} is not an object with the columns of a key')
         bounds.append(bound)
     absent = entry.get("absent")
     absent = [] if absent is None else absent
     if not isinstance(absent, list) or not all(isinstance(key, dict) for key in absent):
-        raise BadRange(f'"absent" of a range of {table} is not a list of objects with the columns of a key')
-    return AskedRange(table, bounds[0], bounds[1], tuple(absent))
+        raise InvalidKeyRange(f'"absent" of a range of {table} is not a list of objects with the columns of a key')
+    return RequestedRange(table, bounds[0], bounds[1], tuple(absent))
 
 
-def check_number(ranges: int, absent: int, scans: Sequence[Scan]) -> None:
-    """
+def check_number(ranges: int, absent: int, scans: Sequence[TableScan]) -> None:
+    """Check that there are no more ranges than an offset may hold.
+
     :param ranges: of a signal
     :param absent: keys of the signal
     :param scans: what waits already
@@ -84,25 +91,25 @@ def check_number(ranges: int, absent: int, scans: Sequence[Scan]) -> None:
         ("keys", "absent", absent, MOST_ABSENT, sum(len(r.absent) for scan in scans for r in scan.ranges)),
     ):
         if n > most:
-            raise BadRange(f'"{name}" has {n:,} {what}; a signal may have {most:,}: send several')
+            raise InvalidKeyRange(f'"{name}" has {n:,} {what}; a signal may have {most:,}: send several')
         if there + n > MOST_WAITING * most:
-            raise BadRange(
+            raise InvalidKeyRange(
                 f'"{name}" has {n:,} {what}, and {there:,} of other signals wait; {MOST_WAITING * most:,} may: send it when those are read'
             )
 
 
-def ranges_of(schema: TableSchema, key: Sequence[str], entries: Sequence[AskedRange]) -> list[ScanRange]:
-    """The ranges of one table, as they are read: in the order given; those that overlap are one, where that can be told.
+def ranges_of(schema: TableSchema, key: Sequence[str], entries: Sequence[RequestedRange]) -> list[ScanRange]:
+    """Return the ranges of one table, as they are read: in the order given; overlaps that can be recognized become one range.
 
     :param key: names of the key columns
     :raises BadRange: a key is not one of the table, lies outside its ranges, or cannot be found at the source
     """
     if not key:
-        raise BadRange(
+        raise InvalidKeyRange(
             f"{schema.id} has no key, so that it has no ranges of keys: give it a primary key, or name its columns with "
             f"message.key.columns={schema.id}:<columns>"
         )
-    columns = [schema.column(name) for name in key]
+    columns = [schema.get_column(name) for name in key]
     try:
         found = [
             ScanRange(
@@ -112,9 +119,9 @@ def ranges_of(schema: TableSchema, key: Sequence[str], entries: Sequence[AskedRa
             )
             for entry in entries
         ]
-        arrays([k for r in found for k in (r.first, r.last, *r.absent) if k is not None], columns)
-    except BadKey as e:
-        raise BadRange(f"{schema.id}: {e}") from None
+        build_key_arrays([k for r in found for k in (r.first, r.last, *r.absent) if k is not None], columns)
+    except InvalidKeyValue as e:
+        raise InvalidKeyRange(f"{schema.id}: {e}") from None
     _check_inside(schema.id, found, columns)
     return _unique(_merged(found, columns))
 
@@ -125,10 +132,12 @@ def _key(given: Mapping[str, Any] | None, table: TableId, columns: Sequence[Colu
     names = [column.name for column in columns]
     for name in given:
         if name not in names:
-            raise BadKey(f'"{name}" is no column of its key{_near(name, names)}; its key is {", ".join(names)}')
+            raise InvalidKeyValue(
+                f'"{name}" is no column of its key{_near(name, names)}; its key is {", ".join(names)}'
+            )
     if missing := [name for name in names if name not in given]:
-        raise BadKey(f"a key lacks {', '.join(missing)}; its key is {', '.join(names)}")
-    return [parse(given[column.name], column) for column in columns]
+        raise InvalidKeyValue(f"a key lacks {', '.join(missing)}; its key is {', '.join(names)}")
+    return [parse_key_value(given[column.name], column) for column in columns]
 
 
 def _check_inside(table: TableId, ranges: Sequence[ScanRange], columns: Sequence[Column]) -> None:
@@ -136,13 +145,15 @@ def _check_inside(table: TableId, ranges: Sequence[ScanRange], columns: Sequence
     bounds = [(_rank(r.first, columns), _rank(r.last, columns)) for r in ranges]
     for r, (low, high) in zip(ranges, bounds, strict=True):
         if low is not None and high is not None and low > high:
-            raise BadRange(f"{table}: a range goes from {_shown(r.first)} to {_shown(r.last)}, which comes before")
+            raise InvalidKeyRange(
+                f"{table}: a range goes from {_shown(r.first)} to {_shown(r.last)}, which comes before"
+            )
     if _incomparable(ranges, columns):
         return
     for key in (key for r in ranges for key in r.absent):
-        rank = ranked(key, columns) or ()
+        rank = build_sort_key(key, columns) or ()
         if not any((low is None or low <= rank) and (high is None or rank <= high) for low, high in bounds):
-            raise BadRange(f'{table}: {_shown(key)} of "absent" lies in none of its ranges')
+            raise InvalidKeyRange(f'{table}: {_shown(key)} of "absent" lies in none of its ranges')
 
 
 def _merged(ranges: Sequence[ScanRange], columns: Sequence[Column]) -> list[ScanRange]:
@@ -183,11 +194,11 @@ def _unique(ranges: Sequence[ScanRange]) -> list[ScanRange]:
 
 def _incomparable(ranges: Sequence[ScanRange], columns: Sequence[Column]) -> bool:
     given = next((k for r in ranges for k in (r.first, r.last, *r.absent) if k is not None), None)
-    return given is not None and ranked(given, columns) is None
+    return given is not None and build_sort_key(given, columns) is None
 
 
 def _rank(key: Key | None, columns: Sequence[Column]) -> tuple[Any, ...] | None:
-    return None if key is None else ranked(key, columns)
+    return None if key is None else build_sort_key(key, columns)
 
 
 def _near(name: str, names: Sequence[str]) -> str:

@@ -4,11 +4,11 @@ Python's matching backtracks, holds up every other thread meanwhile, and cannot 
 ``([a-z]+.?)+`` can take for ever. So the steps are counted first, as if every character that a pattern asks for matched: that
 depends on the pattern's structure alone, and gives an upper bound.
 
-    >>> ways("shop.orders", [11]), ways("shop[.](orders|items)", [11])
+    >>> count_match_steps("shop.orders", [11]), count_match_steps("shop[.](orders|items)", [11])
     (0, 20.0)
-    >>> ways("([a-z]+.?)+", [24])
+    >>> count_match_steps("([a-z]+.?)+", [24])
     Traceback (most recent call last):
-    airflow_provider_cdc.core.signals.regex_limits.TooManyWays
+    airflow_provider_cdc.core.signals.regex_limits.RegexTooComplex
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ _ONE = {"LITERAL", "NOT_LITERAL", "ANY", "IN"}
 _REPEATS = {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}
 
 
-class TooManyWays(Exception):
+class RegexTooComplex(Exception):
     """Matching could take too many steps."""
 
 
-def ways(pattern: str, lengths: Sequence[int]) -> float:
-    """How many steps it may take at most to match a pattern with names of these lengths; 0 where there is only one way.
+def count_match_steps(pattern: str, lengths: Sequence[int]) -> float:
+    """Count the steps that it may take at most to match a pattern with names of these lengths; 0 where there is only one way.
 
     :raises TooManyWays: too many for a single name, or the pattern itself is too long
     :raises re.error: it is no regular expression
     """
     if len(pattern) > LONGEST:
-        raise TooManyWays
+        raise RegexTooComplex
     tree = _PARSER.parse(pattern)
     if not lengths or all(str(op) in _ONE for op, _ in tree):
         return 0
-    counted = _Count(max(lengths))
-    counted.sequence(tree, counted.nothing)
+    counted = _StepCounter(max(lengths))
+    counted.count_sequence(tree, counted.nothing)
     upto = np.cumsum(counted.steps)
     return float(sum(upto[n] for n in lengths))
 
 
-class _Count:
+class _StepCounter:
     """Counts the ways through one pattern.
 
     :param longest: characters of the longest name
@@ -68,8 +68,8 @@ class _Count:
         self.nothing: _Lengths = np.zeros(self._n)
         self.nothing[0] = 1
 
-    def sequence(self, tree: Iterable[tuple[Any, Any]], before: _Lengths) -> _Lengths:
-        """The ways behind some pieces of the pattern, given the ways before them."""
+    def count_sequence(self, tree: Iterable[tuple[Any, Any]], before: _Lengths) -> _Lengths:
+        """Count the ways behind some pieces of the pattern, given the ways before them."""
         for op, argument in tree:
             if not before.any():  # longer than any name
                 break
@@ -86,15 +86,15 @@ class _Count:
             case "AT":
                 return before
             case "SUBPATTERN":
-                return self.sequence(argument[3], before)
+                return self.count_sequence(argument[3], before)
             case "ATOMIC_GROUP":
-                return self.sequence(argument, before)
+                return self.count_sequence(argument, before)
             case "BRANCH":
                 return self._either(argument[1], before)
             case "GROUPREF_EXISTS":
                 return self._either([tree for tree in argument[1:] if tree is not None], before)
             case "ASSERT" | "ASSERT_NOT":
-                self.sequence(argument[1], before)
+                self.count_sequence(argument[1], before)
                 return before
             case _:  # a reference to a group, which is of any length, or something that came after this was written
                 return self._told(np.cumsum(before))
@@ -102,7 +102,7 @@ class _Count:
     def _either(self, trees: Sequence[Any], before: _Lengths) -> _Lengths:
         found = np.zeros(self._n)
         for tree in trees:
-            found += self.sequence(tree, before)
+            found += self.count_sequence(tree, before)
             self._told(before)
         return self._told(found)
 
@@ -116,16 +116,16 @@ class _Count:
                 found += before
             if turns >= self._n:  # turns that take nothing: no more of them are made than have to be
                 if turns < least:
-                    raise TooManyWays
+                    raise RegexTooComplex
                 break
-            before, turns = self.sequence(tree, before), turns + 1
+            before, turns = self.count_sequence(tree, before), turns + 1
             self._told(before)
         return self._told(found)
 
     def _told(self, found: _Lengths) -> _Lengths:
         self.steps += found
         if self.steps.sum() > MOST_AT_ONCE:
-            raise TooManyWays
+            raise RegexTooComplex
         return found
 
 

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, LogBlock, RowBlock
-from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.signals.requests import WINDOW_CLOSE, WINDOW_OPEN
-from airflow_provider_cdc.core.spi.stores import StateStore
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.signals.signal_requests import WINDOW_CLOSE, WINDOW_OPEN
+from airflow_provider_cdc.core.spi.store_interfaces import StateStore
 
 
 @dataclass(frozen=True, slots=True)
-class Watermark:
+class WatermarkRow:
     """A row of the signal table that opens or closes a window.
 
     :param inserted: the row was inserted; otherwise it was deleted
@@ -30,7 +30,7 @@ class Watermark:
     inserted: bool
 
 
-class SignalTable:
+class SignalTableReader:
     """Reads the rows of the signal table.
 
     :param connector: the connector's name
@@ -51,11 +51,11 @@ class SignalTable:
         self._found: list[SentSignal] = []
 
     @property
-    def waiting(self) -> bool:
-        """Whether signals were found that are not recorded yet."""
+    def has_unrecorded_signals(self) -> bool:
+        """True if signals were found that are not recorded yet."""
         return bool(self._found)
 
-    def rows(self, block: LogBlock) -> Iterator[Watermark]:
+    def read_block(self, block: LogBlock) -> Iterator[WatermarkRow]:
         """Find the signals in the rows of a block. Returns the block's watermarks."""
         if self._table is None:
             return
@@ -63,15 +63,15 @@ class SignalTable:
             if rows.table.id == self._table:
                 for id_, type_, data, op, origin in self._signals(rows):
                     if type_ in (WINDOW_OPEN, WINDOW_CLOSE):
-                        yield Watermark(id_, inserted=op == CREATE)
+                        yield WatermarkRow(id_, inserted=op == CREATE)
                     elif op == CREATE and self._enabled:
                         self._found.append(SentSignal(id_, type_, data, "source", origin))
 
     def rollback(self) -> None:
-        """The open transaction was rolled back."""
+        """Discard the signals of the open transaction, which was rolled back."""
         self._found.clear()
 
-    def keep(self) -> None:
+    def record_signals(self) -> None:
         """Record the signals whose rows were found; between transactions, before the offset moves behind the rows."""
         for sent in self._found:
             self._store.send(self._connector, sent)

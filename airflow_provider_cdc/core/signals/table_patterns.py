@@ -6,10 +6,10 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 
-from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.signals.key_ranges import AskedRange
-from airflow_provider_cdc.core.signals.regex_limits import MOST, TooManyWays, ways
-from airflow_provider_cdc.core.signals.requests import Refused, unquoted
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.signals.key_ranges import RequestedRange
+from airflow_provider_cdc.core.signals.regex_limits import MOST, RegexTooComplex, count_match_steps
+from airflow_provider_cdc.core.signals.signal_requests import SignalRejected, pattern_from_name
 
 _SHOWN = 20
 """How many names a message lists."""
@@ -19,12 +19,12 @@ _TOO_MUCH = (
 )
 
 
-def matching(patterns: Iterable[str], tables: list[TableId]) -> tuple[list[TableId], list[str]]:
-    """The tables that patterns name, in their order, and the patterns that name none."""
+def match_tables(patterns: Iterable[str], tables: list[TableId]) -> tuple[list[TableId], list[str]]:
+    """Return the tables that patterns name, in their order, and the patterns that name none."""
     found: dict[TableId, None] = {}
     missing = []
     for pattern in patterns:
-        matcher = re.compile(unquoted(pattern))
+        matcher = re.compile(pattern_from_name(pattern))
         mine = [t for t in tables if matcher.fullmatch(str(t)) or matcher.fullmatch(t.full_name)]
         found.update(dict.fromkeys(mine))
         if not mine:
@@ -33,24 +33,26 @@ def matching(patterns: Iterable[str], tables: list[TableId]) -> tuple[list[Table
 
 
 def check_work(patterns: Iterable[str], tables: list[TableId]) -> None:
-    """
+    """Check that finding the tables that patterns name takes no more time than a run has.
+
     :raises Refused: to find the tables that patterns name may take more time than a run has
     """
     check_names(patterns, [name for t in tables for name in (str(t), t.full_name)])
 
 
 def check_names(patterns: Iterable[str], names: Iterable[str]) -> None:
-    """
+    """Check that finding those of these names that patterns match takes no more time than there is.
+
     :raises Refused: to find those of these names that patterns match may take more time than there is
     """
     steps, lengths = 0.0, [len(name) for name in names]
     for pattern in patterns:
         try:
-            steps += ways(unquoted(pattern), lengths)
+            steps += count_match_steps(pattern_from_name(pattern), lengths)
             if steps > MOST:
-                raise TooManyWays
-        except TooManyWays:
-            raise Refused(_TOO_MUCH.format(pattern=_short(pattern))) from None
+                raise RegexTooComplex
+        except RegexTooComplex:
+            raise SignalRejected(_TOO_MUCH.format(pattern=_short(pattern))) from None
 
 
 def _short(text: str) -> str:
@@ -58,7 +60,7 @@ def _short(text: str) -> str:
 
 
 def not_found(missing: list[str], captured: list[TableId]) -> str:
-    """The message about patterns that name no captured table."""
+    """Return the message about patterns that name no captured table."""
     names = [str(t) for t in captured]
     near = {m: difflib.get_close_matches(m, names, n=1, cutoff=0.6) for m in missing[:_SHOWN]}
     told = [f"{_short(m)} (did you mean {found[0]}?)" if found else _short(m) for m, found in near.items()]
@@ -76,28 +78,30 @@ def conditions_by_table(conditions: Mapping[str, str], tables: list[TableId]) ->
     found = dict.fromkeys((str(t) for t in tables), conditions[""]) if "" in conditions else {}
     for pattern, condition in conditions.items():
         if pattern:
-            mine, _ = matching([pattern], tables)
+            mine, _ = match_tables([pattern], tables)
             if not mine:
-                raise Refused(f'"additional-conditions" has one for {pattern}, which is not among the tables asked for')
+                raise SignalRejected(
+                    f'"additional-conditions" has one for {pattern}, which is not among the tables asked for'
+                )
             found.update({str(t): condition for t in mine})
     return found
 
 
-def ranges_by_table(ranges: Iterable[AskedRange], tables: list[TableId]) -> dict[TableId, list[AskedRange]]:
+def ranges_by_table(ranges: Iterable[RequestedRange], tables: list[TableId]) -> dict[TableId, list[RequestedRange]]:
     """Table → its ranges.
 
     :raises Refused: one is for a table that is not asked for, or for several
     """
-    found: dict[TableId, list[AskedRange]] = {}
+    found: dict[TableId, list[RequestedRange]] = {}
     by_name: dict[str, list[TableId]] = {}
     for entry in ranges:
         if entry.table not in by_name:
-            by_name[entry.table] = matching([entry.table], tables)[0]
+            by_name[entry.table] = match_tables([entry.table], tables)[0]
         mine = by_name[entry.table]
         if not mine:
-            raise Refused(f'"key-ranges" has one for {entry.table}, which is not among the tables asked for')
+            raise SignalRejected(f'"key-ranges" has one for {entry.table}, which is not among the tables asked for')
         if len(mine) > 1:
             shown = ", ".join(map(str, mine[:_SHOWN]))
-            raise Refused(f'"key-ranges" has one for {entry.table}, which is several tables: {shown}. Name one')
+            raise SignalRejected(f'"key-ranges" has one for {entry.table}, which is several tables: {shown}. Name one')
         found.setdefault(mine[0], []).append(entry)
     return found

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.model.log_items import RowBlock
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 
 _VALUES = ("true", "first", "first_in_data_collection", "last_in_data_collection", "last")
 _PLAIN, _FIRST, _FIRST_OF_TABLE, _LAST_OF_TABLE, _LAST = range(len(_VALUES))
@@ -31,7 +31,7 @@ class MarkedRows:
     snapshot: pa.DictionaryArray
 
 
-class Marks:
+class SnapshotMarkers:
     """Marks the blocks of one snapshot. Blocks come out later than they go in, in the order of the events."""
 
     def __init__(self) -> None:
@@ -40,35 +40,35 @@ class Marks:
         self._tail: RowBlock | None = None
         self._begun: set[TableId] = set()
 
-    def expect(self, chunks: Mapping[TableId, int]) -> None:
+    def expect_chunks(self, chunks: Mapping[TableId, int]) -> None:
         """So many chunks of these tables will be read."""
         self._chunks.update(chunks)
 
-    def take(self, rows: RowBlock) -> Iterator[MarkedRows]:
+    def mark_rows(self, rows: RowBlock) -> Iterator[MarkedRows]:
         """Rows of a table, in their order; blocks of several tables may come in turn."""
         if not len(rows):
             return
-        yield from self.close(rows_follow=True)
+        yield from self.release_held_rows(rows_follow=True)
         table = rows.table.id
         if table in self._held:
             yield self._marked(self._held[table], _PLAIN)
         self._held[table] = rows
 
-    def ended(self, table: TableId) -> Iterator[MarkedRows]:
-        """A chunk of the table has been read."""
+    def end_chunk(self, table: TableId) -> Iterator[MarkedRows]:
+        """Record that a chunk of the table has been read."""
         self._chunks[table] -= 1
         if self._chunks[table] or table not in self._held:
             return
-        yield from self.close(rows_follow=True)
+        yield from self.release_held_rows(rows_follow=True)
         self._tail = self._held.pop(table)
 
     @property
-    def open(self) -> bool:
-        """Whether rows of a table that has ended are held back."""
+    def has_held_rows(self) -> bool:
+        """True if rows of a table that has ended are held back."""
         return self._tail is not None
 
-    def close(self, *, rows_follow: bool) -> Iterator[MarkedRows]:
-        """The rows that are held back, of the table that has ended last.
+    def release_held_rows(self, *, rows_follow: bool) -> Iterator[MarkedRows]:
+        """Yield the rows that are held back, of the table that has ended last.
 
         :param rows_follow: another row will be read, of whichever table
         """

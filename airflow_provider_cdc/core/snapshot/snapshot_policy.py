@@ -1,4 +1,6 @@
-"""What ``snapshot.mode`` decides: whether rows and schemas are read, whether a run streams, what happens when the position is lost.
+"""Policies of ``snapshot.mode``.
+
+A policy decides whether rows and schemas are read, whether a run streams, what happens when the position is lost.
 
 Each mode is a :class:`SnapshotPolicy` (Debezium MySQL connector, "Custom snapshotter SPI"): a :class:`FixedPolicy` for the built-in ones and
 ``configuration_based``, a class of the user for ``custom``. Users may also provide the SELECT of each
@@ -15,12 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.enums import QueryMode, SnapshotMode
-from airflow_provider_cdc.core.config.tables import TableConfig
-from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+from airflow_provider_cdc.core.config.property_enums import SnapshotMode, SnapshotQueryMode
+from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, list_extensions
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, PrerequisiteError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +38,11 @@ class SnapshotPolicy(abc.ABC):
 
     @abc.abstractmethod
     def should_snapshot_data(self, offset_exists: bool, in_progress: bool) -> bool:
-        """Whether the rows of all tables are read.
+        """Decide whether the rows of all tables are read.
 
         Asked at the beginning of a run, and with ``(False, False)`` for tables that a running connector has to read: new ones, and
-        those that a DDL statement has rewritten. With ``(True, True)``, an interrupted snapshot goes on with the tables that are left; if
-        ``(True, False)`` is true as well, it begins anew.
+        those that a DDL statement has rewritten. With ``(True, True)``, an interrupted snapshot continues with the tables that are left; if
+        ``(True, False)`` is true as well, it begins again.
 
         :param offset_exists: the connector has a position in the log
         :param in_progress: the last run ended within a snapshot
@@ -48,31 +50,36 @@ class SnapshotPolicy(abc.ABC):
 
     @abc.abstractmethod
     def should_snapshot_schema(self, offset_exists: bool, in_progress: bool) -> bool:
-        """Whether the schemas of all tables are read; with rows they always are. A connector that has a position in the log
-        knows the schemas in force there, so for it nothing is read without rows."""
+        """Decide whether the schemas of all tables are read; with rows they always are.
+
+        A connector that has a position in the log knows the schemas in force there, so for it nothing is read without rows.
+        """
 
     @abc.abstractmethod
     def should_stream(self) -> bool:
-        """Whether the run streams, after the snapshot where there is one."""
+        """Decide whether the run streams, after the snapshot where there is one."""
 
     @abc.abstractmethod
     def should_snapshot_on_schema_error(self) -> bool:
-        """Whether a lost schema history is rebuilt from the present table schemas."""
+        """Decide whether a lost schema history is rebuilt from the present table schemas."""
 
     @abc.abstractmethod
     def should_snapshot_on_data_error(self) -> bool:
-        """Whether all tables are read again when the log does not hold the connector's position any more."""
+        """Decide whether all tables are read again when the log does not hold the connector's position any more."""
 
     def should_stream_from_snapshot(self) -> bool:
-        """Where a connector that has a position in the log goes on after reading all tables: at the snapshot's position (yes), or
-        where streaming had stopped (no). Changes in between are in the rows of the tables, and are not captured as events."""
+        """Decide where a connector that has a position in the log continues after reading all tables.
+
+        It continues at the snapshot's position (yes), or where streaming had stopped (no). Changes in between are in the rows of the tables, and are
+        not captured as events.
+        """
         return True
 
     def snapshot_completed(self) -> None:  # noqa: B027
-        """A snapshot has ended, and is durable."""
+        """Handle the end of a snapshot, which is durable."""
 
     def snapshot_aborted(self) -> None:  # noqa: B027
-        """A snapshot has ended before all tables were read."""
+        """Handle the end of a snapshot before all tables were read."""
 
 
 SnapshotQuery = Callable[[TableId, Sequence[str]], str | None]
@@ -83,32 +90,32 @@ SnapshotLock = Callable[[float, TableId], str | None]
 it while a snapshot begins; ``None`` where no lock is needed."""
 
 
-class When(enum.Enum):
-    """When something is read."""
+class SnapshotTiming(enum.Enum):
+    """Conditions under which something is read."""
 
     NEVER = enum.auto()
     ONCE = enum.auto()
     EACH_RUN = enum.auto()
 
-    def now(self, offset_exists: bool, in_progress: bool) -> bool:
-        return self is When.EACH_RUN or (self is When.ONCE and (in_progress or not offset_exists))
+    def is_due_now(self, offset_exists: bool, in_progress: bool) -> bool:
+        return self is SnapshotTiming.EACH_RUN or (self is SnapshotTiming.ONCE and (in_progress or not offset_exists))
 
 
 @dataclass(frozen=True, slots=True)
 class FixedPolicy(SnapshotPolicy):
     """A policy that follows from the configuration alone."""
 
-    data: When
-    schema: When
+    data: SnapshotTiming
+    schema: SnapshotTiming
     stream: bool = True
     on_schema_error: bool = False
     on_data_error: bool = False
 
     def should_snapshot_data(self, offset_exists: bool, in_progress: bool) -> bool:
-        return self.data.now(offset_exists, in_progress)
+        return self.data.is_due_now(offset_exists, in_progress)
 
     def should_snapshot_schema(self, offset_exists: bool, in_progress: bool) -> bool:
-        return self.schema.now(offset_exists, in_progress)
+        return self.schema.is_due_now(offset_exists, in_progress)
 
     def should_stream(self) -> bool:
         return self.stream
@@ -121,28 +128,28 @@ class FixedPolicy(SnapshotPolicy):
 
 
 _MODES: Final[Mapping[SnapshotMode, FixedPolicy]] = {
-    SnapshotMode.ALWAYS: FixedPolicy(When.EACH_RUN, When.EACH_RUN),
-    SnapshotMode.INITIAL: FixedPolicy(When.ONCE, When.ONCE),
-    SnapshotMode.INITIAL_ONLY: FixedPolicy(When.ONCE, When.ONCE, stream=False),
-    SnapshotMode.NO_DATA: FixedPolicy(When.NEVER, When.ONCE),
-    SnapshotMode.NEVER: FixedPolicy(When.NEVER, When.NEVER),
-    SnapshotMode.RECOVERY: FixedPolicy(When.ONCE, When.ONCE, on_schema_error=True),
-    SnapshotMode.WHEN_NEEDED: FixedPolicy(When.ONCE, When.ONCE, on_data_error=True),
+    SnapshotMode.ALWAYS: FixedPolicy(SnapshotTiming.EACH_RUN, SnapshotTiming.EACH_RUN),
+    SnapshotMode.INITIAL: FixedPolicy(SnapshotTiming.ONCE, SnapshotTiming.ONCE),
+    SnapshotMode.INITIAL_ONLY: FixedPolicy(SnapshotTiming.ONCE, SnapshotTiming.ONCE, stream=False),
+    SnapshotMode.NO_DATA: FixedPolicy(SnapshotTiming.NEVER, SnapshotTiming.ONCE),
+    SnapshotMode.NEVER: FixedPolicy(SnapshotTiming.NEVER, SnapshotTiming.NEVER),
+    SnapshotMode.RECOVERY: FixedPolicy(SnapshotTiming.ONCE, SnapshotTiming.ONCE, on_schema_error=True),
+    SnapshotMode.WHEN_NEEDED: FixedPolicy(SnapshotTiming.ONCE, SnapshotTiming.ONCE, on_data_error=True),
 }
 
 
 def snapshot_policy(config: ConnectorConfig) -> SnapshotPolicy:
-    """The policy of ``snapshot.mode``, made anew.
+    """Build the policy of ``snapshot.mode``, new for each call.
 
     :raises ConfigError: the user's own cannot be used
     """
     if config.snapshot_mode is SnapshotMode.CUSTOM:
-        return _Own(config)
+        return _UserPolicy(config)
     if config.snapshot_mode is not SnapshotMode.CONFIGURATION_BASED:
         return _MODES[config.snapshot_mode]
     return FixedPolicy(
-        When.EACH_RUN if config.snapshot_mode_configuration_based_snapshot_data else When.NEVER,
-        When.EACH_RUN if config.snapshot_mode_configuration_based_snapshot_schema else When.NEVER,
+        SnapshotTiming.EACH_RUN if config.snapshot_mode_configuration_based_snapshot_data else SnapshotTiming.NEVER,
+        SnapshotTiming.EACH_RUN if config.snapshot_mode_configuration_based_snapshot_schema else SnapshotTiming.NEVER,
         config.snapshot_mode_configuration_based_start_stream,
         config.snapshot_mode_configuration_based_snapshot_on_schema_error,
         config.snapshot_mode_configuration_based_snapshot_on_data_error,
@@ -150,12 +157,12 @@ def snapshot_policy(config: ConnectorConfig) -> SnapshotPolicy:
 
 
 def reads_rows(policy: SnapshotPolicy) -> bool:
-    """Whether the rows of a table that is new to a connector are read."""
+    """Check whether the rows of a table that is new to a connector are read."""
     return policy.should_snapshot_data(False, False)
 
 
 def never_reads(config: ConnectorConfig) -> bool:
-    """Whether no snapshot is taken by ``snapshot.mode``, whatever happens. A custom policy is not called."""
+    """Check whether no snapshot is taken by ``snapshot.mode``, whatever happens. A custom policy is not called."""
     if config.snapshot_mode is SnapshotMode.CUSTOM:
         return False
     policy = snapshot_policy(config)
@@ -164,11 +171,11 @@ def never_reads(config: ConnectorConfig) -> bool:
 
 
 def snapshot_query(config: ConnectorConfig) -> SnapshotQuery | None:
-    """The user's own query; ``None``: all rows are read.
+    """Return the user's own query; ``None``: all rows are read.
 
     :raises ConfigError: it cannot be used; also from asking it
     """
-    if not isinstance(config, TableConfig) or config.snapshot_query_mode is not QueryMode.CUSTOM:
+    if not isinstance(config, TableConfig) or config.snapshot_query_mode is not SnapshotQueryMode.CUSTOM:
         return None
     what, query = _loaded("snapshot.query.mode.custom.name", config.snapshot_query_mode_custom_name, SNAPSHOT_QUERIES)
 
@@ -179,7 +186,7 @@ def snapshot_query(config: ConnectorConfig) -> SnapshotQuery | None:
 
 
 def lock_statements(config: TableConfig, timeout_s: float, tables: Sequence[TableId]) -> dict[TableId, str | None]:
-    """What the user's own lock gives for each table, with ``snapshot.locking.mode=custom``.
+    """Return the statements that the user's own lock gives for each table, with ``snapshot.locking.mode=custom``.
 
     Several tables may have the same statement, which is then to be run once. Raises like :func:`snapshot_query`.
 
@@ -190,7 +197,7 @@ def lock_statements(config: TableConfig, timeout_s: float, tables: Sequence[Tabl
 
 
 def lock_refused(statement: str, why: str, usual: str) -> PrerequisiteError:
-    """The database does not accept a statement of the user's own lock.
+    """Return the error of a database that does not accept a statement of the user's own lock.
 
     :param usual: the locking mode that needs no statement of one's own
     """
@@ -205,12 +212,12 @@ def lock_refused(statement: str, why: str, usual: str) -> PrerequisiteError:
 # -- of the user's own ------------------------------------------------------------------------------------------------
 
 
-class _Own(SnapshotPolicy):
+class _UserPolicy(SnapshotPolicy):
     """A policy of the user. Its exceptions and wrong results become errors that name it."""
 
     def __init__(self, config: ConnectorConfig) -> None:
         self._what, make = _loaded("snapshot.mode.custom.name", config.snapshot_mode_custom_name, SNAPSHOT_POLICIES)
-        policy = _called(self._what, make, config.public())
+        policy = _called(self._what, make, config.to_public_properties())
         if not isinstance(policy, SnapshotPolicy):
             raise _wrong(self._what, f"it gives a {type(policy).__name__}, which is no {SnapshotPolicy.__name__}")
         self._policy = policy
@@ -254,9 +261,9 @@ class _Own(SnapshotPolicy):
 
 
 def _loaded(name: str, value: str | None, group: str) -> tuple[str, Callable[..., Any]]:
-    """An entry point as text, and what it loads."""
+    """Return an entry point as text, and what it loads."""
     what = f"{name}={value}"
-    point = extensions(group).get(value or "")
+    point = list_extensions(group).get(value or "")
     if point is None:
         raise _wrong(what, f"no installed package has it as an entry point of group {group}")
     found = _called(what, point.load)

@@ -1,6 +1,6 @@
 """Reads whole tables: chooses and orders them, reads with several readers at once, and writes their rows into batches.
 
-A batch of a snapshot holds whole tables. An interrupted snapshot therefore goes on with the tables that are missing, on a new
+A batch of a snapshot holds whole tables. An interrupted snapshot therefore continues with the tables that are missing, on a new
 view of the database, and the log brings all of them to one position (:class:`~.offset.SnapshotState`). Debezium starts over
 instead (Debezium MySQL connector, "Initial snapshots that use a global read lock").
 """
@@ -13,27 +13,27 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from airflow_provider_cdc.core.config.enums import RowCountOrder
-from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
+from airflow_provider_cdc.core.config.property_enums import RowCountOrder
+from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRejected
 from airflow_provider_cdc.core.model.log_items import RowBlock
-from airflow_provider_cdc.core.model.metrics import RunMetrics, SnapshotMetrics
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.run_metrics import RunMetrics, SnapshotMetrics
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.reporting.work_progress import WorkProgress
-from airflow_provider_cdc.core.snapshot.parallel_read import Ahead, Group, Item, in_parallel
-from airflow_provider_cdc.core.snapshot.snapshot_markers import MarkedRows, Marks
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.reporting.progress_reporter import ProgressReporter
+from airflow_provider_cdc.core.snapshot.parallel_chunk_reader import Group, GroupLookahead, Item, in_parallel
+from airflow_provider_cdc.core.snapshot.snapshot_markers import MarkedRows, SnapshotMarkers
 from airflow_provider_cdc.core.snapshot.snapshot_policy import SnapshotPolicy, snapshot_query
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
-from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
-from airflow_provider_cdc.core.writing.implicit_tables import NewTables
-from airflow_provider_cdc.core.writing.run_output import Output
+from airflow_provider_cdc.core.spi.source import SnapshotChunk, SnapshotSession
+from airflow_provider_cdc.core.writing.implicit_tables import ImplicitTables
+from airflow_provider_cdc.core.writing.run_output import RunOutput
 from airflow_provider_cdc.core.writing.snapshot_notifications import SnapshotNotifications
 
 log = logging.getLogger(__name__)
 
 
-class Stopped(Exception):
+class SnapshotStopped(Exception):
     """The run was asked to end; what was read of incomplete tables is discarded."""
 
 
@@ -43,17 +43,18 @@ class Snapshotter:
     def __init__(
         self,
         inputs: RunInputs,
-        output: Output,
+        output: RunOutput,
         history: SchemaHistory,
         metrics: RunMetrics,
-        tables: NewTables,
+        tables: ImplicitTables,
         *,
         policy: SnapshotPolicy,
         hidden: TableId | None,
         stopped: Callable[[], bool],
         progress: Callable[[str, int, int, int], None],
     ) -> None:
-        """
+        """Store the parts of a snapshot.
+
         :param tables: records what rows have
         :param policy: is called when snapshots end
         :param hidden: the signal table, of which only the schema is read
@@ -70,7 +71,7 @@ class Snapshotter:
         )  # fmt: skip
         self._readers, self._group_rows = config.snapshot_max_threads, config.batch_max_rows
         self._order, self._query = config.snapshot_tables_order_by_row_count, snapshot_query(config)
-        self._board, self._metrics = inputs.changelog.board(inputs.name), SnapshotMetrics()
+        self._board, self._metrics = inputs.changelog.open_progress_board(inputs.name), SnapshotMetrics()
         self._notifications = SnapshotNotifications(self._batcher, [], {})
         self._full: set[TableId] = set()
         self.changed: set[TableId] = set()
@@ -94,20 +95,20 @@ class Snapshotter:
             captured before
         :raises Stopped: the run was asked to end; tables that were complete before are committed
         """
-        pending = self._state.snapshot.pending
+        pending = self._state.snapshot_state.pending
         names = [name for name in pending if only is None or name in only]
-        self._metrics = self._run_metrics.reading(len(names))
-        requests = self._state.snapshot.requests
+        self._metrics = self._run_metrics.start_snapshot(len(names))
+        requests = self._state.snapshot_state.request_numbers
         self._notifications = SnapshotNotifications(
             self._batcher, [n for n in names if n != str(self._hidden)], requests
         )
         try:
             self._run(names, data, at, added, catch_up)
         except BaseException:
-            self._metrics.end(aborted=True)
+            self._metrics.end_snapshot(aborted=True)
             self._policy.snapshot_aborted()
             raise
-        self._metrics.end()
+        self._metrics.end_snapshot()
         self._policy.snapshot_completed()
 
     def _run(
@@ -118,37 +119,43 @@ class Snapshotter:
         added: Collection[str],
         catch_up: Callable[[Position], None] | None,
     ) -> None:
-        state, found = self._state, self._source.discover(lambda table: str(table) in names)
+        state, found = self._state, self._source.discover_tables(lambda table: str(table) in names)
         known = {str(t): t for t in found}
         tables = [known[name] for name in names if name in known]
-        selects = {known[name]: sql for name, sql in state.snapshot.selects.items() if name in known and name in names}
-        asked = state.snapshot.requests
-        wanted = {t for t in tables if str(t) in asked or (data and self._filters.snapshot(t))} - {self._hidden}
+        selects = {
+            known[name]: sql
+            for name, sql in state.snapshot_state.select_statements.items()
+            if name in known and name in names
+        }
+        asked = state.snapshot_state.request_numbers
+        wanted = {t for t in tables if str(t) in asked or (data and self._filters.is_snapshot_table(t))} - {
+            self._hidden
+        }
         own = self._queried([found[t] for t in tables if t in wanted and t not in selects])
         wanted -= {t for t, sql in own.items() if sql is None}
         selects |= {t: sql for t, sql in own.items() if sql is not None}
         stay: set[str] = set()
         if at is None and state.offset.position is not None:
-            stay = {str(t) for t in tables if t not in wanted and self._history.get(t) is not None} - {*added}
-            state.snapshot = state.snapshot.without(stay)
+            stay = {str(t) for t in tables if t not in wanted and self._history.find_schema(t) is not None} - {*added}
+            state.snapshot_state = state.snapshot_state.remove_pending(stay)
             names = [name for name in names if name not in stay]
             tables = [t for t in tables if str(t) not in stay]
         with (
             _explained(own),
-            self._source.snapshot(
+            self._source.open_snapshot(
                 tables, readers=self._readers, **({"selects": selects} if selects else {})
             ) as session,
         ):
             log.info("Snapshot of %d tables at %s begins.", len(tables), session.position)
-            self._notifications.started()
-            if catch_up is not None and not state.snapshot.waiting.issuperset(names):
-                in_part = state.snapshot.selects.keys()
+            self._notifications.notify_started()
+            if catch_up is not None and not state.snapshot_state.waiting_tables.issuperset(names):
+                in_part = state.snapshot_state.select_statements.keys()
                 catch_up(session.position)
-                state.snapshot = state.snapshot.without(stay)
+                state.snapshot_state = state.snapshot_state.remove_pending(stay)
                 whole = (
-                    in_part - state.snapshot.selects.keys()
+                    in_part - state.snapshot_state.select_statements.keys()
                 )  # their rows were selected by a statement, and now all are read: that needs a view of its own
-                names = [name for name in names if name in state.snapshot.pending and name not in whole]
+                names = [name for name in names if name in state.snapshot_state.pending and name not in whole]
                 tables = [t for t in tables if str(t) in names]
             self._read_tables(session, names, tables, wanted, (at or session.position).to_json())
 
@@ -168,13 +175,13 @@ class Snapshotter:
         """
         state = self._state
         if state.offset.position is None:
-            state.offset = state.offset.at(position)
+            state.offset = state.offset.advance_position(position)
         there = {str(t) for t in session.schemas}
         self._gone([name for name in names if name not in there], session, position)
         wanted &= session.schemas.keys()
-        marks, items = Marks(), Ahead(self._items(session, tables, wanted))
-        with contextlib.closing(items), WorkProgress("Snapshot", "rows", board=self._board, logger=log) as work:
-            while (group := items.group()) is not None:
+        marks, items = SnapshotMarkers(), GroupLookahead(self._items(session, tables, wanted))
+        with contextlib.closing(items), ProgressReporter("Snapshot", "rows", board=self._board, logger=log) as work:
+            while (group := items.read_group()) is not None:
                 for table in group:
                     held = self._held(table)
                     self._structure(session, table)
@@ -185,27 +192,29 @@ class Snapshotter:
                 changed = session.changed & group.keys()
                 for table in group:
                     self._empty(session, table, keep=table in changed)
-                state.snapshot = state.snapshot.read((str(t) for t in group if t not in changed), position)
-                state.snapshot = state.snapshot.not_read({str(t) for t in changed})
-                state.offset = state.offset.resumes({str(t) for t in group if t not in changed})
+                state.snapshot_state = state.snapshot_state.record_read(
+                    (str(t) for t in group if t not in changed), position
+                )
+                state.snapshot_state = state.snapshot_state.not_read({str(t) for t in changed})
+                state.offset = state.offset.resume_tables({str(t) for t in group if t not in changed})
                 self.changed |= changed
                 self._metrics.rows |= {str(t): 0 for t in changed}
-                self._notifications.read(
+                self._notifications.notify_tables_read(
                     {str(t): self._metrics.rows[str(t)] for t in group if t in wanted - changed}, state.offset
                 )
                 self._committer.commit()
-                self._metrics.remaining = len(state.snapshot.pending.keys() & set(names))
+                self._metrics.remaining = len(state.snapshot_state.pending.keys() & set(names))
 
     def _held(self, table: TableId) -> bool:
-        """Whether a table must be emptied before it is read: since it became pending, rows may have come from the log."""
-        pending = self._state.snapshot.pending[str(table)]
-        return pending.held or (pending.streamed and pending.select is None and self._history.seen(table))
+        """Check whether a table must be emptied before it is read: since it became pending, rows may have come from the log."""
+        pending = self._state.snapshot_state.pending[str(table)]
+        return pending.held or (pending.streamed and pending.select is None and self._history.has_seen_table(table))
 
     def _queried(self, schemas: list[TableSchema]) -> dict[TableId, str | None]:
         """Table → the SELECT of the user's query; empty if there is no such query."""
         if self._query is None:
             return {}
-        found = {schema.id: self._query(schema.id, schema.names) for schema in schemas}
+        found = {schema.id: self._query(schema.id, schema.column_names) for schema in schemas}
         if skipped := [str(t) for t, sql in found.items() if sql is None]:
             log.info("As snapshot.query.mode.custom.name has it, no rows are read of %s.", ", ".join(skipped))
         return found
@@ -215,24 +224,24 @@ class Snapshotter:
         if not names:
             return
         back = {
-            str(t) for t in self._source.discover(lambda table: str(table) in names)
+            str(t) for t in self._source.discover_tables(lambda table: str(table) in names)
         }  # created meanwhile: read in the next round
         gone = [name for name in names if name not in back]
         for name in gone:
-            level = logging.INFO if name in self._state.snapshot.streamed else logging.WARNING
+            level = logging.INFO if name in self._state.snapshot_state.streamed_tables else logging.WARNING
             log.log(level, "Table %s does not exist any more; nothing of it is read.", name)
-        for table in [t for t in self._history.tables if str(t) in gone]:
-            change = self._history.apply(TableChange(type="DROP", id=table))
+        for table in [t for t in self._history.current_tables if str(t) in gone]:
+            change = self._history.apply_change(TableChange(type="DROP", id=table))
             if change is not None:
                 self._record(session, table, change, [])
-        self._state.snapshot = self._state.snapshot.read(gone, position)
-        self._state.offset = self._state.offset.resumes(gone)
+        self._state.snapshot_state = self._state.snapshot_state.record_read(gone, position)
+        self._state.offset = self._state.offset.resume_tables(gone)
 
     def _groups(
         self, session: SnapshotSession, tables: list[TableId], wanted: set[TableId]
-    ) -> Iterator[dict[TableId, list[Chunk]]]:
+    ) -> Iterator[dict[TableId, list[SnapshotChunk]]]:
         """Tables with their chunks, several small ones together; tables of which no row is read are in the first group."""
-        group: dict[TableId, list[Chunk]] = {t: [] for t in tables if t in session.schemas and t not in wanted}
+        group: dict[TableId, list[SnapshotChunk]] = {t: [] for t in tables if t in session.schemas and t not in wanted}
         rows = 0
         for table, chunks in self._ordered(session, [t for t in tables if t in wanted]):
             size = sum(c.rows for c in chunks)
@@ -249,10 +258,12 @@ class Snapshotter:
             yield group
             yield from in_parallel(session, [chunk for chunks in group.values() for chunk in chunks], self._readers)
 
-    def _ordered(self, session: SnapshotSession, tables: list[TableId]) -> Iterator[tuple[TableId, list[Chunk]]]:
+    def _ordered(
+        self, session: SnapshotSession, tables: list[TableId]
+    ) -> Iterator[tuple[TableId, list[SnapshotChunk]]]:
         """Tables with their chunks, in the order of their estimated rows if that is configured; what is locked until it is read comes first."""
         tables = sorted(tables, key=lambda table: table not in session.urgent)
-        cut = ((table, session.chunks(table)) for table in tables)
+        cut = ((table, session.split_table(table)) for table in tables)
         if self._order is RowCountOrder.DISABLED:
             return cut
         down = self._order is RowCountOrder.DESCENDING
@@ -260,12 +271,12 @@ class Snapshotter:
         return iter(sorted(by_rows, key=lambda pair: pair[0] not in session.urgent))
 
     def _structure(self, session: SnapshotSession, table: TableId) -> None:
-        known = self._history.get(table)
+        known = self._history.find_schema(table)
         kind: Literal["ALTER", "CREATE"] = "ALTER" if known is not None else "CREATE"
         found = session.schemas[table]
         if known is not None and not self._source.STRUCTURED:
             found = self._source.goes_on(found, known)
-        change = self._history.apply(TableChange(type=kind, id=table, table=found))
+        change = self._history.apply_change(TableChange(type=kind, id=table, table=found))
         if change is not None and change.table is not None:
             self._record(session, table, change, [change.table] if table != self._hidden else [])
 
@@ -273,7 +284,7 @@ class Snapshotter:
         self, session: SnapshotSession, table: TableId, change: TableChange, captured: list[TableSchema]
     ) -> None:
         self._writer.schema_change(
-            [change], captured, ddl=session.ddl.get(table, ""), database=table.database,
+            [change], captured, ddl=session.ddl.get(table, ""), database=table.database_name,
             position=session.position.to_json(), ts_us=session.ts_us, source=dict(session.source), snapshot=True,
         )  # fmt: skip
 
@@ -285,13 +296,19 @@ class Snapshotter:
         if table not in self._full:
             return
         self._full.remove(table)
-        schema = self._history.get(table)
+        schema = self._history.find_schema(table)
         assert schema is not None
         if not keep:
-            self._writer.truncate(schema, session.ts_us, dict(session.source), snapshot="true")
+            self._writer.write_truncate(schema, session.ts_us, dict(session.source), snapshot="true")
 
     def _read(
-        self, session: SnapshotSession, group: Group, items: Ahead, marks: Marks, work: WorkProgress, tables: int
+        self,
+        session: SnapshotSession,
+        group: Group,
+        items: GroupLookahead,
+        marks: SnapshotMarkers,
+        work: ProgressReporter,
+        tables: int,
     ) -> None:
         """Write the rows of a group of tables in the order in which their blocks come.
 
@@ -300,30 +317,31 @@ class Snapshotter:
         left = total = 0
         for chunks in group.values():
             left, total = left + len(chunks), total + sum(c.rows for c in chunks)
-        marks.expect({table: len(chunks) for table, chunks in group.items() if chunks})
+        marks.expect_chunks({table: len(chunks) for table, chunks in group.items() if chunks})
         done, shown, earlier = 0, time.monotonic(), sum(self._metrics.rows.values())
         while left:
             item = next(items)
             if self._stopped():
-                raise Stopped
+                raise SnapshotStopped
             if isinstance(item, RowBlock):
-                self._write(session, marks.take(item))
+                self._write(session, marks.mark_rows(item))
                 done += len(item)
-            elif isinstance(item, Chunk):
-                self._write(session, marks.ended(item.table))
+            elif isinstance(item, SnapshotChunk):
+                self._write(session, marks.end_chunk(item.table))
                 left -= 1
             if time.monotonic() - shown > 2 and isinstance(item, RowBlock):
                 shown = time.monotonic()
                 self._progress(str(item.table.id), done, total, self._metrics.remaining)
-            if work.due and isinstance(item, RowBlock):
+            if work.is_due and isinstance(item, RowBlock):
                 self._tell(work, item.table.id, earlier + done, done, total, len(group), tables)
-        if marks.open:
-            self._write(session, marks.close(rows_follow=items.rows_follow()))
+        if marks.has_held_rows:
+            self._write(session, marks.release_held_rows(rows_follow=items.rows_follow()))
 
     def _tell(
-        self, work: WorkProgress, table: TableId, rows: int, done: int, total: int, group: int, tables: int
+        self, work: ProgressReporter, table: TableId, rows: int, done: int, total: int, group: int, tables: int
     ) -> None:
-        """
+        """Report how many rows were read.
+
         :param rows: that were read in all
         :param done: of them those of the group of tables that is read
         :param total: rows of the group, as the database estimates them
@@ -334,16 +352,16 @@ class Snapshotter:
         at = f"now {table}" if tables == 1 else f"now {table} ({done:,}{about} rows), {left} of {tables} tables left"
         way = tables - left + group * (min(done / total, 1.0) if total else 0.0)
         known = total > done or tables > group
-        work.tell(rows, of=(way, tables) if known else None, now=at)
+        work.report_progress(rows, of=(way, tables) if known else None, now=at)
 
     def _write(self, session: SnapshotSession, blocks: Iterable[MarkedRows]) -> None:
         for block in blocks:
             self._empty(session, block.rows.table.id)
-            (rows,) = self._tables.of([block.rows], session.position.to_json())
-            schema = self._history.get(rows.table.id)
+            (rows,) = self._tables.record_row_blocks([block.rows], session.position.to_json())
+            schema = self._history.find_schema(rows.table.id)
             if schema is not None:
                 rows.table = schema
-            self._writer.read(rows, session.position, snapshot=block.snapshot, metrics=self._metrics)
+            self._writer.write_read_rows(rows, session.position, snapshot=block.snapshot, metrics=self._metrics)
             self._metrics.rows[str(rows.table.id)] = self._metrics.rows.get(str(rows.table.id), 0) + len(rows)
 
 
@@ -356,7 +374,7 @@ def _explained(own: Mapping[TableId, str | None]) -> Iterator[None]:
     """
     try:
         yield
-    except QueryRefused as e:
+    except QueryRejected as e:
         table = next((t for t, sql in own.items() if sql is not None and sql in (e.where or "")), None)
         if table is None:
             raise

@@ -18,11 +18,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_cdc.core.config.enums import CHUNK_BYTES
-from airflow_provider_cdc.core.errors import QueryRefused
+from airflow_provider_cdc.core.config.property_enums import CHUNK_BYTES
+from airflow_provider_cdc.core.errors import QueryRejected
 from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -38,7 +38,7 @@ class StructureChanged(Exception):
 class KeyRange:
     """Rows of one table in the order of some columns.
 
-    :param table: schema with which the rows are read, from :meth:`ChunkReader.table`
+    :param table: schema with which the rows are read, from :meth:`ChunkReader.read_table_schema`
     :param order: names of the columns that the rows are ordered by, which together are unique and never NULL; a surrogate key
         first, if there is one, which may be a pseudo-column of the source's
     :param after: the rows lie behind this key; ``None`` = from the first row
@@ -49,7 +49,7 @@ class KeyRange:
     :param keys: only rows with one of these keys, of all columns of the order or only of the first ones
 
     The bounds and keys are a source's own, which only the source interprets: they come from :attr:`ChunkRows.last`,
-    :meth:`ChunkReader.last` and :meth:`ChunkReader.keys`.
+    :meth:`ChunkReader.read_last_key` and :meth:`ChunkReader.to_source_keys`.
     """
 
     table: TableSchema
@@ -64,7 +64,7 @@ class KeyRange:
 
 @dataclass(slots=True)
 class ChunkRows:
-    """What one chunk holds.
+    """Rows and watermarks of one chunk.
 
     :param rows: ``READ`` rows in key order, ``order`` 0, 1, 2 … over all blocks together; empty when there is none
     :param last: key of the last row; ``None`` when there is none
@@ -89,52 +89,53 @@ class ChunkRows:
         return sum(len(block) for block in self.rows)
 
     @property
-    def bytes(self) -> int:
+    def memory_bytes(self) -> int:
         """About how much memory the rows take."""
         return sum(block.after.nbytes for block in self.rows if block.after is not None)
 
 
 class ChunkReader(abc.ABC):
-    """Reads chunks over a connection of its own. A context manager; one thread at a time uses it."""
+    """Reads chunks over a separate connection. A context manager; one thread at a time uses it."""
 
     @abc.abstractmethod
-    def table(self, table: TableId) -> TableSchema | None:
-        """The present schema; ``None`` when the table does not exist. Its ``version`` has no meaning."""
+    def read_table_schema(self, table: TableId) -> TableSchema | None:
+        """Read the present schema; ``None`` when the table does not exist. Its ``version`` has no meaning."""
 
     @abc.abstractmethod
-    def last(self, rows: KeyRange) -> Key | None:
+    def read_last_key(self, rows: KeyRange) -> Key | None:
         """Key of the last row of a range; ``None`` when it has no row.
 
-        :raises QueryRefused: the database does not accept the range's condition
+        :raises QueryRejected: the database does not accept the range's condition
         :raises StructureChanged: see :class:`StructureChanged`
         """
 
     @abc.abstractmethod
     def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
-        """The first ``limit`` rows of a range, or fewer if there are no more; with several queries, that many per query, each behind
-        the rows of the one before.
+        """Read the first ``limit`` rows of a range, or fewer if there are no more.
 
-        The chunk ends earlier, and the next one goes on behind it, as soon as its rows take ``max_bytes``: so memory stays
+        With several queries, that many per query, each behind the rows of the one before.
+
+        The chunk ends earlier, and the next one continues behind it, as soon as its rows take ``max_bytes``: so memory stays
         bounded, however wide rows are and however many were asked for. It has one row at least, if there is one.
 
         With read watermarks, ``low`` is taken before the rows are read and ``high`` afterwards (or both are the very position of
         a consistent view). A reader that was opened for written watermarks leaves them out.
 
-        :raises QueryRefused: the database does not accept the range's condition
+        :raises QueryRejected: the database does not accept the range's condition
         :raises StructureChanged: the rows have another schema than the range's table
         :raises SourceUnavailable: the connection was lost, or another session blocks the table (``SourceBusy``); the reader may be closed and
             another one opened
         """
 
-    def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
-        """Keys of events as keys of this source, for :attr:`KeyRange.first`, ``end`` and ``keys``.
+    def to_source_keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
+        """Keys of events as keys of this source, for :attr:`KeyRange.first`, ``end`` and ``to_source_keys``.
 
         :param table: schema from :meth:`table`
         :param columns: names of the key columns
         :param keys: values of these columns as the change log has them, in JSON (:func:`.core.model.keys.parse`)
-        :raises QueryRefused: the change log does not have all of a column's values, so that the source's key is not known
+        :raises QueryRejected: the change log does not have all of a column's values, so that the source's key is not known
         """
-        raise QueryRefused(
+        raise QueryRejected(
             "This source cannot read ranges of keys.",
             where=str(table.id),
             safe="Nothing was read; capture goes on.",
@@ -144,17 +145,18 @@ class ChunkReader(abc.ABC):
     def as_events(self, keys: Sequence[Key]) -> list[Key]:
         """Keys in the form that events have, where a source takes a key in several forms: those of keys that are to be deleted.
 
-        :param keys: as :meth:`keys` takes them
+        :param keys: as :meth:`to_source_keys` takes them
         """
         return [*keys]
 
-    def missing(self, low: Position, floor: Position) -> str:
-        """What the log has before ``floor`` and not before ``low``, as text."""
+    def describe_missing_log(self, low: Position, floor: Position) -> str:
+        """Return what the log has before ``floor`` and not before ``low``, as text."""
         return f"what comes after {low}, up to {floor}"
 
-    def at(self, rows: KeyRange, position: Position) -> list[RowBlock] | None:
-        """The rows of :attr:`KeyRange.keys` as they were when everything up to a position had happened, and nothing behind it. Asked of sources whose
-        updates may say what has changed of a document, and not what it is then (:attr:`~.core.model.schema.Documents.updates`).
+    def read_at_position(self, rows: KeyRange, position: Position) -> list[RowBlock] | None:
+        """Read the rows of :attr:`KeyRange.keys` as they were when everything up to a position had happened, and nothing behind it.
+
+        Asked of sources whose updates may say what has changed of a document, and not what it is then (:attr:`~.core.model.schema.Documents.updates`).
 
         :return: ``None``: the database does not know that any more
         :raises SourceUnavailable: see :meth:`read`
@@ -162,20 +164,22 @@ class ChunkReader(abc.ABC):
         raise NotImplementedError
 
     @abc.abstractmethod
-    def write(self, id_: str, type_: str, data: str | None = None) -> None:
-        """Insert a row into the signal table and commit it. When this returns, every transaction that precedes the row in the
-        log is visible to what is read next.
+    def insert_signal_row(self, id_: str, type_: str, data: str | None = None) -> None:
+        """Insert a row into the signal table and commit it.
 
-        :raises QueryRefused: the account may not, or the table does not fit
+        When this returns, every transaction that precedes the row in the log is visible to what is read next.
+
+        :raises QueryRejected: the account may not, or the table does not fit
         """
 
     @abc.abstractmethod
-    def remove(self, id_: str) -> None:
-        """Delete a row of the signal table and commit that; it need not be there any more. Raises like :meth:`write`."""
+    def delete_signal_row(self, id_: str) -> None:
+        """Delete a row of the signal table and commit that; it need not be there any more. Raises like :meth:`insert_signal_row`."""
 
     @abc.abstractmethod
     def end_of_log(self) -> Position:
-        """The end of the log: everything that could be seen in what was read before this was asked for is in the log before it.
+        """Return the end of the log: everything that could be seen in what was read before the call is in the log before it.
+
         So it is a high watermark by itself, for windows whose closing row does not come back. One cheap question.
 
         :raises SourceUnavailable: see :meth:`read`

@@ -1,4 +1,4 @@
-"""What people want of a connector: that it runs, rests or has ended."""
+"""Desired state of a connector: that it runs, rests or has ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 
 
 class DesiredState(enum.StrEnum):
-    """What people want of a connector."""
+    """States that people want of a connector."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -16,8 +16,8 @@ class DesiredState(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
-    """What people want of a connector, and since when.
+class ConnectorControl:
+    """Desired state of a connector, and since when it is wanted.
 
     :param restarts: grows with each request that the run which is alive end and another one begin
     :param by: who asked for it last

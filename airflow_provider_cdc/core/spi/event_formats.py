@@ -33,14 +33,14 @@ class EventForm:
     transactions: bool = True
 
 
-def choose(forms: Mapping[str, EventForm], name: str, source: str) -> EventForm | None:
-    """The form of that name; ``None`` stands for the usual one.
+def select_event_form(forms: Mapping[str, EventForm], name: str, source: str) -> EventForm | None:
+    """Choose the form of that name; ``None`` stands for the usual one.
 
     :param forms: what the source offers
     :param source: kind of source, for the error
     :raises ConfigError: there is no such form
 
-    >>> choose({}, "debezium", "mariadb")
+    >>> select_event_form({}, "debezium", "mariadb")
     """
     if name == USUAL:
         return None

@@ -1,4 +1,4 @@
-"""How long the rows of the state tables are kept."""
+"""Retention of the rows of the state tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 
 @dataclass(frozen=True, slots=True)
 class StateRetention:
-    """How long each kind of row is kept; ``None``: for good. See the properties ``state.retention.*``."""
+    """Retention of each kind of row; ``None``: for good. See the properties ``state.retention.*``."""
 
     offset_history: timedelta | None
     batches: timedelta | None

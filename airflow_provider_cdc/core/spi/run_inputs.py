@@ -1,27 +1,27 @@
-"""What a capture run is given: a source, the state store, the change log, and what is configured."""
+"""Inputs of a capture run: a source, the state store, the change log, and what is configured."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.model.notifications import NotificationChannel
 from airflow_provider_cdc.core.reporting.metrics_monitor import Sink
 from airflow_provider_cdc.core.spi.source import Source
-from airflow_provider_cdc.core.spi.stores import ChangeLog, SignalChannel, StateStore
+from airflow_provider_cdc.core.spi.store_interfaces import ChangeLog, SignalChannel, StateStore
 
 
 @dataclass(frozen=True, slots=True)
 class RunInputs:
-    """What a capture run is given. Nothing of it belongs to one run alone: the next run may have the same.
+    """Inputs of a capture run. Nothing of it belongs to one run alone: the next run may have the same.
 
     :param name: the connector's name, unique in state and change log
     :param filters: made of ``config``
     :param signal_channels: where signals come from besides the state tables and the signal table
     :param notification_channels: where notifications go besides the state tables
-    :param sinks: take what runs measure, while they go on and at their end
+    :param sinks: take what runs measure, while they continue and at their end
     """
 
     name: str

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError
 from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
-from airflow_provider_cdc.core.model.log_range import LogWindow
-from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.spi.carry_over import Carried
+from airflow_provider_cdc.core.model.run_metrics import Value
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.spi.carry_over import CarryOver
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
 from airflow_provider_cdc.core.spi.event_formats import EventForm
-from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
+from airflow_provider_cdc.core.spi.source_procedures import Procedure, ProcedureContext, ProcedurePlan, ProcedureResult
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -46,7 +46,7 @@ VARIED: Final = {b"cdc": b"varied"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One prerequisite that is not met.
+    """A prerequisite that is not met.
 
     :param fatal: capture would lose or misread data, or could not start; otherwise a warning
     :param fix: the statement or setting that fixes it
@@ -57,29 +57,32 @@ class Finding:
     fatal: bool = True
 
 
-class Tables(Protocol):
+class CapturedTableSchemas(Protocol):
     """The schemas of the captured tables, as a source's log reader sees them.
 
-    The object changes as the log goes on: the consumer of the stream applies each
+    The object changes as the log advances: the consumer of the stream applies each
     :class:`~airflow_provider_cdc.core.model.log_items.SchemaChange` before it takes the next item.
     """
 
-    def get(self, table: TableId) -> TableSchema | None:
-        """The schema in force, ``None`` when the table is not known."""
+    def find_schema(self, table: TableId) -> TableSchema | None:
+        """Return the schema in force, ``None`` when the table is not known."""
 
-    def captured(self, table: TableId) -> bool:
-        """Whether rows of this table are captured at the present position."""
+    def is_captured(self, table: TableId) -> bool:
+        """Check whether rows of this table are captured at the present position."""
 
     def read_again(self, table: TableId) -> bool:
-        """Whether the table will be read whole again: rows before that position which cannot be decoded are reported as
-        :class:`~airflow_provider_cdc.core.model.log_items.LeftOut`, and are no error."""
+        """Check whether the table will be read whole again.
 
-    def known(self) -> list[TableId]:
+        Rows before that position which cannot be decoded are then reported as :class:`~airflow_provider_cdc.core.model.log_items.LeftOutRows`, and are
+        no error.
+        """
+
+    def list_known_tables(self) -> list[TableId]:
         """All tables that have a schema now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class SnapshotChunk:
     """A part of a table.
 
     :param condition: the condition that selects the rows, in the source's own terms; ``None`` for the whole table
@@ -110,12 +113,12 @@ class SnapshotSession(abc.ABC):
     """Tables that are to be read before others, as they are locked until then."""
 
     @abc.abstractmethod
-    def chunks(self, table: TableId) -> list[Chunk]:
+    def split_table(self, table: TableId) -> list[SnapshotChunk]:
         """Cut a table into parts that readers can take in parallel; together they hold each row exactly once."""
 
     @abc.abstractmethod
-    def read(self, chunk: Chunk) -> Iterator[RowBlock]:
-        """The rows of one chunk, as ``READ`` blocks with ``order`` 0, 1, 2 …
+    def read(self, chunk: SnapshotChunk) -> Iterator[RowBlock]:
+        """Read the rows of one chunk, as ``READ`` blocks with ``order`` 0, 1, 2 and so on.
 
         Called from as many threads at once as there are readers.
         """
@@ -132,20 +135,20 @@ class SnapshotSession(abc.ABC):
 
 
 class Source(abc.ABC):
-    """One database that changes are captured from. A context manager; not thread-safe unless a method says so.
+    """A database that changes are captured from. A context manager; not thread-safe unless a method says so.
 
     Sensors, pages, commands and plans use sources of their own, several at once, beside a run that streams: no query
-    (:meth:`check`, :meth:`discover`, the positions) may end, delay or change the stream of another one.
+    (:meth:`check_prerequisites`, :meth:`discover_tables`, the positions) may end, delay or change the stream of another one.
 
     :cvar Config: the source's configuration model
     :cvar connector: the documented ``source.connector`` value
     :cvar FORMS: name → a form of its events beside the usual one
     :cvar PSEUDO_COLUMNS: unique columns that every table has without listing them in its schema (a row's address)
-    :cvar PROCEDURES: name → what an administrator can have done at the source, see :mod:`airflow_provider_cdc.core.spi.procedures`
+    :cvar PROCEDURES: name → what an administrator can have done at the source, see :mod:`airflow_provider_cdc.core.spi.source_procedures`
     :cvar CARRIES: its streams carry something over from one to the next, see :mod:`airflow_provider_cdc.core.spi.carry_over`
     :cvar KEYS_OVERLAP: whether rows may have the same key in the middle of a transaction
     :cvar STRUCTURED: its tables have structures, which statements change. If not, rows tell which tables there are, and which columns a table
-        has (:meth:`settled`): core adds a table with its first rows, and columns with the first rows that have them.
+        has (:meth:`conform_rows`): core adds a table with its first rows, and columns with the first rows that have them.
         Such a stream yields a :class:`~airflow_provider_cdc.core.model.log_items.SchemaChange` only where a table was dropped or renamed, and no
         ``Rollback``
     :cvar POSITION_SIGNAL: type of the signal that moves a connector to another position in the log, where the documents name one
@@ -162,7 +165,7 @@ class Source(abc.ABC):
     connector: str
 
     @abc.abstractmethod
-    def check(self) -> list[Finding]:
+    def check_prerequisites(self) -> list[Finding]:
         """Check every prerequisite of capture and report those that are not met; an empty list means ready.
 
         :raises SourceUnavailable: the database does not answer
@@ -170,7 +173,7 @@ class Source(abc.ABC):
         """
 
     @abc.abstractmethod
-    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
+    def discover_tables(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
         """List the tables that could be captured, with their present schemas.
 
         :param needed: other tables may be left out: a database may have a hundred thousand
@@ -178,11 +181,11 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def current_position(self) -> Position:
-        """The end of the log. Cheap: sensors call it often, from any thread, each call with its own connection."""
+        """Return the end of the log. Cheap: sensors call it often, from any thread, each call with its own connection."""
 
     @abc.abstractmethod
     def oldest_position(self) -> Position:
-        """The first position that the log can still be read from."""
+        """Return the first position that the log can still be read from."""
 
     @abc.abstractmethod
     def verify_position(self, position: Position) -> None:
@@ -192,25 +195,25 @@ class Source(abc.ABC):
         """
 
     def may_have_changed(self, position: Position, end: Position) -> bool:
-        """Whether a run at a position would find more in the log, or another log. Asks the source nothing.
+        """Check whether a run at a position would find more in the log, or another log. Asks the source nothing.
 
         :param end: of the log
         """
-        return not position.reached(end)
+        return not position.has_reached(end)
 
     @abc.abstractmethod
     def parse_position(self, document: dict[str, Any]) -> Position:
         """Build the position that :meth:`Position.to_json` described."""
 
     def position_of(self, data: Mapping[str, Any]) -> Position:
-        """The position that a person has written, in the form of :attr:`POSITION_SIGNAL` or in that of :meth:`Position.to_json`.
+        """Parse the position that a person has written, in the form of :attr:`POSITION_SIGNAL` or in that of :meth:`Position.to_json`.
 
         :raises ConfigError: there is no such position; the error says what is valid
         """
         try:
             found = self.parse_position(dict(data))
             # what people write may have a value of any kind in any place, and parsing does not look at all of them
-            if self.parse_position(found.to_json()) == found and found.reached(found):
+            if self.parse_position(found.to_json()) == found and found.has_reached(found):
                 str(found)
                 return found
             why = "it is not understood"
@@ -221,7 +224,7 @@ class Source(abc.ABC):
         )
 
     @abc.abstractmethod
-    def snapshot(
+    def open_snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
         """Open a consistent view of ``tables`` for up to ``readers`` parallel readers.
@@ -230,10 +233,10 @@ class Source(abc.ABC):
 
         :param selects: table → what gives the rows to read instead of all of them, in the source's own terms, as a signal or the configuration
             has it: a statement, which may leave out only columns that the table's schema leaves out, or a condition
-        :raises QueryRefused: from reading: the database does not accept such a statement
+        :raises QueryRejected: from reading: the database does not accept such a statement
         """
 
-    def chunks(self, *, signals: TableId | None) -> ChunkReader:
+    def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:
         """Open a reader of chunks, see :mod:`airflow_provider_cdc.core.spi.chunk_reader`.
 
         :param signals: the signal table, for written watermarks; ``None`` for read ones
@@ -246,7 +249,7 @@ class Source(abc.ABC):
         )
 
     def signal_table(self, text: str) -> TableId:
-        """The table that ``signal.data.collection`` names.
+        """Return the table that ``signal.data.collection`` names.
 
         :raises ConfigError: it is not a table's name
         """
@@ -263,9 +266,10 @@ class Source(abc.ABC):
         id_, type_, data = [*row.values(), None, None, None][:3]
         return id_, type_, data
 
-    def settled(self, rows: RowBlock, known: TableSchema | None) -> RowBlock:
-        """Rows in the form in which they are written, of a source that is not :attr:`STRUCTURED`. Its readers may give rows in a form of their own,
-        since they do not know which columns the table has by the time that the rows are written.
+    def conform_rows(self, rows: RowBlock, known: TableSchema | None) -> RowBlock:
+        """Return rows in the form in which they are written, of a source that is not :attr:`STRUCTURED`.
+
+        Its readers may give rows in another form, since they do not know which columns the table has by the time that the rows are written.
 
         Called in one thread, in the order of the events.
 
@@ -275,14 +279,14 @@ class Source(abc.ABC):
         """
         return rows
 
-    def like(self, tables: Iterable[TableSchema]) -> None:  # noqa: B027 - only sources whose rows tell the columns do something
+    def adopt_columns(self, tables: Iterable[TableSchema]) -> None:  # noqa: B027 - only sources whose rows tell the columns do something
         """Give tables the columns that they have elsewhere, of a source that is not :attr:`STRUCTURED`: what it reads is compared with that.
 
         :param tables: as they are elsewhere
         """
 
     def goes_on(self, found: TableSchema, known: TableSchema) -> TableSchema:
-        """The schema of a table that is read once more, of a source that is not :attr:`STRUCTURED`.
+        """Return the schema of a table that is read once more, of a source that is not :attr:`STRUCTURED`.
 
         :param found: as a view of the source has it
         :param known: the one in force
@@ -290,31 +294,31 @@ class Source(abc.ABC):
         return found
 
     def orders_by(self, name: str) -> bool:
-        """Whether chunks may be in the order of something that is no column of the table's schema (``surrogate-key``)."""
+        """Check whether chunks may be in the order of something that is no column of the table's schema (``surrogate-key``)."""
         return name in self.PSEUDO_COLUMNS
 
     def table_of(self, document: Mapping[str, Any], database: str, schema: str | None) -> TableChange:
-        """One of the ``changes`` of a ``schema-changes`` signal (Debezium Oracle connector, "schema-changes").
+        """Parse one of the ``changes`` of a ``schema-changes`` signal (Debezium Oracle connector, "schema-changes").
 
         :raises ConfigError: it cannot be understood
         """
         raise ConfigError(f"schema-changes signals are not known to {self.connector} connectors.")
 
-    def carry(self, carried: Carried) -> None:  # noqa: B027 - only sources that carry something do something
+    def receive_carry_over(self, carried: CarryOver) -> None:  # noqa: B027 - only sources that carry something do something
         """Take what the stream before has carried over to the next one. Called before each stream, of sources that :attr:`CARRIES` alone."""
 
     @abc.abstractmethod
-    def stream(
+    def stream_log(
         self,
         start: Position,
-        tables: Tables,
+        tables: CapturedTableSchemas,
         *,
         until: Position | None,
         patience: Callable[[], float] | None = None,
     ) -> Iterator[LogItem]:
         """Read the log from ``start`` on.
 
-        Yields nothing that was committed after ``until``, and ends there; without it, goes on for ever and yields a ``Heartbeat`` at least every
+        Yields nothing that was committed after ``until``, and ends there; without it, continues for ever and yields a ``Heartbeat`` at least every
         ``poll.interval.ms`` when there is nothing else.
 
         :param patience: asked whenever there is nothing new: how many seconds to wait at most before the next ``Heartbeat``, in
@@ -326,26 +330,28 @@ class Source(abc.ABC):
         """
 
     @abc.abstractmethod
-    def execute(self, statement: str) -> None:
+    def execute_statement(self, statement: str) -> None:
         """Run a statement of the user's, by itself, and commit it (``heartbeat.action.query``).
 
         :raises CdcError: it fails
         """
 
     def plan_procedure(
-        self, procedure: Procedure, table: TableId, flags: frozenset[str], standing: Standing
+        self, procedure: Procedure, table: TableId, flags: frozenset[str], standing: ProcedureContext
     ) -> ProcedurePlan:
-        """What one of :attr:`PROCEDURES` would do. Changes nothing.
+        """Plan what one of :attr:`PROCEDURES` would do. Changes nothing.
 
         :param flags: names of the flags that are set
         """
         raise ConfigError(f"{self.connector} connectors have no procedure {procedure.name}.")
 
-    def carry_out(self, plan: ProcedurePlan, standing: Standing, tell: Callable[[str], None]) -> Done:
+    def carry_out(
+        self, plan: ProcedurePlan, standing: ProcedureContext, tell: Callable[[str], None]
+    ) -> ProcedureResult:
         """Do what a plan without problems says.
 
         :param tell: takes a line for people before each step
-        :raises CdcError: a step failed; the error says which ones are done, and how to go on
+        :raises CdcError: a step failed; the error says which ones are done, and how to continue
         """
         raise ConfigError(f"{self.connector} connectors have no procedure {plan.procedure}.")
 
@@ -358,20 +364,22 @@ class Source(abc.ABC):
         as statements, have the metadata :data:`VARIED`.
         """
 
-    def metrics(self) -> Mapping[str, Value]:
-        """The source's own metrics of the stream that it reads, or has read last, besides those that every source has.
+    def collect_stream_metrics(self) -> Mapping[str, Value]:
+        """Return the source's own metrics of the stream that it reads, or has read last, besides those that every source has.
 
-        Names are the documented ones if there are any, and never those of :mod:`airflow_provider_cdc.core.model.metrics`, except
+        Names are the documented ones if there are any, and never those of :mod:`airflow_provider_cdc.core.model.run_metrics`, except
         ``NumberOfEventsFiltered``: changes that the source itself filtered, which are added. May be asked at any time.
         """
         return {}
 
     def snapshot_metrics(self) -> Mapping[str, Value]:
-        """The same of the snapshots that it has taken."""
+        """Return the same metrics of the snapshots that it has taken."""
         return {}
 
     def log_window(self, position: Position) -> LogWindow | None:
-        """How far a position is from both ends of the log, by a question or two that cost the database nothing: it is asked each minute, beside a stream.
+        """Return how far a position is from both ends of the log, by a question or two that cost the database nothing.
+
+        It is asked each minute, beside a stream.
 
         ``None`` where the source has nothing like it. What it cannot tell now is ``None`` in the answer, and never a number that looks like one.
 

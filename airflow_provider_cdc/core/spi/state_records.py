@@ -10,18 +10,18 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
+from airflow_provider_cdc.core.model.connector_signal import SignalState
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.model.signal import SignalState
-from airflow_provider_cdc.core.spi.desired_state import Control
+from airflow_provider_cdc.core.spi.desired_state import ConnectorControl
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class ConnectorRegistration:
     """The definition that the last run of a connector had, without secrets: with it, its source and change log are found again.
 
     :param properties: the properties that were set
-    :param connections: ids in Airflow: ``source``, ``state`` and ``storage`` are connections, ``dag`` is the DAG that captures
+    :param connections: ids in Airflow: ``source_kind``, ``state`` and ``storage`` are connections, ``dag`` is the DAG that captures
     """
 
     connector: str
@@ -31,8 +31,8 @@ class Registration:
     properties: Mapping[str, Any] = field(default_factory=dict)
     connections: Mapping[str, str] = field(default_factory=dict)
 
-    def document(self) -> dict[str, Any]:
-        """The JSON form."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON form."""
         return asdict(self)
 
 
@@ -46,14 +46,14 @@ class ConnectorRecord:
     :param moved_at: when the offset was committed
     :param owner: the run that is alive, since ``owner_since``; its lease ends in ``lease_s`` seconds unless renewed
     :param dead_owner: a run whose lease ended at ``died_at`` because it was not renewed
-    :param registered_at: when the definition was recorded; a run records it anew only if it has changed
+    :param registered_at: when the definition was recorded; a run records it again only if it has changed
     :param last_error: of the last run that failed, which need not be the last run
     :param metrics: of the last run that read anything: context → name → value
     :param last_signal: number of the newest signal, 0 if there is none
     """
 
     connector: str
-    registration: Registration | None = None
+    registration: ConnectorRegistration | None = None
     offset: Offset | None = None
     version: int | None = None
     moved_at: datetime | None = None
@@ -62,7 +62,7 @@ class ConnectorRecord:
     lease_s: float = 0.0
     dead_owner: str | None = None
     died_at: datetime | None = None
-    control: Control = field(default_factory=Control)
+    control: ConnectorControl = field(default_factory=ConnectorControl)
     run_ended_at: datetime | None = None
     last_error: str | None = None
     last_error_at: datetime | None = None
@@ -72,14 +72,14 @@ class ConnectorRecord:
 
     @property
     def failed_at(self) -> datetime | None:
-        """When the last run has failed; ``None`` if it has not."""
+        """Time when the last run has failed; ``None`` if it has not."""
         if self.last_error_at is None or (self.run_ended_at is not None and self.last_error_at < self.run_ended_at):
             return None
         return self.last_error_at
 
     @property
     def ended_well(self) -> bool:
-        """Whether the last run, with the definition as it is recorded now, has ended without an error; not while one is alive."""
+        """True if the last run, with the definition as it is recorded now, has ended without an error; not while one is alive."""
         if (
             self.run_ended_at is None
             or self.registered_at is None
@@ -90,29 +90,29 @@ class ConnectorRecord:
         return self.failed_at is None and self.registered_at < self.run_ended_at
 
     @property
-    def source(self) -> str | None:
+    def source_kind(self) -> str | None:
         """The kind of source, where that is recorded."""
         return None if self.registration is None else self.registration.source
 
     @property
-    def position(self) -> dict[str, Any] | None:
+    def offset_position(self) -> dict[str, Any] | None:
         """The position of the offset."""
         return None if self.offset is None else self.offset.position
 
     @property
-    def seq(self) -> int:
+    def last_seq(self) -> int:
         """The last sequence number that was committed."""
         return 0 if self.offset is None else self.offset.seq
 
     @property
-    def batch(self) -> int:
+    def last_batch(self) -> int:
         """The last batch."""
         return 0 if self.offset is None else self.offset.batch
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """One committed batch, as its manifest describes it.
+    """A committed batch, as its manifest describes it.
 
     :param manifest: path of the manifest
     :param bytes: size of its files
@@ -133,8 +133,8 @@ class BatchRecord:
     epoch: int
     created_at: datetime
 
-    def document(self) -> dict[str, Any]:
-        """The JSON form."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON form."""
         return asdict(self) | {"created_at": self.created_at.isoformat()}
 
 
@@ -152,17 +152,17 @@ class OffsetRecord:
     reason: str
     created_at: datetime
 
-    def document(self) -> dict[str, Any]:
-        """The JSON form."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON form."""
         moment = self.created_at.isoformat()
         return {
-            "version": self.version, "offset": self.offset.document(), "epoch": self.epoch, "reason": self.reason,
+            "version": self.version, "offset": self.offset.to_document(), "epoch": self.epoch, "reason": self.reason,
             "created_at": moment,
         }  # fmt: skip
 
 
-class Progress(TypedDict, total=False):
-    """How far the snapshot of a signal is. Only what is known is there.
+class SignalProgress(TypedDict, total=False):
+    """Progress of the snapshot of a signal. Only what is known is there.
 
     ``tables``: tables that the signal asks for; ``left``: those of them that are not read yet; ``table``: the one that is being read;
     ``rows``: its rows so far; ``of_about``: its rows as the database estimates them; ``rows_per_s``; ``chunk_rows``: rows of a chunk;
@@ -183,8 +183,8 @@ class Progress(TypedDict, total=False):
     deleted: int
 
 
-def part_of(progress: Progress) -> float | None:
-    """How much of a signal's snapshot is done, between 0 and 1; ``None`` if that is not known.
+def part_of(progress: SignalProgress) -> float | None:
+    """Return how much of a signal's snapshot is done, between 0 and 1; ``None`` if that is not known.
 
     A table counts by its rows, or by how far its key has come where keys are numbers; tables count alike.
     """
@@ -196,8 +196,8 @@ def part_of(progress: Progress) -> float | None:
     return min(max(done, 0.0), 1.0)
 
 
-def _of_table(progress: Progress) -> float:
-    """How much of the table that is being read is done."""
+def _of_table(progress: SignalProgress) -> float:
+    """Return how much of the table that is being read is done."""
     if total := progress.get("of_about"):
         return min(float(progress.get("rows", 0)) / float(total), 1.0)
     after, upto = progress.get("after") or [None], progress.get("upto") or [None]
@@ -208,7 +208,7 @@ def _of_table(progress: Progress) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SignalRecord:
-    """One signal and its state.
+    """A signal and its state.
 
     :param number: never given out again, also not to a signal of another connector
     :param id: what its sender calls it
@@ -224,13 +224,13 @@ class SignalRecord:
     sent_by: str | None
     state: SignalState
     message: str
-    progress: Progress
+    progress: SignalProgress
     received_at: datetime
     running_at: datetime | None = None
     ended_at: datetime | None = None
 
-    def document(self) -> dict[str, Any]:
-        """As programs read it. Moments are ``datetime``."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the form that programs read. Moments are ``datetime``."""
         found = {f.name: getattr(self, f.name) for f in fields(self)}
         return found | {"state": self.state.value, "progress": dict(self.progress) or None}
 
@@ -249,11 +249,11 @@ class NotificationRecord:
 
     @property
     def created_at(self) -> datetime:
-        """When it was made."""
+        """Time when it was made."""
         return datetime.fromtimestamp(self.notification.ts_ms / 1000, UTC)
 
-    def document(self) -> dict[str, Any]:
-        """The JSON form."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON form."""
         n, moment = self.notification, self.created_at.isoformat(timespec="milliseconds")
         return {
             "number": self.number, "id": n.id, "aggregate_type": n.aggregate_type, "type": n.type,
@@ -264,10 +264,10 @@ class NotificationRecord:
 __all__ = [
     "BatchRecord",
     "ConnectorRecord",
+    "ConnectorRegistration",
     "NotificationRecord",
     "OffsetRecord",
-    "Progress",
-    "Registration",
+    "SignalProgress",
     "SignalRecord",
     "part_of",
 ]

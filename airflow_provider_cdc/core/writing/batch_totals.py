@@ -1,16 +1,16 @@
-"""What a run has made durable, in numbers: of constant size for each table, however many batches there are."""
+"""Totals of what a run has made durable: of constant size for each table, however many batches there are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.core.model.manifest import Manifest
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.batch_manifest import Manifest
+from airflow_provider_cdc.core.model.table_schema import TableSchema
 
 
 @dataclass(slots=True)
 class FileTotals:
-    """Of the files of one topic."""
+    """Totals of the files of one topic."""
 
     events: int = 0
     bytes: int = 0
@@ -19,7 +19,7 @@ class FileTotals:
 
 @dataclass(slots=True)
 class BatchTotals:
-    """Of the batches that a run has committed.
+    """Totals of the batches that a run has committed.
 
     :ivar batches: their numbers
     :ivar files: topic → its files
@@ -31,10 +31,10 @@ class BatchTotals:
     files: dict[str, FileTotals] = field(default_factory=dict)
     schemas: dict[str, TableSchema] = field(default_factory=dict)
 
-    def add(self, manifest: Manifest) -> None:
+    def add_batch(self, manifest: Manifest) -> None:
         """Count a batch, which follows the one before."""
         self.batches = range(self.batches.start or manifest.batch, manifest.batch + 1)
-        self.events += manifest.events
+        self.events += manifest.event_count
         for topic, versions in manifest.schemas.items():
             self.schemas[topic] = versions[max(versions, key=int)]
         for file in manifest.files:

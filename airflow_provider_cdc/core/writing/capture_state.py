@@ -23,68 +23,68 @@ class CaptureState:
         self.repositioned = False
 
     @property
-    def snapshot(self) -> SnapshotState:
+    def snapshot_state(self) -> SnapshotState:
         """Tables that are to be read whole."""
         return self.offset.snapshot
 
-    @snapshot.setter
-    def snapshot(self, snapshot: SnapshotState) -> None:
-        self.offset = self.offset.snapshots(snapshot)
+    @snapshot_state.setter
+    def snapshot_state(self, snapshot: SnapshotState) -> None:
+        self.offset = self.offset.with_snapshot(snapshot)
 
     @property
-    def incremental(self) -> IncrementalState:
+    def incremental_state(self) -> IncrementalState:
         """Tables that are read in chunks."""
         return self.offset.incremental
 
-    @incremental.setter
-    def incremental(self, incremental: IncrementalState) -> None:
-        self.offset = self.offset.scans(incremental)
+    @incremental_state.setter
+    def incremental_state(self, incremental: IncrementalState) -> None:
+        self.offset = self.offset.with_incremental(incremental)
 
     @property
-    def position(self) -> Position:
+    def current_position(self) -> Position:
         """The position up to which everything is captured; there has to be one."""
         assert self.offset.position is not None
         return self._parse(self.offset.position)
 
     @property
-    def where(self) -> str:
+    def position_text(self) -> str:
         """The position as text."""
-        return "the beginning" if self.offset.position is None else str(self.position)
+        return "the beginning" if self.offset.position is None else str(self.current_position)
 
-    def move(self, position: Position) -> None:
+    def advance_position(self, position: Position) -> None:
         """Everything up to a position is captured."""
-        self.offset = self.offset.at(position.to_json())
+        self.offset = self.offset.advance_position(position.to_json())
 
-    def carry(self, file: CarriedFile | None) -> None:
-        """The source carries this from here on; ``None``: nothing."""
-        self.offset = self.offset.carries(file)
+    def set_carried_file(self, file: CarriedFile | None) -> None:
+        """Record what the source carries from here on; ``None``: nothing."""
+        self.offset = self.offset.with_carried_file(file)
 
-    def reposition(self, position: Position) -> None:
-        """Go on from another position; with the next commit, when everything before is committed."""
-        self.snapshot = self.snapshot.nothing_read()
-        self.offset = self.offset.moved(position.to_json())
+    def move_position(self, position: Position) -> None:
+        """Continue from another position; with the next commit, when everything before is committed."""
+        self.snapshot_state = self.snapshot_state.nothing_read()
+        self.offset = self.offset.move_position(position.to_json())
         self.repositioned = True
 
-    def signalled(self, number: int) -> None:
+    def record_signal(self, number: int) -> None:
         """Signals up to this one were taken."""
-        self.offset = self.offset.signalled(number)
+        self.offset = self.offset.with_last_signal(number)
 
-    def farthest(self, end: Position) -> Position:
-        """The end of the log, or the position at which a table was read, if that is later."""
-        for document in self.snapshot.read_at.values():
+    def find_latest_position(self, end: Position) -> Position:
+        """Return the end of the log, or the position at which a table was read, if that is later."""
+        for document in self.snapshot_state.read_at.values():
             position = self._parse(document)
-            if not end.reached(position):
+            if not end.has_reached(position):
                 end = position
         return end
 
-    def ahead(self) -> list[tuple[str, Position]]:
+    def list_later_tables(self) -> list[tuple[str, Position]]:
         """Tables that were read at a later position, nearest first. Forgets those that streaming has passed."""
-        position = self.position
-        read = {name: self._parse(document) for name, document in self.snapshot.read_at.items()}
-        passed = {name for name, at in read.items() if position.reached(at)}
-        self.snapshot = self.snapshot.passed(passed)
+        position = self.current_position
+        read = {name: self._parse(document) for name, document in self.snapshot_state.read_at.items()}
+        passed = {name for name, at in read.items() if position.has_reached(at)}
+        self.snapshot_state = self.snapshot_state.record_passed(passed)
         return sorted(((name, at) for name, at in read.items() if name not in passed), key=cmp_to_key(_nearer))
 
 
 def _nearer(a: tuple[str, Position], b: tuple[str, Position]) -> int:
-    return -1 if b[1].reached(a[1]) else 1
+    return -1 if b[1].has_reached(a[1]) else 1

@@ -1,6 +1,8 @@
-"""Keeps the files in which a source carries something over: fenced by the lease, valid by the offset, gone when no offset names them.
+"""Keeps the files in which a source carries something over.
 
-Names begin with the epoch of the lease, and have a part that only this run has. A run deletes files of its own and of earlier epochs only,
+They are fenced by the lease, valid by the offset, gone when no offset names them.
+
+Names begin with the epoch of the lease, and have a part that only this run has. A run deletes only its files and those of earlier epochs,
 so that one that wakes up late leaves those of the run that took over. The conditions of a state are part of it: it is given back under the
 same ones only.
 """
@@ -20,7 +22,7 @@ import orjson
 from airflow_provider_cdc import __version__
 from airflow_provider_cdc.core.errors import StorageUnavailable
 from airflow_provider_cdc.core.model.offset import CarriedFile
-from airflow_provider_cdc.core.spi.carry_over import CarriedFiles, CarriedLost
+from airflow_provider_cdc.core.spi.carry_over import CarryOverFiles, CarryOverLost
 
 log = logging.getLogger(__name__)
 
@@ -33,18 +35,18 @@ _LAST_S: Final = 10.0
 """So long before the end of a run it puts one wherever it can."""
 
 
-class Carrier:
-    """What the source of one run carries; implements :class:`airflow_provider_cdc.core.spi.carry_over.Carried`.
+class StoredCarryOver:
+    """State that the source of one run carries; implements :class:`airflow_provider_cdc.core.spi.carry_over.CarryOver`.
 
     :param committed: what the committed offset names
     :param epoch: of the run's lease
     :param properties: of the connector, without secrets
-    :param left_s: returns the seconds until the run is to end; ``None``: nobody knows
+    :param left_s: returns the seconds until the run is to end; ``None``: not known
     """
 
     def __init__(
         self,
-        files: CarriedFiles,
+        files: CarryOverFiles,
         committed: CarriedFile | None,
         epoch: int,
         properties: dict[str, Any],
@@ -59,8 +61,8 @@ class Carrier:
         self._named: dict[str, set[str]] = {}  # a state's file → it and those that it names
         self._numbers, self._put_at = 0, time.monotonic()
 
-    def begin(self, carried: CarriedFile | None, left_out: Collection[str]) -> None:
-        """A stream begins.
+    def start_stream(self, carried: CarriedFile | None, left_out: Collection[str]) -> None:
+        """Begin a stream.
 
         :param carried: what the offset names
         :param left_out: tables that are left out of the stream
@@ -70,8 +72,8 @@ class Carrier:
         if self._sizes is None:
             self._sweep()
 
-    def committed(self, carried: CarriedFile | None) -> None:
-        """An offset was committed: files that it does not name are deleted.
+    def record_commit(self, carried: CarriedFile | None) -> None:
+        """Delete the files that an offset, which was committed, does not name.
 
         :param carried: what it names
         """
@@ -88,49 +90,49 @@ class Carrier:
     # -- what the source sees -----------------------------------------------------------------------------------------
 
     @property
-    def present(self) -> bool:
+    def has_state(self) -> bool:
         return self._current is not None
 
     @property
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         left = self._left_s()
         return time.monotonic() - self._put_at >= _EVERY_S or (left is not None and left <= _LAST_S)
 
-    def state(self) -> dict[str, Any] | None:
+    def load_state(self) -> dict[str, Any] | None:
         if self._current is None:
             return None
         document = self._document(self._current)
         differing = [name for name, value in self._conditions.items() if document["conditions"].get(name) != value]
         if differing:
-            raise CarriedLost(f"it was put under other conditions ({', '.join(differing)})")
+            raise CarryOverLost(f"it was put under other conditions ({', '.join(differing)})")
         sizes = self._sizes or {}
         if missing := [name for name, size in document["files"].items() if sizes.get(name) != size]:
-            raise CarriedLost(f"{len(missing)} of its files are missing or cut, among them {missing[0]}")
+            raise CarryOverLost(f"{len(missing)} of its files are missing or cut, among them {missing[0]}")
         state: dict[str, Any] = document["state"]
         return state
 
-    def read(self, name: str, start: int, size: int) -> bytes:
+    def read_part(self, name: str, start: int, size: int) -> bytes:
         data = self._files.read(name, start, size)
         if data is None:
-            raise CarriedLost(f"its file {name} is missing")
+            raise CarryOverLost(f"its file {name} is missing")
         if len(data) != size:
-            raise CarriedLost(f"its file {name} ends at byte {start + len(data)} instead of {start + size}")
+            raise CarryOverLost(f"its file {name} ends at byte {start + len(data)} instead of {start + size}")
         return data
 
-    def add(self, parts: Iterable[bytes]) -> CarriedFile:
+    def write_file(self, parts: Iterable[bytes]) -> CarriedFile:
         return self._write("rows", parts)
 
-    def put(self, state: dict[str, Any], files: Sequence[CarriedFile]) -> CarriedFile:
+    def store_state(self, state: dict[str, Any], files: Sequence[CarriedFile]) -> CarriedFile:
         names = {file.name: file.bytes for file in files}
         document = {"form": FORM, "conditions": self._conditions, "files": names, "state": state}
         self._current = file = self._write("state", [zlib.compress(orjson.dumps(document), 1)])
         self._named[file.name], self._put_at = {file.name, *names}, time.monotonic()
         return file
 
-    def drop(self) -> None:
+    def clear_state(self) -> None:
         self._current = None
 
-    def discard(self, files: Iterable[CarriedFile]) -> None:
+    def discard_files(self, files: Iterable[CarriedFile]) -> None:
         self._delete(file.name for file in files)
 
     # -- files --------------------------------------------------------------------------------------------------------
@@ -146,20 +148,20 @@ class Carrier:
     def _document(self, file: CarriedFile) -> dict[str, Any]:
         data = self._files.read(file.name)
         if data is None:
-            raise CarriedLost(f"its file {file.name} is missing")
+            raise CarryOverLost(f"its file {file.name} is missing")
         if len(data) != file.bytes or zlib.crc32(data) != file.crc32:
-            raise CarriedLost(f"its file {file.name} is damaged")
+            raise CarryOverLost(f"its file {file.name} is damaged")
         document: dict[str, Any] = orjson.loads(zlib.decompress(data))
         if document.get("form") != FORM:
-            raise CarriedLost(f"it has form {document.get('form')}, and this release knows {FORM}")
+            raise CarryOverLost(f"it has form {document.get('form')}, and this release knows {FORM}")
         return document
 
     def _sweep(self) -> None:
         """Look what there is, and delete files of killed runs: nothing names them. Done once in a run."""
-        self._sizes, state = self._files.sizes(), self._committed
+        self._sizes, state = self._files.list_sizes(), self._committed
         try:
             named = {state.name, *self._document(state)["files"]} if state is not None else set()
-        except CarriedLost as e:
+        except CarryOverLost as e:
             # which files are needed is not known, if this run is no more the one to know: they are deleted after its next commit
             log.debug("What was carried cannot be read: %s", e)
             return
@@ -187,9 +189,9 @@ class Carrier:
 
 
 def _epoch(name: str) -> float:
-    """The epoch in a file's name; that of a name which is none of ours is never over."""
+    """Return the epoch in a file's name; that of a name which is none of ours is never over."""
     head = name.partition("-")[0]
     return int(head) if head.isdigit() else float("inf")
 
 
-__all__ = ["Carrier"]
+__all__ = ["StoredCarryOver"]

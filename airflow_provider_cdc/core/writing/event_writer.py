@@ -12,14 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.log_items import LogBlock, RowBlock
-from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.model.metrics import EventMetrics, RunMetrics
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableChange, TableSchema
-from airflow_provider_cdc.core.writing.batch import Batcher
-from airflow_provider_cdc.core.writing.envelope import Envelope
+from airflow_provider_cdc.core.model.run_metrics import EventMetrics, RunMetrics
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableSchema
+from airflow_provider_cdc.core.writing.batch_builder import BatchBuilder
+from airflow_provider_cdc.core.writing.event_envelope import Envelope
 
 
 class EventWriter:
@@ -29,28 +29,30 @@ class EventWriter:
     :ivar open: a transaction is incomplete: its events may be taken back, and the batch must not end within it
     """
 
-    def __init__(self, envelope: Envelope, batcher: Batcher, metrics: RunMetrics, *, structured: bool = True) -> None:
+    def __init__(
+        self, envelope: Envelope, batcher: BatchBuilder, metrics: RunMetrics, *, structured: bool = True
+    ) -> None:
         self.envelope, self._batcher, self._metrics = envelope, batcher, metrics
         self._internal = not structured
         self.open = False
 
-    def rows(self, block: LogBlock, *, since: dict[str, Any]) -> None:
+    def write_block(self, block: LogBlock, *, since: dict[str, Any]) -> None:
         """Write the events of a block of the log.
 
         :param since: position behind which the block begins
         :raises SchemaConflict: the log does not have the key of a row
         """
         if block.open and not self.open:
-            self.begin()
-        batches, _ = self.envelope.encode(block, self._batcher.seq)
+            self.set_savepoint()
+        batches, _ = self.envelope.encode_block(block, self._batcher.last_seq)
         self._add(batches, self._metrics.streaming)
         for left in block.left_out:
             self._batcher.leave_out(left, since, block.position)
         if self.open and not block.open:
-            self._batcher.settle()
+            self._batcher.release_savepoint()
             self.open = False
 
-    def read(
+    def write_read_rows(
         self, rows: RowBlock, position: Position, *, snapshot: str | pa.DictionaryArray, metrics: EventMetrics
     ) -> None:
         """Write rows that were read from a table.
@@ -59,10 +61,10 @@ class EventWriter:
         :param snapshot: value of ``source.snapshot``, of all rows or of each
         :param metrics: where they are counted
         """
-        batches, _ = self.envelope.encode_read(rows, position, self._batcher.seq, snapshot=snapshot)
+        batches, _ = self.envelope.encode_read(rows, position, self._batcher.last_seq, snapshot=snapshot)
         self._add(batches, metrics)
 
-    def truncate(
+    def write_truncate(
         self,
         schema: TableSchema,
         ts_us: int,
@@ -78,12 +80,12 @@ class EventWriter:
         :param snapshot: value of ``source.snapshot``: that of a snapshot which empties the table before it reads it again
         :param metrics: where it is counted
         """
-        batch = self.envelope.truncate(
-            schema, self._batcher.seq + 1, ts_us, dict(source), transaction, snapshot=snapshot
+        batch = self.envelope.encode_truncate(
+            schema, self._batcher.last_seq + 1, ts_us, dict(source), transaction, snapshot=snapshot
         )
-        self._batcher.add(batch)
+        self._batcher.add_events(batch)
         if metrics is not None:
-            metrics.events([batch])
+            metrics.record_events([batch])
 
     def schema_change(
         self,
@@ -97,23 +99,23 @@ class EventWriter:
         source: dict[str, Any],
         snapshot: bool = False,
     ) -> None:
-        """Write a schema change, which has a sequence number of its own.
+        """Write a schema change, which has a separate sequence number.
 
         :param changes: with their versions
         :param captured: schemas of captured tables after it, which their events have from here on
         """
         record = SchemaChangeRecord(
-            seq=self._batcher.seq + 1, ddl=ddl, database=database, position=position, ts_us=ts_us, source=source,
+            seq=self._batcher.last_seq + 1, ddl=ddl, database=database, position=position, ts_us=ts_us, source=source,
             changes=list(changes), snapshot=snapshot, captured_us=time.time_ns() // 1000,
             internal=self._internal,
         )  # fmt: skip
-        selected = {self.envelope.topic(schema.id): self.envelope.selected(schema) for schema in captured}
+        selected = {self.envelope.claim_topic(schema.id): self.envelope.select_columns(schema) for schema in captured}
         self._batcher.add_change(record, selected)
-        self._metrics.history.apply(record)
+        self._metrics.history.record_applied(record)
 
-    def begin(self) -> None:
-        """A transaction goes on: what was written up to here stays if it is rolled back."""
-        self._batcher.mark()
+    def set_savepoint(self) -> None:
+        """Begin the next part of a transaction: what was written up to here stays if it is rolled back."""
+        self._batcher.set_savepoint()
         self.open = True
 
     def rollback(self) -> None:
@@ -123,19 +125,19 @@ class EventWriter:
         self.envelope.rollback()
         self.open = False
 
-    def committed(self) -> None:
+    def record_commit(self) -> None:
         """Everything that was written is durable."""
-        self._metrics.durable()
+        self._metrics.record_commit()
 
-    def abandon(self) -> None:
+    def discard_uncommitted(self) -> None:
         """Take back everything that is not committed."""
         self._metrics.streaming.newest.clear()
         self.envelope.rollback()
         self.open = False
-        self._batcher.abandon()
+        self._batcher.discard_batch()
 
     def _add(self, batches: Sequence[EventBatch], metrics: EventMetrics) -> None:
         for batch in batches:
-            self._batcher.add(batch)
-        metrics.events(batches)
+            self._batcher.add_events(batch)
+        metrics.record_events(batches)
         self._metrics.streaming.filtered = self.envelope.filtered

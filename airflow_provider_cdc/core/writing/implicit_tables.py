@@ -1,5 +1,7 @@
-"""Records tables with their first rows, and columns with the first rows that have them, of a source whose tables have no structures
-(``Source.STRUCTURED``)."""
+"""Records tables with their first rows, and columns with the first rows that have them.
+
+This is for a source whose tables have no structures (``Source.STRUCTURED``).
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_provider_cdc.core.model.log_items import LogBlock, RowBlock
-from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.writing.event_writer import EventWriter
 
 
-class NewTables:
+class ImplicitTables:
     """The tables and columns that a run finds in rows, instead of in statements of the log.
 
     :param source: if its tables have structures, statements tell, and nothing is done here
@@ -29,7 +31,7 @@ class NewTables:
         self._writer, self._history, self._hidden = writer, history, hidden
         self._source, self._structured, self._truncates = source, source.STRUCTURED, truncates
 
-    def of(self, blocks: Iterable[RowBlock], position: dict[str, Any]) -> list[RowBlock]:
+    def record_row_blocks(self, blocks: Iterable[RowBlock], position: dict[str, Any]) -> list[RowBlock]:
         """Record the tables and columns of rows that are written next.
 
         :param position: at which the rows are
@@ -37,21 +39,21 @@ class NewTables:
         """
         return [self._settled(rows, position) for rows in blocks]
 
-    def within(self, block: LogBlock) -> LogBlock:
-        """The same, of a block of the log."""
+    def record_log_block(self, block: LogBlock) -> LogBlock:
+        """Return a block of the log with its rows in the form in which they are written."""
         if self._structured:
             return block
-        return replace(block, rows=self.of(block.rows, block.position.to_json()))
+        return replace(block, rows=self.record_row_blocks(block.rows, block.position.to_json()))
 
     def _settled(self, rows: RowBlock, position: dict[str, Any]) -> RowBlock:
         if self._structured or not len(rows) or rows.table.id == self._hidden:
             return rows
-        rows = self._source.settled(rows, self._history.get(rows.table.id))
-        rows.table = self.schema(rows.table, position, int(rows.ts_us[0])) or rows.table
+        rows = self._source.conform_rows(rows, self._history.find_schema(rows.table.id))
+        rows.table = self.resolve_schema(rows.table, position, int(rows.ts_us[0])) or rows.table
         return rows
 
-    def schema(self, found: TableSchema | None, position: dict[str, Any], ts_us: int = 0) -> TableSchema | None:
-        """The schema in force of a table that the source has.
+    def resolve_schema(self, found: TableSchema | None, position: dict[str, Any], ts_us: int = 0) -> TableSchema | None:
+        """Return the schema in force of a table that the source has.
 
         A table that was dropped before, and has rows again, is emptied first: rows of the one that is gone may still be in the targets.
 
@@ -59,32 +61,32 @@ class NewTables:
         """
         if found is None:
             return None
-        known = self._history.get(found.id)
+        known = self._history.find_schema(found.id)
         if self._structured:
             return known
         if known is not None:
             return self._grown(known, found, position, ts_us)
-        again = self._history.seen(found.id)
-        change = self._history.apply(TableChange(type="CREATE", id=found.id, table=found))
+        again = self._history.has_seen_table(found.id)
+        change = self._history.apply_change(TableChange(type="CREATE", id=found.id, table=found))
         assert change is not None
         assert change.table is not None
         self._writer.schema_change(
-            [change], [change.table], ddl="", database=found.id.database, position=position, ts_us=ts_us, source={}
+            [change], [change.table], ddl="", database=found.id.database_name, position=position, ts_us=ts_us, source={}
         )
         if again and self._truncates:
-            self._writer.truncate(change.table, ts_us or time.time_ns() // 1000, {})
+            self._writer.write_truncate(change.table, ts_us or time.time_ns() // 1000, {})
         return change.table
 
     def _grown(self, known: TableSchema, found: TableSchema, position: dict[str, Any], ts_us: int) -> TableSchema:
-        """The schema with the columns that rows have besides: they are null in all rows before."""
+        """Return the schema with the columns that rows have besides: they are null in all rows before."""
         new = found.columns[len(known.columns) :]
         if not new or found.columns[: len(known.columns)] != known.columns:
             return known
         added = TableChange(type="ALTER", id=found.id, table=found, added=dict.fromkeys(c.name for c in new))
-        change = self._history.apply(added)
+        change = self._history.apply_change(added)
         assert change is not None
         assert change.table is not None
         self._writer.schema_change(
-            [change], [change.table], ddl="", database=found.id.database, position=position, ts_us=ts_us, source={}
+            [change], [change.table], ddl="", database=found.id.database_name, position=position, ts_us=ts_us, source={}
         )
         return change.table

@@ -1,4 +1,4 @@
-"""Puts the events of a transaction in an order in which the last one of a key is about the row that has it in the end (:mod:`.overlaps`).
+"""Puts the events of a transaction in an order in which the last one of a key is about the row that has it in the end (:mod:`.key_overlaps`).
 
 Where rows have held a key beside each other, the events of the row that remains come behind all others of the transaction; those of rows that came
 and went within it are apart, as they say nothing of the key. A transaction of several blocks is waited for, from its first change of a key on: the rows of that
@@ -12,21 +12,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from airflow_provider_cdc.core.model.log_items import LogBlock, Transactions
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.writing.moved_rows import Piece, halves, moves_of
-from airflow_provider_cdc.core.writing.row_operations import Mask, Selected
-from airflow_provider_cdc.core.writing.row_parts import (
+from airflow_provider_cdc.core.model.log_items import BlockTransactions, LogBlock
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.core.writing.open_transaction_rows import WaitingRows
+from airflow_provider_cdc.core.writing.row_block_parts import (
     OrderKey,
-    Part,
-    Parts,
-    chosen,
-    joined,
-    numbered,
+    RowBlockPart,
+    RowBlockParts,
+    concatenate_parts,
     numbers_of,
+    renumber_parts,
+    select_part_rows,
     sorted_part,
 )
-from airflow_provider_cdc.core.writing.waiting_rows import WaitingRows
+from airflow_provider_cdc.core.writing.row_operations import Mask, SelectedColumns
+from airflow_provider_cdc.core.writing.shared_key_rows import RowSlice, moves_of, split_moved_rows
 
 
 class KeyOrder:
@@ -36,18 +36,20 @@ class KeyOrder:
     :param overlapping: whether rows of a table may hold one key beside each other
     """
 
-    def __init__(self, select: Callable[[TableSchema], Selected], overlapping: Callable[[TableSchema], bool]) -> None:
+    def __init__(
+        self, select: Callable[[TableSchema], SelectedColumns], overlapping: Callable[[TableSchema], bool]
+    ) -> None:
         self._select, self._overlapping = select, overlapping
         self._waiting: dict[TableId, list[WaitingRows]] = {}
 
-    def forget(self) -> None:
-        """The open transaction is taken back."""
+    def discard_transaction(self) -> None:
+        """Discard the rows of the open transaction, which is taken back."""
         for one in (one for some in self._waiting.values() for one in some):
             one.close()
         self._waiting = {}
 
-    def concerns(self, block: LogBlock, changed: Sequence[Mask | None]) -> bool:
-        """Whether the order of a block's rows is to be looked at.
+    def needs_ordering(self, block: LogBlock, changed: Sequence[Mask | None]) -> bool:
+        """Check whether the order of a block's rows is to be looked at.
 
         :param changed: of each of its row blocks, mask of the updates that change the key
         """
@@ -56,15 +58,17 @@ class KeyOrder:
             for rows, mask in zip(block.rows, changed, strict=True)
         )
 
-    def blocks(self, block: LogBlock, keep: Sequence[Mask | None], changed: Sequence[Mask | None]) -> Iterator[Parts]:
-        """The blocks that a block becomes.
+    def order_block(
+        self, block: LogBlock, keep: Sequence[Mask | None], changed: Sequence[Mask | None]
+    ) -> Iterator[RowBlockParts]:
+        """Yield the blocks that a block becomes.
 
         :param keep: of each of its row blocks, mask of the rows that events are made of; ``None`` = all
-        :param changed: as of :meth:`concerns`
+        :param changed: as of :meth:`needs_ordering`
         """
-        parts = [Part(rows, mask) for rows, mask in zip(block.rows, changed, strict=True)]
-        parts = [part if kept is None else chosen(part, kept) for part, kept in zip(parts, keep, strict=True)]
-        parts = numbered(parts)
+        parts = [RowBlockPart(rows, mask) for rows, mask in zip(block.rows, changed, strict=True)]
+        parts = [part if kept is None else select_part_rows(part, kept) for part, kept in zip(parts, keep, strict=True)]
+        parts = renumber_parts(parts)
         block = replace(block, rows=[part.rows for part in parts])
         concerned = {
             part.rows.table.id
@@ -78,75 +82,79 @@ class KeyOrder:
             ended, block, parts = self._ended(block, parts, concerned)
             yield from ended
         parts = _ordered(parts, concerned, self._select)
-        yield Parts(replace(block, rows=[part.rows for part in parts]), parts)
+        yield RowBlockParts(replace(block, rows=[part.rows for part in parts]), parts)
 
-    def _kept(self, block: LogBlock, parts: list[Part], concerned: set[TableId]) -> Iterator[Parts]:
-        """An open block without the rows that wait for the end of the transaction."""
+    def _kept(self, block: LogBlock, parts: list[RowBlockPart], concerned: set[TableId]) -> Iterator[RowBlockParts]:
+        """Yield an open block without the rows that wait for the end of the transaction."""
         others = []
         for part in parts:
             if part.rows.table.id in concerned or part.rows.table.id in self._waiting:
                 self._wait(part)
             else:
                 others.append(part)
-        others = numbered(others)
-        yield Parts(replace(block, rows=[part.rows for part in others]), others)
+        others = renumber_parts(others)
+        yield RowBlockParts(replace(block, rows=[part.rows for part in others]), others)
 
-    def _wait(self, part: Part) -> None:
+    def _wait(self, part: RowBlockPart) -> None:
         tables = self._waiting.setdefault(part.rows.table.id, [])
         waiting = next((one for one in tables if one.table is part.rows.table), None)
         if waiting is None:
             waiting = WaitingRows(part.rows.table)
             tables.append(waiting)
         if len(part.rows):
-            waiting.add(part.rows, part.changed)
+            waiting.add_rows(part.rows, part.changed)
 
     def _ended(
-        self, block: LogBlock, parts: list[Part], concerned: set[TableId]
-    ) -> tuple[list[Parts] | Iterator[Parts], LogBlock, list[Part]]:
-        """What has waited, and the block that ends the transaction without those rows of it."""
+        self, block: LogBlock, parts: list[RowBlockPart], concerned: set[TableId]
+    ) -> tuple[list[RowBlockParts] | Iterator[RowBlockParts], LogBlock, list[RowBlockPart]]:
+        """Return what has waited, and the block that ends the transaction without those rows of it."""
         rest = []
         for part in parts:
             if part.rows.table.id in self._waiting and part.rows.transaction is not None:
                 own = part.rows.transaction == 0
-                self._wait(chosen(part, own))
-                part = chosen(part, ~own)
+                self._wait(select_part_rows(part, own))
+                part = select_part_rows(part, ~own)
             if len(part.rows):
                 rest.append(part)
         waiting, self._waiting = [one for some in self._waiting.values() for one in some], {}
-        transaction = Transactions(block.transactions.id.slice(0, 1), block.transactions.ts_us[:1])
+        transaction = BlockTransactions(block.transactions.id.slice(0, 1), block.transactions.ts_us[:1])
         opened = replace(block, rows=[], transactions=transaction, open=True, left_out=[])
-        first = _ordered(numbered([chosen(part, _of_first(part)) for part in rest]), concerned, self._select)
-        later = numbered([chosen(part, ~_of_first(part)) for part in rest])
+        first = _ordered(
+            renumber_parts([select_part_rows(part, _of_first(part)) for part in rest]), concerned, self._select
+        )
+        later = renumber_parts([select_part_rows(part, ~_of_first(part)) for part in rest])
         closing = replace(block, rows=[part.rows for part in later])
 
-        def ended() -> Iterator[Parts]:
-            yield Parts(replace(opened, rows=[part.rows for part in first]), first)
+        def ended() -> Iterator[RowBlockParts]:
+            yield RowBlockParts(replace(opened, rows=[part.rows for part in first]), first)
             for late in (False, True):
                 for one in waiting:
-                    for some in one.parts(self._select(one.table), late=late):
-                        yield Parts(replace(opened, rows=[part.rows for part in some]), some)
+                    for some in one.iterate_parts(self._select(one.table), late=late):
+                        yield RowBlockParts(replace(opened, rows=[part.rows for part in some]), some)
             for one in waiting:
                 one.close()
 
         return ended(), closing, later
 
 
-def _of_first(part: Part) -> Mask:
+def _of_first(part: RowBlockPart) -> Mask:
     owner = part.rows.transaction
     return np.zeros(len(part.rows), np.bool_) if owner is None else owner == 0
 
 
-def _ordered(parts: list[Part], concerned: set[TableId], select: Callable[[TableSchema], Selected]) -> list[Part]:
+def _ordered(
+    parts: list[RowBlockPart], concerned: set[TableId], select: Callable[[TableSchema], SelectedColumns]
+) -> list[RowBlockPart]:
     """Parts of whole transactions."""
-    made: list[Part] = []
+    made: list[RowBlockPart] = []
     keys: list[OrderKey] = []
 
-    def plain(part: Part) -> None:
+    def plain(part: RowBlockPart) -> None:
         made.append(part)
         zeros = np.zeros(len(part.rows), np.int64)
         keys.append((part.rows.order, zeros, part.rows.order, zeros))
 
-    groups: dict[int, list[Part]] = {}
+    groups: dict[int, list[RowBlockPart]] = {}
     for part in parts:
         if part.rows.table.id in concerned:
             groups.setdefault(id(part.rows.table), []).append(part)
@@ -154,15 +162,15 @@ def _ordered(parts: list[Part], concerned: set[TableId], select: Callable[[Table
             plain(part)
     anything = False
     for group in groups.values():
-        whole = joined(group)
-        found = moves_of([Piece(whole.rows, whole.changed)], select(whole.rows.table))
+        whole = concatenate_parts(group)
+        found = moves_of([RowSlice(whole.rows, whole.changed)], select(whole.rows.table))
         if found is None:
             for part in group:
                 plain(part)
             continue
         anything = True
-        for ordered, key in halves(whole, found, 0, select(whole.rows.table)):
-            made.append(Part(ordered.rows, None, ordered))
+        for ordered, key in split_moved_rows(whole, found, 0, select(whole.rows.table)):
+            made.append(RowBlockPart(ordered.rows, None, ordered))
             keys.append(key)
     if not anything:
         return parts

@@ -15,17 +15,17 @@ _NULL: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 def row_hashes(columns: Iterable[pa.Array], n: int) -> Hashes:
-    """A number for each row of some columns.
+    """Compute a number for each row of some columns.
 
     :param columns: arrays of length ``n``; the order matters
     """
     found: Hashes = np.zeros(n, np.uint64)
     for column in columns:
-        found = mixed(mixed(found) ^ _column(column))
+        found = mix_hashes(mix_hashes(found) ^ _column(column))
     return found
 
 
-def mixed(values: Hashes) -> Hashes:
+def mix_hashes(values: Hashes) -> Hashes:
     """Numbers whose bits all depend on all bits (the finalizer of SplitMix64)."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -53,19 +53,19 @@ def _column(values: pa.Array) -> Hashes:
 
 
 def _numbers(values: pa.Array) -> Hashes:
-    """Of values of a fixed width, by their bytes."""
+    """Hash values of a fixed width, by their bytes."""
     n, width = len(values), values.type.bit_width // 8
     data: Any = np.frombuffer(values.buffers()[1], np.uint8)[values.offset * width : (values.offset + n) * width]
     words = np.zeros((n, -(-width // 8) * 8), np.uint8)
     words[:, :width] = data.reshape(n, width)
     found: Hashes = np.zeros(n, np.uint64)
     for word in words.view(np.uint64).T:
-        found = mixed(found ^ word)
+        found = mix_hashes(found ^ word)
     return found
 
 
 def _texts(values: pa.Array) -> Hashes:
-    """The sum of the bytes, each times an odd number that belongs to its place."""
+    """Sum the bytes, each times an odd number that belongs to its place."""
     n = len(values)
     _, offsets, data = values.buffers()
     ends = np.frombuffer(offsets, np.int64, n + 1, values.offset * 8)
@@ -73,7 +73,7 @@ def _texts(values: pa.Array) -> Hashes:
     text: Any = np.frombuffer(data, np.uint8, last - first, first) if last > first else np.zeros(0, np.uint8)
     lengths = np.diff(ends)
     places = np.arange(last - first) - np.repeat(ends[:-1] - first, lengths)
-    factors = mixed(np.arange(lengths.max(initial=0), dtype=np.uint64)) | np.uint64(1)
+    factors = mix_hashes(np.arange(lengths.max(initial=0), dtype=np.uint64)) | np.uint64(1)
     sums = np.zeros(last - first + 1, np.uint64)
     np.cumsum((text.astype(np.uint64) + np.uint64(1)) * factors[places], out=sums[1:])
-    return mixed(sums[ends[1:] - first] - sums[ends[:-1] - first] + lengths.astype(np.uint64))
+    return mix_hashes(sums[ends[1:] - first] - sums[ends[:-1] - first] + lengths.astype(np.uint64))

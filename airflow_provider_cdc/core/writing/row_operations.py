@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.config.masking import Masking
+from airflow_provider_cdc.core.config.column_masking import Masking
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, READ, TRUNCATE, UPDATE, LogBlock, RowBlock
-from airflow_provider_cdc.core.model.schema import TableSchema, arrow_type
+from airflow_provider_cdc.core.model.table_schema import TableSchema, arrow_type
 
 Mask = npt.NDArray[np.bool_]
 
@@ -21,8 +21,8 @@ NAMES = pa.list_(pa.dictionary(pa.int16(), pa.string()))
 
 
 @dataclass(slots=True)
-class Selected:
-    """What stays the same for all blocks of one table schema."""
+class SelectedColumns:
+    """Selection that stays the same for all blocks of one table schema."""
 
     topic: str
     schema: TableSchema
@@ -34,8 +34,8 @@ class Selected:
     maskings: dict[int, Masking] = field(default_factory=dict)  # column → what becomes of its values in images
 
 
-def image_of(image: pa.StructArray | None, selected: Selected, n: int) -> pa.StructArray:
-    """An image with the captured columns."""
+def image_of(image: pa.StructArray | None, selected: SelectedColumns, n: int) -> pa.StructArray:
+    """Return an image with the captured columns."""
     if image is None:
         return pa.nulls(n, selected.image_type)
     maskings = selected.maskings
@@ -47,7 +47,7 @@ def image_of(image: pa.StructArray | None, selected: Selected, n: int) -> pa.Str
     return pa.StructArray.from_arrays(children, fields=list(selected.image_type), mask=mask)
 
 
-def key_of(rows: RowBlock, selected: Selected) -> pa.StructArray:
+def key_of(rows: RowBlock, selected: SelectedColumns) -> pa.StructArray:
     """Key of the image that a row ends with, or of the image before for a delete. Null for a truncate."""
     assert selected.key_type is not None
     before, after = rows.before, rows.after
@@ -65,7 +65,7 @@ def key_of(rows: RowBlock, selected: Selected) -> pa.StructArray:
     return pa.StructArray.from_arrays(children, fields=list(selected.key_type))
 
 
-def changed_rows(rows: RowBlock, selected: Selected) -> Mask:
+def changed_rows(rows: RowBlock, selected: SelectedColumns) -> Mask:
     """Mask of the rows whose two images differ in a column of the key or of the images.
 
     A value that the log has only in the image after is a new one.
@@ -101,8 +101,8 @@ def _differs(before: pa.Array, after: pa.Array) -> Mask:
     return mask
 
 
-def take(rows: RowBlock, index: npt.NDArray[np.int64]) -> RowBlock:
-    """Some rows of a block."""
+def take_rows(rows: RowBlock, index: npt.NDArray[np.int64]) -> RowBlock:
+    """Return some rows of a block."""
     picked = pa.array(index)
     before, after = rows.unavailable_before, rows.unavailable_after
     return RowBlock(
@@ -122,13 +122,13 @@ def take(rows: RowBlock, index: npt.NDArray[np.int64]) -> RowBlock:
     )
 
 
-def split(
+def split_key_changes(
     rows: RowBlock,
     last: npt.NDArray[np.int64],
     kept: Mask | None,
     changed: Mask,
     ordinals: npt.NDArray[np.int64] | None,
-    selected: Selected,
+    selected: SelectedColumns,
 ) -> tuple[RowBlock, npt.NDArray[np.int64], Mask | None, npt.NDArray[np.int64] | None, pa.StructArray]:
     """Each update that changes the key becomes two rows: a delete with the image before, a create with the image after.
 
@@ -138,7 +138,7 @@ def split(
     pair = changed[index]
     second = pair & (np.diff(index, prepend=-1) == 0)
     first = pair & ~second
-    made = take(rows, index)
+    made = take_rows(rows, index)
     made.op = np.where(first, DELETE, np.where(second, CREATE, made.op)).astype(np.int8)
     # a key change was found by comparing the two images
     assert made.before is not None
@@ -162,7 +162,7 @@ def split(
 # -- values that the log does not have --------------------------------------------------------------------------------
 
 
-def _masks(rows: RowBlock, selected: Selected) -> tuple[Mask | None, Mask | None]:
+def _masks(rows: RowBlock, selected: SelectedColumns) -> tuple[Mask | None, Mask | None]:
     """``unavailable_before`` and ``unavailable_after``, of the columns that images have and the rows that have the image."""
     found = []
     for mask, operations in (
@@ -176,7 +176,7 @@ def _masks(rows: RowBlock, selected: Selected) -> tuple[Mask | None, Mask | None
 
 
 def beside_of(rows: RowBlock, schema: TableSchema) -> dict[str, pa.Array]:
-    """The schema's further columns of events.
+    """Return the schema's further columns of events.
 
     :raises ValueError: the rows have one that the schema does not have, or of another type
     """
@@ -188,7 +188,7 @@ def beside_of(rows: RowBlock, schema: TableSchema) -> dict[str, pa.Array]:
     return {name: rows.beside.get(name, pa.nulls(len(rows), type_)) for name, type_ in types.items()}
 
 
-def lacking_columns(rows: RowBlock, selected: Selected) -> tuple[frozenset[str], frozenset[str]]:
+def lacking_columns(rows: RowBlock, selected: SelectedColumns) -> tuple[frozenset[str], frozenset[str]]:
     """Columns of which any value is unavailable: in either image, and in those after."""
     before, after = (
         frozenset[str]() if mask is None else frozenset(map(str, selected.names[mask.any(axis=1)]))
@@ -197,7 +197,7 @@ def lacking_columns(rows: RowBlock, selected: Selected) -> tuple[frozenset[str],
     return before | after, after
 
 
-def unavailable_names(rows: RowBlock, selected: Selected) -> tuple[pa.ListArray, pa.ListArray]:
+def unavailable_names(rows: RowBlock, selected: SelectedColumns) -> tuple[pa.ListArray, pa.ListArray]:
     """``unavailable``, of the row that an event is about, and ``unavailable_before``, of an update's image before."""
     before, after = _masks(rows, selected)
     if before is None:
@@ -207,8 +207,8 @@ def unavailable_names(rows: RowBlock, selected: Selected) -> tuple[pa.ListArray,
     return _names(about, selected, len(rows)), _names(before & ~gone, selected, len(rows))
 
 
-def _names(mask: Mask | None, selected: Selected, n: int) -> pa.ListArray:
-    """The names of a mask's columns, row by row; null for a row of which all values are there."""
+def _names(mask: Mask | None, selected: SelectedColumns, n: int) -> pa.ListArray:
+    """Return the names of a mask's columns, row by row; null for a row of which all values are there."""
     if mask is None or not mask.any():
         return pa.nulls(n, NAMES)
     of_row = mask.sum(axis=0, dtype=np.int32)
@@ -219,7 +219,7 @@ def _names(mask: Mask | None, selected: Selected, n: int) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(ends), values, type=NAMES, mask=pa.array(of_row == 0))
 
 
-def check_keys(rows: RowBlock, selected: Selected, block: LogBlock) -> None:
+def check_keys(rows: RowBlock, selected: SelectedColumns, block: LogBlock) -> None:
     """Make sure that every row has its whole key: without it, an event could not say which row it is about.
 
     :raises SchemaConflict: the log does not have it
@@ -231,7 +231,7 @@ def check_keys(rows: RowBlock, selected: Selected, block: LogBlock) -> None:
             assert mask is not None
             missing = np.flatnonzero(mask[i] & ~np.isin(rows.op, (*without, TRUNCATE)))
             if len(missing):
-                raise _no_key(rows, block, int(missing[0]), rows.table.names[i])
+                raise _no_key(rows, block, int(missing[0]), rows.table.column_names[i])
 
 
 def _no_key(rows: RowBlock, block: LogBlock, row: int, column: str) -> SchemaConflict:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.writing.batch_builder import BatchBuilder
+from airflow_provider_cdc.core.writing.batch_committer import Committer
 from airflow_provider_cdc.core.writing.capture_state import CaptureState
-from airflow_provider_cdc.core.writing.committer import Committer
 from airflow_provider_cdc.core.writing.event_writer import EventWriter
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class RunOutput:
     """The write side of a run.
 
     :param state: the offset that the next commit makes durable
@@ -21,6 +21,6 @@ class Output:
     """
 
     state: CaptureState
-    batcher: Batcher
+    batcher: BatchBuilder
     writer: EventWriter
     committer: Committer

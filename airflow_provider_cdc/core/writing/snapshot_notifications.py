@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from airflow_provider_cdc.core.model.connector_signal import Signal, SignalState
 from airflow_provider_cdc.core.model.notifications import (
     BLOCKING,
     INCREMENTAL,
     INITIAL,
     SIGNAL,
     Notification,
+    NotificationType,
     ScanProblem,
-    ScanStatus,
-    Type,
+    TableScanStatus,
 )
-from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, Scan
-from airflow_provider_cdc.core.model.signal import Signal, SignalState
-from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, TableScan
+from airflow_provider_cdc.core.writing.batch_builder import BatchBuilder
 
 
 class SnapshotNotifications:
@@ -27,103 +27,107 @@ class SnapshotNotifications:
     :param requests: table → number of the signal that asked for it
     """
 
-    def __init__(self, batcher: Batcher, names: Sequence[str], requests: Mapping[str, int]) -> None:
+    def __init__(self, batcher: BatchBuilder, names: Sequence[str], requests: Mapping[str, int]) -> None:
         self._batcher, self._names = batcher, list(names)
         self._requests = {name: number for name, number in requests.items() if name in names}
         self._kind = BLOCKING if self._requests else INITIAL
         self._begun = False
 
-    def started(self) -> None:
+    def notify_started(self) -> None:
         if not self._begun and self._names:
-            self._notify(Type.STARTED, data_collections=_names(self._names))
+            self._notify(NotificationType.STARTED, data_collections=_names(self._names))
         self._begun = True
 
-    def read(self, rows: Mapping[str, int], offset: Offset) -> None:
-        """Some tables were read.
+    def notify_tables_read(self, rows: Mapping[str, int], offset: Offset) -> None:
+        """Record that some tables were read.
 
         :param rows: table → rows
         :param offset: the one that will be committed with them
         """
         for name, count in rows.items():
             self._notify(
-                Type.TABLE_SCAN_COMPLETED,
+                NotificationType.TABLE_SCAN_COMPLETED,
                 scanned_collection=name,
                 total_rows_scanned=str(count),
-                status=str(ScanStatus.SUCCEEDED if count else ScanStatus.EMPTY),
+                status=str(TableScanStatus.SUCCEEDED if count else TableScanStatus.EMPTY),
             )
         left = [name for name in self._names if name in offset.snapshot.pending]
         if left:
             if rows:
-                self._notify(Type.IN_PROGRESS, data_collections=_names(left), current_collection_in_progress=left[0])
+                self._notify(
+                    NotificationType.IN_PROGRESS, data_collections=_names(left), current_collection_in_progress=left[0]
+                )
         elif self._names:
-            self._notify(Type.COMPLETED, data_collections=_names(self._names))
+            self._notify(NotificationType.COMPLETED, data_collections=_names(self._names))
         self._end_signals(offset)
 
     def _end_signals(self, offset: Offset) -> None:
         """End the signals of which no table is pending any more, with the commit that says so."""
-        for number in sorted(set(self._requests.values()) - set(offset.snapshot.requests.values())):
+        for number in sorted(set(self._requests.values()) - set(offset.snapshot.request_numbers.values())):
             names = [name for name, asked in self._requests.items() if asked == number]
             self._batcher.end_signal(number, SignalState.DONE, f"read {_names(names)}")
             self._requests = {name: asked for name, asked in self._requests.items() if asked != number}
 
-    def _notify(self, type_: Type, **data: str) -> None:
-        notify(self._batcher, self._kind, type_, **data)
+    def _notify(self, type_: NotificationType, **data: str) -> None:
+        queue_notification(self._batcher, self._kind, type_, **data)
 
 
-def notify(batcher: Batcher, kind: str, type_: Type, *, id_: str | None = None, **data: str) -> None:
+def queue_notification(
+    batcher: BatchBuilder, kind: str, type_: NotificationType, *, id_: str | None = None, **data: str
+) -> None:
     """Send one notification with the next commit."""
     data = {"connector_name": batcher.connector} | data
     notification = Notification(aggregate_type=kind, type=str(type_), additional_data=data)
-    batcher.notify(notification if id_ is None else notification.model_copy(update={"id": id_}))
+    batcher.add_notification(notification if id_ is None else notification.model_copy(update={"id": id_}))
 
 
-def refuse(batcher: Batcher, signal: Signal, reason: str, state: SignalState = SignalState.REFUSED) -> None:
+def reject_signal(batcher: BatchBuilder, signal: Signal, reason: str, state: SignalState = SignalState.REFUSED) -> None:
     """End a signal that is not carried out, or that failed, and notify of it."""
     what = f"Signal {signal.id or signal.number} ({signal.type or 'without a type'}) from {signal.channel}: {reason}"
     batcher.end_signal(signal.number, state, reason)
-    type_ = Type.REFUSED if state is SignalState.REFUSED else Type.FAILED
-    notify(
+    type_ = NotificationType.REFUSED if state is SignalState.REFUSED else NotificationType.FAILED
+    queue_notification(
         batcher, SIGNAL, type_, id_=signal.id or str(signal.number), message=what, signal_type=signal.type,
         channel=signal.channel,
     )  # fmt: skip
 
 
-def incremental_started(batcher: Batcher, signal: Signal, tables: Sequence[str]) -> None:
-    notify(
-        batcher, INCREMENTAL, Type.STARTED, id_=signal.id or str(signal.number), data_collections=_names(tables)
+def incremental_started(batcher: BatchBuilder, signal: Signal, tables: Sequence[str]) -> None:
+    queue_notification(
+        batcher, INCREMENTAL, NotificationType.STARTED, id_=signal.id or str(signal.number), data_collections=_names(tables)
     )  # fmt: skip
 
 
-def incremental_progress(batcher: Batcher, state: IncrementalState) -> None:
+def incremental_progress(batcher: BatchBuilder, state: IncrementalState) -> None:
     """Notify of progress; with each commit while a table is being read."""
     scan = state.scans[0] if state.scans else None
     if scan is None or scan.after is None:
         return
-    notify(
-        batcher, INCREMENTAL, Type.IN_PROGRESS, id_=_id(scan), data_collections=_names(s.table for s in state.scans),
+    queue_notification(
+        batcher, INCREMENTAL, NotificationType.IN_PROGRESS, id_=_id(scan), data_collections=_names(s.table for s in state.scans),
         current_collection_in_progress=scan.table, maximum_key=key_text(scan.upto), last_processed_key=key_text(scan.after),
         total_rows_scanned=str(scan.rows),
     )  # fmt: skip
 
 
-def scan_ended(batcher: Batcher, scan: Scan, ended: ScanProblem) -> None:
+def scan_ended(batcher: BatchBuilder, scan: TableScan, ended: ScanProblem) -> None:
     """Notify that a table was read to its end, or not."""
     more = {"message": ended.text} if ended.text else {}
     if scan.key:
         more["total_rows_deleted"] = str(scan.deleted)
-    notify(
-        batcher, INCREMENTAL, Type.TABLE_SCAN_COMPLETED, id_=_id(scan), scanned_collection=scan.table,
+    queue_notification(
+        batcher, INCREMENTAL, NotificationType.TABLE_SCAN_COMPLETED, id_=_id(scan), scanned_collection=scan.table,
         total_rows_scanned=str(scan.rows), status=str(ended.status), **more,
     )  # fmt: skip
 
 
-def incremental_ended(batcher: Batcher, scan: Scan, type_: Type, **data: str) -> None:
+def incremental_ended(batcher: BatchBuilder, scan: TableScan, type_: NotificationType, **data: str) -> None:
     """``COMPLETED``, ``ABORTED``, ``PAUSED`` or ``RESUMED``, of the snapshot that a table belongs to."""
-    notify(batcher, INCREMENTAL, type_, id_=_id(scan), **data)
+    queue_notification(batcher, INCREMENTAL, type_, id_=_id(scan), **data)
 
 
 def key_text(key: list[object] | None) -> str:
-    """A key as text.
+    """Format a key as text.
 
     >>> key_text([7, "a"]), key_text(None)
     ('[7, "a"]', '')
@@ -131,7 +135,7 @@ def key_text(key: list[object] | None) -> str:
     return "" if key is None else json.dumps(key, ensure_ascii=False)
 
 
-def _id(scan: Scan) -> str:
+def _id(scan: TableScan) -> str:
     return scan.signal or str(scan.request)
 
 

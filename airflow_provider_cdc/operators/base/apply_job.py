@@ -1,4 +1,7 @@
-"""What the tasks that submit the apply share, of one connector or of several: a job that ends, one that goes on, and what is made of its reports."""
+"""The base of the tasks that submit the apply, of one connector or of several.
+
+It has a job that ends, one that continues, and the use of its reports.
+"""
 
 from __future__ import annotations
 
@@ -11,34 +14,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.operators.base.continuous_apply import WarmJob
-from airflow_provider_cdc.operators.base.local_driver import LEAN, ClassArchive
-from airflow_provider_cdc.operators.base.openlineage_events import applied
-from airflow_provider_cdc.operators.base.spark_job import SubmitsJob
-from airflow_provider_cdc.services.tasks.connector_fields import failure, is_last_try, owner_of
+from airflow_provider_cdc.operators.base.continuous_apply_job import ContinuousApplyJob
+from airflow_provider_cdc.operators.base.driver_jvm_startup import LEAN, ClassArchive
+from airflow_provider_cdc.operators.base.openlineage_events import build_apply_lineage
+from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
+from airflow_provider_cdc.services.tasks.connector_fields import is_last_try, owner_of, to_airflow_exception
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
     from airflow.sdk.exceptions import AirflowException
 
-    from airflow_provider_cdc.operators.base.apply_target import ConnectorTables
+    from airflow_provider_cdc.operators.base.connector_tables import ConnectorTables
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
-class AppliesChanges(SubmitsJob):
+class ApplyJobOperator(SparkScriptOperator):
     """A task that applies change logs. Connectors stand for themselves: what is wrong with one of several keeps none of the others."""
 
     run_for: float | None
     _applied: Sequence[ConnectorTables] = ()
-    _warm: WarmJob | None = None
+    _warm: ContinuousApplyJob | None = None
 
     # -- for those who inherit ----------------------------------------------------------------------------------------
 
     @abstractmethod
     def _connectors(self) -> list[ConnectorTables]:
-        """What is to be applied, by the rendered fields."""
+        """Return what is to be applied, by the rendered fields."""
 
     @abstractmethod
     def _tell_job(self, connectors: Sequence[ConnectorTables], *more: str) -> None:
@@ -49,7 +52,7 @@ class AppliesChanges(SubmitsJob):
 
     @abstractmethod
     def _result(self, done: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """What the task returns.
+        """Build the result that the task returns.
 
         :param done: the results of its connectors
         """
@@ -65,23 +68,25 @@ class AppliesChanges(SubmitsJob):
             failed = False
             return done
         except CdcError as e:
-            raise failure(e) from e
+            raise to_airflow_exception(e) from e
         finally:
             self._measure(time.monotonic() - began, failed=failed)
 
     def _measure(self, seconds: float, *, failed: bool) -> None:
         """Report what was measured, which costs the task nothing if it fails. If the task has failed for one connector, it has not for the others."""
-        from airflow_provider_cdc.operators.base.apply_metrics import measure
+        from airflow_provider_cdc.operators.base.apply_metrics import report_apply_metrics
 
         blamed = [one for one in self._applied if one.trouble] or self._applied
         for one in self._applied:
             try:
-                measure(one, failed=failed and one in blamed, seconds=seconds)
+                report_apply_metrics(one, failed=failed and one in blamed, seconds=seconds)
             except Exception:
-                self.log.warning("What was measured of connector %s could not be reported.", one.name, exc_info=True)
+                self.log.warning(
+                    "What was measured of connector %s could not be reported.", one.connector_name, exc_info=True
+                )
 
     def _once(self, context: Context) -> dict[str, Any]:
-        todo = [one for one in self._applied if self._tried(one, one.look)]
+        todo = [one for one in self._applied if self._tried(one, one.needs_apply)]
         if not todo:
             self.log.info("Spark is not started.")
             return self._end(context, todo, None)
@@ -93,9 +98,9 @@ class AppliesChanges(SubmitsJob):
         for one in todo:
             self._tried(one, partial(one.take_report, error))
         if error is None:
-            archive.keep()
+            archive.store_new_archive()
         else:
-            archive.drop()
+            archive.discard_new_archive()
         if error is not None and archive.making and not any(one.trouble for one in todo):
             self.log.warning(
                 "All tables are up to date; only the archive of the job's classes could not be made: %s", error
@@ -104,14 +109,14 @@ class AppliesChanges(SubmitsJob):
         return self._end(context, todo, error)
 
     def _go_on(self, context: Context) -> dict[str, Any]:
-        warm = WarmJob(context)
-        todo = [one for one in self._applied if self._tried(one, partial(one.follow, warm.owner))]
+        warm = ContinuousApplyJob(context)
+        todo = [one for one in self._applied if self._tried(one, partial(one.attach_job, warm.owner))]
         warm.tasks = [one.warm for one in todo if one.warm is not None]
         self._warm = warm
         error: AirflowException | None = None
         if todo:
             self._complete(todo, "--run-for", str(self.run_for), "--owner", warm.owner)
-            with warm.submitted():
+            with warm.track_submission():
                 error = self._submit(context)
             for one in todo:
                 self._tried(one, partial(one.take_last_word, error))
@@ -123,9 +128,9 @@ class AppliesChanges(SubmitsJob):
         return self._end(context, todo, error, given_up=given_up)
 
     def _ended_early(self, context: Context, todo: Sequence[ConnectorTables]) -> dict[str, Any]:
-        """What becomes of a task that somebody has ended, and whose job has ended well.
+        """Return the result of a task that was ended from outside, and whose job has ended well.
 
-        :raises AirflowException: nobody has taken over: a success would leave the tables to nobody until the next run begins
+        :raises AirflowException: no other job has taken over: a success would leave the tables without a job until the next run begins
         """
         from airflow.sdk.exceptions import AirflowException
 
@@ -136,18 +141,21 @@ class AppliesChanges(SubmitsJob):
             )
         done = self._end(context, todo, None)
         for one in todo:  # the state may be decided already, and then these events are dropped
-            self._tried(one, partial(one.remember, context, for_good=False))
+            self._tried(one, partial(one.record_pending_events, context, for_good=False))
         return done
 
     def _tried(self, one: ConnectorTables, action: Callable[[], bool]) -> bool:
-        """What an action says of a connector. If it fails, that is the trouble of this one only, if there are others."""
+        """Run an action on a connector, and return its result.
+
+        If it fails, that is the trouble of this one only, if there are others.
+        """
         try:
             return action()
         except Exception as e:
             if len(self._applied) == 1:
                 raise
-            self.log.warning("Connector %s: %s", one.name, e, exc_info=not isinstance(e, CdcError))
-            one.trouble = one.trouble or f"Connector {one.name}: {e}"
+            self.log.warning("Connector %s: %s", one.connector_name, e, exc_info=not isinstance(e, CdcError))
+            one.trouble = one.trouble or f"Connector {one.connector_name}: {e}"
             return False
 
     def _end(
@@ -168,9 +176,9 @@ class AppliesChanges(SubmitsJob):
 
         troubled = [one for one in self._applied if one.trouble]
         if not troubled and error is None:
-            done = [one.announce(context) for one in self._applied]
+            done = [one.emit_asset_events(context) for one in self._applied]
             for one in self._applied:
-                one.announced()
+                one.record_emitted_events()
             return self._result(done)
         self._remember(context, for_good=given_up)
         if error is not None and all(one.lost for one in troubled) and (not troubled or all(one.lost for one in todo)):
@@ -182,14 +190,14 @@ class AppliesChanges(SubmitsJob):
     def _remember(self, context: Context, *, for_good: bool = False) -> None:
         for_good = for_good or is_last_try(context)
         for one in self._applied:
-            self._tried(one, partial(one.remember, context, for_good=for_good))
+            self._tried(one, partial(one.record_pending_events, context, for_good=for_good))
 
     def on_kill(self) -> None:
-        """End the job; one that goes on ends after what it is committing, if it can."""
+        """End the job; a continuous one ends after what it is committing, if it can."""
         warm = self._warm
         # nobody waits for the job any more, to make something of its report
         alone = warm is not None and not warm.running
-        if warm is None or not warm.end(getattr(self._hook, "_submit_sp", None), self.log):
+        if warm is None or not warm.stop_job(getattr(self._hook, "_submit_sp", None), self.log):
             super().on_kill()
         if warm is not None and alone:
             for one in (one for one in self._applied if one.warm is not None):
@@ -197,13 +205,16 @@ class AppliesChanges(SubmitsJob):
             self._remember(warm.context)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
-        """What the run has applied, for Airflow's OpenLineage provider; also of one that has failed."""
-        return applied([one.lineage for one in self._applied if one.lineage is not None], self.target)
+        """Return what the run has applied, for Airflow's OpenLineage provider; also if the run has failed."""
+        return build_apply_lineage([one.lineage for one in self._applied if one.lineage is not None], self.target)
 
     # -- the submit ---------------------------------------------------------------------------------------------------
 
     def _set_run_for(self, run_for: float | timedelta | None) -> None:
-        """:raises ConfigError: it is no time"""
+        """Set the time for which the job runs.
+
+        :raises ConfigError: it is no time
+        """
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
         if self.run_for is not None and not 0 < self.run_for < float("inf"):
             raise ConfigError(f"run_for must be longer than 0 seconds, and is {run_for}.")
@@ -222,6 +233,6 @@ class AppliesChanges(SubmitsJob):
             options = [f"-Dlog4j2.configurationFile={quiet}"]
             if str(submit["master"]).partition("[")[0] == "local":
                 # one that goes on has its own time to get fast, and ends when nobody waits for it
-                options += [*(LEAN if little else ()), *archive.options(make=self.run_for is None)]
+                options += [*(LEAN if little else ()), *archive.build_jvm_options(make=self.run_for is None)]
             self.conf = {**(self.conf or {}), _JAVA_OPTIONS: " ".join(options)}
         return archive

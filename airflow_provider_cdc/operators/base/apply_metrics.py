@@ -1,4 +1,4 @@
-"""What an apply reports to the monitor, of each connector that it applies, and what a comparison of its tables with the source does."""
+"""Metrics that an apply reports to the monitor for each connector, and those of a comparison with the source."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.reporting.metrics_monitor import Monitor, Sink, run_ended
+from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor, Sink, run_ended
 from airflow_provider_cdc.hooks.airflow_stats import to_airflow
 from airflow_provider_cdc.hooks.state import CdcStateHook
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.model.metric_samples import Measured
-    from airflow_provider_cdc.operators.base.apply_target import ConnectorTables
+    from airflow_provider_cdc.core.model.metric_samples import MetricSamples
+    from airflow_provider_cdc.operators.base.connector_tables import ConnectorTables
     from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
-    from airflow_provider_cdc.verify.verification_report import Compared, Verified
+    from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 
 
 _COUNTED = {
@@ -27,7 +27,7 @@ _COUNTED = {
 }
 
 
-def measure(one: ConnectorTables, *, failed: bool, seconds: float) -> None:
+def report_apply_metrics(one: ConnectorTables, *, failed: bool, seconds: float) -> None:
     """Report a run's apply of one connector.
 
     :param failed: it was not applied, or not all of it
@@ -53,7 +53,7 @@ def measure_report(
     :param report: of an apply, with ``last_batch``, ``tables`` and ``failed``; ``None``: it has left none
     :param own: whether it is this run's
     :param failed: it was not applied, or not all of it
-    :param ended: the run has ended; otherwise it goes on, and this is what it has done since it told the last time
+    :param ended: the run has ended; otherwise it continues, and this is what it has done since its last report
     """
     monitor = _monitor(access, "apply", target, location)
     _tables(monitor, report, own=own)
@@ -63,53 +63,53 @@ def measure_report(
         monitor.flush()
 
 
-def measure_comparison(access: ConnectorAccess, target: str, location: str, verified: Verified) -> None:
+def measure_comparison(access: ConnectorAccess, target: str, location: str, verified: VerificationReport) -> None:
     """Report how the tables of a target compare with the source; those that could not be compared are what they were."""
     monitor = _monitor(access, "verify", target, location)
-    topics: dict[str, list[Compared]] = defaultdict(list)
+    topics: dict[str, list[TableVerification]] = defaultdict(list)
     for table in verified.tables:
         topics[table.topic].append(table)
     for topic, tables in topics.items():  # of a topic with a route there are several
         if any(table.not_compared for table in tables):
             continue
-        monitor.gauge("verify.TableDiffers", int(not all(table.equal for table in tables)), topic)
-        monitor.gauge("verify.RowsMissing", sum(table.missing for table in tables), topic)
-        monitor.gauge("verify.RowsSurplus", sum(table.surplus for table in tables), topic)
-        monitor.gauge("verify.RowsDifferent", sum(table.different for table in tables), topic)
+        monitor.set_gauge("verify.TableDiffers", int(not all(table.is_equal for table in tables)), topic)
+        monitor.set_gauge("verify.RowsMissing", sum(table.missing for table in tables), topic)
+        monitor.set_gauge("verify.RowsSurplus", sum(table.surplus for table in tables), topic)
+        monitor.set_gauge("verify.RowsDifferent", sum(table.different for table in tables), topic)
     monitor.flush()
 
 
-def _monitor(access: ConnectorAccess, what: str, target: str, location: str) -> Monitor:
+def _monitor(access: ConnectorAccess, what: str, target: str, location: str) -> MetricsMonitor:
     place = hashlib.sha256(location.encode()).hexdigest()[:8]
     sinks: list[Sink] = [to_airflow, partial(_keep, access.state_conn_id)]
-    return Monitor(access.definition.name, f"{what} {target} {place}", sinks, {"target": target, "place": place})
+    return MetricsMonitor(access.definition.name, f"{what} {target} {place}", sinks, {"target": target, "place": place})
 
 
-def _keep(state_conn_id: str, found: Measured) -> None:
+def _keep(state_conn_id: str, found: MetricSamples) -> None:
     """Keep it in the state tables."""
-    with CdcStateHook(state_conn_id).opened(patience_s=2) as store:
-        store.metrics.add(found)
+    with CdcStateHook(state_conn_id).open_store(patience_s=2) as store:
+        store.metrics.add_measurements(found)
 
 
-def _tables(monitor: Monitor, report: Mapping[str, Any] | None, *, own: bool) -> None:
-    from airflow_provider_cdc.changelog.reports.apply_report import merged
+def _tables(monitor: MetricsMonitor, report: Mapping[str, Any] | None, *, own: bool) -> None:
+    from airflow_provider_cdc.changelog.reports.apply_report import merge_by_table
 
     if report is None:
         return
     if report.get("last_batch"):
-        monitor.gauge("apply.LastBatch", report["last_batch"])
+        monitor.set_gauge("apply.LastBatch", report["last_batch"])
     if not own:
         return
     counted = set()
-    for table in merged(report["tables"]):
+    for table in merge_by_table(report["tables"]):
         topic = table["topic"]
         if topic not in counted:  # tables that a route makes of one topic have read the same events
-            monitor.count("apply.TotalNumberOfEventsApplied", sum(table["rows"].values()), topic)
+            monitor.add_count("apply.TotalNumberOfEventsApplied", sum(table["rows"].values()), topic)
         counted.add(topic)
         for field, name in _COUNTED.items():
             if table.get(field) is not None:
-                monitor.count(f"apply.{name}", table[field], topic)
-        monitor.gauge("apply.TableDurationInSeconds", table["seconds"], topic)
+                monitor.add_count(f"apply.{name}", table[field], topic)
+        monitor.set_gauge("apply.TableDurationInSeconds", table["seconds"], topic)
         if table.get("freshness_s") is not None:
-            monitor.observe("apply.FreshnessInSeconds", table["freshness_s"], topic)
-    monitor.gauge("apply.FailedTables", len(report["failed"]))
+            monitor.observe_value("apply.FreshnessInSeconds", table["freshness_s"], topic)
+    monitor.set_gauge("apply.FailedTables", len(report["failed"]))

@@ -1,7 +1,9 @@
-"""What tasks tell OpenLineage, by Airflow's own provider for it. Nothing of it is imported unless that provider is installed.
+"""Lineage that tasks report to OpenLineage, by Airflow's own provider for it.
 
-The chain has three links: a table of the source, its topic in the change log, a target table. The capture task tells the first step, with what is
-masked in it; the apply task the second one, with what rules make of columns. Only what a run has done is told, and only when it has ended.
+Nothing of it is imported unless that provider is installed.
+
+The chain has three links: a table of the source, its topic in the change log, a target table. The capture task reports the first step, with what is
+masked in it; the apply task the second one, with what rules make of columns. Only what a run has done is reported, and only when it has ended.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
         symlinks_dataset,
     )
 
-    from airflow_provider_cdc.core.capture.capture import CapturedTable
+    from airflow_provider_cdc.core.capture.connector_capture import TableCaptureResult
 
 Name = tuple[str, str]
 """Namespace and name of a dataset."""
@@ -38,7 +40,7 @@ _EVENT = {
 
 
 def is_installed() -> bool:
-    """Whether there is anybody to be told."""
+    """Check whether the provider that takes the events is installed."""
     try:
         return find_spec("airflow.providers.openlineage") is not None
     except ModuleNotFoundError:  # a package above it is not there
@@ -62,7 +64,9 @@ def dataset_of(url: str) -> Name:
     return f"{known.get(scheme, scheme)}://{authority}", f"/{path}" if scheme in ("hdfs", "viewfs", "dbfs") else path
 
 
-def captured(tables: Mapping[str, CapturedTable], changelog: str, connector: str) -> OperatorLineage[Any, Any]:
+def build_capture_lineage(
+    tables: Mapping[str, TableCaptureResult], changelog: str, connector: str
+) -> OperatorLineage[Any, Any]:
     """Tables of the source → their topics in the change log.
 
     :param tables: topic → what a run has captured
@@ -90,10 +94,10 @@ def captured(tables: Mapping[str, CapturedTable], changelog: str, connector: str
 
 @dataclass(frozen=True, slots=True)
 class AppliedTables:
-    """What a run has done with the topics of one connector.
+    """The topics of one connector that a run has applied.
 
-    :param tables: as :func:`airflow_provider_cdc.changelog.reports.apply_report.merged` gives them
-    :param origins: as :class:`airflow_provider_cdc.changelog.reports.column_origins.TableOrigins` has them
+    :param tables: as :func:`airflow_provider_cdc.changelog.reports.apply_report.merge_by_table` gives them
+    :param origins: as :class:`airflow_provider_cdc.changelog.reports.column_origins.ColumnOrigins` has them
     :param changelog: folder or URL of the change log
     """
 
@@ -103,7 +107,7 @@ class AppliedTables:
     connector: str
 
 
-def applied(runs: Iterable[AppliedTables], target: str) -> OperatorLineage[Any, Any]:
+def build_apply_lineage(runs: Iterable[AppliedTables], target: str) -> OperatorLineage[Any, Any]:
     """Topics in the change log → target tables.
 
     :param target: kind of the tables
@@ -138,7 +142,7 @@ _Field = tuple[Name, str, str, str, bool]
 
 
 def _written(name: Name, steps: Sequence[_Step], target: str) -> OutputDataset:
-    """A target table, which several topics may share."""
+    """Build a target table, which several topics may share."""
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import storage_dataset
 
@@ -170,7 +174,7 @@ def _topic(changelog: str, connector: str, topic: str) -> Name:
 
 
 def _place(location: str) -> Name:
-    """Of a table of which only the location is known: a path, or a name in a catalog."""
+    """Build the namespace and name of a table of which only the location is known: a path, or a name in a catalog."""
     if "/" in location:
         return dataset_of(location)
     catalog, _, name = location.partition(".")
@@ -178,7 +182,7 @@ def _place(location: str) -> Name:
 
 
 def _symlinks(catalog: Mapping[str, str]) -> symlinks_dataset.SymlinksDatasetFacet:
-    """The name of a table in its catalog, beside that of its files."""
+    """Build the name of a table in its catalog, beside that of its files."""
     from openlineage.client.facet_v2 import symlinks_dataset
 
     first, _, name = catalog["name"].partition(".")
@@ -214,7 +218,8 @@ def _statistics(
 def _lineage(
     columns: Mapping[str, tuple[Sequence[_Field], str]], whole: Sequence[_Field] = ()
 ) -> column_lineage_dataset.ColumnLineageDatasetFacet:
-    """
+    """Build the lineage of columns.
+
     :param columns: column → where it comes from, and what it is if that is no column
     :param whole: columns that decide which rows there are
     """
@@ -236,7 +241,7 @@ def _input(field: _Field, type_: str = "DIRECT") -> column_lineage_dataset.Input
 
 
 def _shortened(length: int | None) -> tuple[str, str, bool]:
-    """What the capture does with a column's texts: subtype, description, whether it is masked."""
+    """Return what the capture does with a column's texts: subtype, description, whether it is masked."""
     if length is None:
         return "IDENTITY", "", False
     return (
@@ -245,7 +250,7 @@ def _shortened(length: int | None) -> tuple[str, str, bool]:
 
 
 def _how(found: Mapping[str, Any]) -> tuple[str, str]:
-    """What a rule makes of a column: subtype and description."""
+    """Return what a rule makes of a column: subtype and description."""
     text = str(found.get("text", ""))
     said = {
         "identity": "", "cast": f"cast to {text}", "computed": text, "constant": f"the text {text!r}", "event": _EVENT.get(text, text),

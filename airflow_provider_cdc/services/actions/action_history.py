@@ -1,4 +1,6 @@
-"""What people have asked for on pages, and what has become of it: from the record of actions, and of those that a run does, from Airflow.
+"""The history of actions that people have asked for on pages, with what has become of them.
+
+It comes from the record of actions, and of those that a run does, from Airflow.
 
 >>> [(one.action, one.by, one.fate) for one in asked_for(store, "shop", runs)]
 [('verify', 'ann', 'running'), ('pause', 'bob', 'done')]
@@ -11,13 +13,13 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_provider_cdc.core.model.notifications import ACTION, Notification, Type
-from airflow_provider_cdc.core.model.signal import SignalState
-from airflow_provider_cdc.services.actions.action_models import AskedFor, Fate
+from airflow_provider_cdc.core.model.connector_signal import SignalState
+from airflow_provider_cdc.core.model.notifications import ACTION, Notification, NotificationType
+from airflow_provider_cdc.services.actions.action_models import Fate, RequestedAction
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import NotificationRecord, SignalRecord
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 Run = tuple[str, str]
 """Ids of a DAG and of its run."""
@@ -29,21 +31,21 @@ _FATES: Mapping[SignalState, Fate] = {
 }  # fmt: skip
 
 
-class Fates(Protocol):
-    """What Airflow knows of runs."""
+class RunOutcomes(Protocol):
+    """Airflow's knowledge of runs."""
 
-    def fates(self, runs: Collection[Run]) -> Mapping[Run, tuple[Fate, datetime | None]]:
-        """What has become of runs, and when they ended; without those that Airflow has no record of."""
+    def find_outcomes(self, runs: Collection[Run]) -> Mapping[Run, tuple[Fate, datetime | None]]:
+        """Return what has become of runs, and when they ended; without those that Airflow has no record of."""
 
 
-def asked_for(store: StateStore, connector: str, runs: Fates, limit: int = 50) -> list[AskedFor]:
+def asked_for(store: StateStore, connector: str, runs: RunOutcomes, limit: int = 50) -> list[RequestedAction]:
     """Newest first."""
     # runs that nobody has asked for on a page, such as those of every night, record their ends, too
-    asked = store.notifications(connector, limit=limit, about=ACTION, type_=Type.ASKED_FOR)[::-1]
-    records = store.notifications(connector, limit=4 * limit, about=ACTION)
+    asked = store.list_notifications(connector, limit=limit, about=ACTION, type_=NotificationType.ASKED_FOR)[::-1]
+    records = store.list_notifications(connector, limit=4 * limit, about=ACTION)
     # the same run or, where there is none, the same id
-    ends = {_key(one): one for one in records if one.notification.type != Type.ASKED_FOR}
-    known = runs.fates({run for one in asked if (run := _run(one)) is not None})
+    ends = {_key(one): one for one in records if one.notification.type != NotificationType.ASKED_FOR}
+    known = runs.find_outcomes({run for one in asked if (run := _run(one)) is not None})
     signals = store.signals_of(connector, 4 * limit) if any(_by_signal(one) for one in asked) else []
     sent = {one.id: one for one in signals}
     return [_asked(one, ends.get(_key(one)), known, sent.get(one.notification.id)) for one in asked]
@@ -54,7 +56,7 @@ def _asked(
     end: NotificationRecord | None,
     known: Mapping[Run, tuple[Fate, datetime | None]],
     signal: SignalRecord | None,
-) -> AskedFor:
+) -> RequestedAction:
     data, run = one.notification.additional_data, _run(one)
     told = None if end is None else end.notification
     fate, ended_at = _fate_of(told) if run is None or run not in known else known[run]
@@ -64,7 +66,7 @@ def _asked(
     if _by_signal(one) and told is None:  # it was sent: that is not the end of it
         fate, ended_at = ("not known", None) if signal is None else (_FATES[signal.state], signal.ended_at)
         outcome = "" if signal is None else signal.message
-    return AskedFor(
+    return RequestedAction(
         number=one.number, at=_moment(one.notification), action=data.get("action", ""), by=data.get("by", ""), reason=data.get("reason", ""),
         what=_what(data.get("what", "{}")), dag=data.get("dag"), run=data.get("run"), fate=fate, ended_at=ended_at,
         outcome=outcome,
@@ -76,7 +78,7 @@ def _by_signal(one: NotificationRecord) -> bool:
 
 
 def _what(text: str) -> dict[str, Any]:
-    """The parameters of an action; of more than a record can hold, the beginning."""
+    """Return the parameters of an action; if a record cannot hold them, the beginning."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -87,7 +89,7 @@ def _what(text: str) -> dict[str, Any]:
 def _fate_of(told: Notification | None) -> tuple[Fate, datetime | None]:
     if told is None:
         return "done", None
-    return "failed" if told.type == Type.FAILED else "done", _moment(told)
+    return "failed" if told.type == NotificationType.FAILED else "done", _moment(told)
 
 
 def _moment(notification: Notification) -> datetime:
@@ -103,4 +105,4 @@ def _key(one: NotificationRecord) -> Run | str:
     return _run(one) or one.notification.id
 
 
-__all__ = ["Fates", "Run", "asked_for"]
+__all__ = ["Run", "RunOutcomes", "asked_for"]

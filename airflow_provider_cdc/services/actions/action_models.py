@@ -1,4 +1,4 @@
-"""What people may ask of a connector on a page, and what is answered: what it would do, or that it was done."""
+"""Actions that people may request for a connector on a page, and the answer: what it would do, or that it was done."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ MOST_OF_A_POSITION = 1 << 20
 Name = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
-class Action(BaseModel):
-    """What somebody asks for."""
+class ConnectorAction(BaseModel):
+    """An action that a user requests."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     reason: str = Field("", max_length=2000, description="Why; it is recorded")
 
 
-class Pause(Action):
+class PauseConnector(ConnectorAction):
     """Capture nothing for a while."""
 
     action: Literal["pause"] = "pause"
 
 
-class Stop(Action):
+class StopConnector(ConnectorAction):
     """Capture nothing until further notice."""
 
     action: Literal["stop"] = "stop"
 
 
-class Resume(Action):
-    """Go on."""
+class ResumeConnector(ConnectorAction):
+    """Resume the capture."""
 
     action: Literal["resume"] = "resume"
 
 
-class Snapshot(Action):
+class StartSnapshot(ConnectorAction):
     """Read tables again."""
 
     action: Literal["snapshot"] = "snapshot"
@@ -54,14 +54,14 @@ class Snapshot(Action):
     )
 
 
-class StopSnapshot(Action):
+class StopIncrementalSnapshot(ConnectorAction):
     """Stop reading tables in chunks."""
 
     action: Literal["stop-snapshot"] = "stop-snapshot"
     tables: list[Name] = Field(default_factory=list, max_length=1000, description="As for a snapshot; without any, all")
 
 
-class ForgetTarget(Action):
+class ForgetTarget(ConnectorAction):
     """Release what a target holds back of the change log."""
 
     action: Literal["forget-target"] = "forget-target"
@@ -69,41 +69,41 @@ class ForgetTarget(Action):
     location: Name
 
 
-class RunNow(Action):
+class RunCaptureDag(ConnectorAction):
     """Have the DAG that captures run now."""
 
     action: Literal["run"] = "run"
 
 
-class _OnTables(Action):
+class _TablesAction(ConnectorAction):
     """Work on the tables of a target; it may be left out where there is but one."""
 
     target: str = Field("", max_length=2000, description="Kind of the target")
     location: str = Field("", max_length=2000, description="Where its tables are, as its apply has it")
 
 
-class Verify(_OnTables):
+class VerifyTargetTables(_TablesAction):
     """Compare tables of a target with the source."""
 
     action: Literal["verify"] = "verify"
     tables: list[Name] = Field(default_factory=list, max_length=1000, description="As for a snapshot; without any, all")
 
 
-class Repair(Verify):
+class RepairTargetTables(VerifyTargetTables):
     """Compare, and have the rows that differ read again."""
 
     action: Literal["repair"] = "repair"  # type: ignore[assignment]
 
 
-class Rebuild(_OnTables):
+class RebuildTargetTables(_TablesAction):
     """Build tables of a target again from the change log."""
 
     action: Literal["rebuild"] = "rebuild"
     tables: list[Name] = Field(min_length=1, max_length=1000, description="As for a snapshot")
 
 
-class _Steer(Action):
-    """Change where a connector goes on."""
+class _OffsetAction(ConnectorAction):
+    """Change the position from which a connector continues."""
 
     at_version: int | None = Field(
         None,
@@ -113,15 +113,15 @@ class _Steer(Action):
     )
 
 
-class RestoreOffset(_Steer):
+class RestoreOffset(_OffsetAction):
     """Go back to an offset that the connector has had."""
 
     action: Literal["restore-offset"] = "restore-offset"
     version: int = Field(ge=1, lt=1 << 63, description="Of that offset")
 
 
-class SetOffset(_Steer):
-    """Go on from another position in the source's log."""
+class SetOffset(_OffsetAction):
+    """Continue from another position in the source's log."""
 
     action: Literal["set-offset"] = "set-offset"
     position: dict[str, Any] = Field(
@@ -137,14 +137,14 @@ class SetOffset(_Steer):
         return position
 
 
-class ResetOffset(_Steer):
+class ResetOffset(_OffsetAction):
     """Forget the offset: all tables are read again."""
 
     action: Literal["reset-offset"] = "reset-offset"
 
 
-class RepairGap(_Steer):
-    """Go on although the source's log does not hold the position any more."""
+class RepairGap(_OffsetAction):
+    """Continue although the source's log does not hold the position any more."""
 
     action: Literal["repair-gap"] = "repair-gap"
     repair: Literal["snapshot", "incremental", "skip"] = Field(description="As airflow cdc gap --repair has it")
@@ -153,8 +153,8 @@ class RepairGap(_Steer):
 Fate = Literal["queued", "running", "done", "failed", "not known"]
 
 
-class AskedFor(BaseModel):
-    """What somebody has asked for on a page, and what has become of it.
+class RequestedAction(BaseModel):
+    """An action that a user has requested on a page, and what has become of it.
 
     :param what: the action's own parameters
     :param fate: of a run that Airflow has no record of any more, or a signal that has been removed, not known
@@ -176,8 +176,8 @@ class AskedFor(BaseModel):
     outcome: str
 
 
-class Plan(BaseModel):
-    """What an action does.
+class ActionPlan(BaseModel):
+    """The effect of an action.
 
     :param lines: for people
     :param confirm: the connector's name has to be given, since something can be lost or repeated
@@ -187,7 +187,7 @@ class Plan(BaseModel):
     :param dag: the DAG of which a run does it
     :param run: id of that run
     :param version: of the offset that the plan is about
-    :param about: stands for the tables, signals and the like that the plan is about. Whoever gives it back has nothing done if it would be about others by then
+    :param about: stands for the tables, signals and the like that the plan is about. If it is given back, nothing is done if the action would be about others by then
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -206,6 +206,23 @@ class Plan(BaseModel):
 
 
 __all__ = [
-    "Action", "AskedFor", "Fate", "ForgetTarget", "Name", "Pause", "Plan", "Rebuild", "Repair", "RepairGap", "ResetOffset", "RestoreOffset", "Resume", "RunNow", "SetOffset",
-    "Snapshot", "Stop", "StopSnapshot", "Verify",
+    "ActionPlan",
+    "ConnectorAction",
+    "Fate",
+    "ForgetTarget",
+    "Name",
+    "PauseConnector",
+    "RebuildTargetTables",
+    "RepairGap",
+    "RepairTargetTables",
+    "RequestedAction",
+    "ResetOffset",
+    "RestoreOffset",
+    "ResumeConnector",
+    "RunCaptureDag",
+    "SetOffset",
+    "StartSnapshot",
+    "StopConnector",
+    "StopIncrementalSnapshot",
+    "VerifyTargetTables",
 ]  # fmt: skip

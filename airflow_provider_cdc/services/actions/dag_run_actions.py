@@ -1,4 +1,6 @@
-"""What runs of Airflow do to a connector when somebody asks for it on a page: run now, compare, repair, rebuild, move the offset, repair a gap.
+"""Actions that runs of Airflow carry out on a connector, for requests on a page.
+
+They are: run now, compare, repair, rebuild, move the offset, repair a gap.
 
 What they would do is said here, from the state, the change log and, of an offset, the source; the run itself does it, by the operators that the forms have.
 """
@@ -12,27 +14,27 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.services.actions.action_models import (
-    Action,
-    Rebuild,
-    Repair,
+    ConnectorAction,
+    RebuildTargetTables,
     RepairGap,
+    RepairTargetTables,
     ResetOffset,
     RestoreOffset,
-    RunNow,
+    RunCaptureDag,
     SetOffset,
-    Verify,
+    VerifyTargetTables,
 )
-from airflow_provider_cdc.services.connectors.captured_tables import captured_tables, chosen, listed
+from airflow_provider_cdc.services.connectors.captured_tables import captured_tables, format_names, select_tables
 from airflow_provider_cdc.services.connectors.connector_targets import access_to, one_target
-from airflow_provider_cdc.services.connectors.source_probe import WAYS_OUT, within
-from airflow_provider_cdc.services.text.format_signal import halted
+from airflow_provider_cdc.services.connectors.source_probe import WAYS_OUT, call_source_in_time
+from airflow_provider_cdc.services.text.signal_texts import format_halt
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
     from airflow_provider_cdc.core.lifecycle.log_gap import RepairPlan
     from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 NOTHING = "Nothing was changed."
 _ASKED_S = 30.0
@@ -42,20 +44,22 @@ _P = TypeVar("_P")
 _WORKS = ("connector", "work", "tables", "target", "location", "confirm")
 
 
-class Runs(Protocol):
+class DagRuns(Protocol):
     """Airflow's DAG runs, as far as one user may begin them."""
 
-    def offering(self, connector: str, parameters: Collection[str], factory: str) -> str:
-        """The id of a DAG with a form that has these parameters, takes the connector, and of which the user may begin a run.
+    def find_form_dag(self, connector: str, parameters: Collection[str], factory: str) -> str:
+        """Return the id of a DAG with a form that fits.
+
+        The form has these parameters and takes the connector, and the user may begin a run of the DAG.
 
         :param factory: what makes such a DAG, for the error
         :raises CdcError: there is none
         """
 
-    def obstacle(self, dag: str) -> str | None:
+    def find_obstacle(self, dag: str) -> str | None:
         """Why a run that began now would wait for good; ``None`` if it would not."""
 
-    def begin(self, dag: str, run: str, conf: Mapping[str, Any]) -> None:
+    def start_run(self, dag: str, run: str, conf: Mapping[str, Any]) -> None:
         """Begin a run.
 
         :param run: its id
@@ -64,8 +68,8 @@ class Runs(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What a run is to do.
+class DagRunAction:
+    """The task of a run.
 
     :param lines: for people
     :param conf: its parameters
@@ -83,22 +87,25 @@ class Work:
     about: Sequence[str] | None = None
 
 
-def by_run(asked: Action) -> bool:
-    """Whether a run of Airflow does it."""
-    return isinstance(asked, (RunNow, Verify, Rebuild, RestoreOffset, SetOffset, ResetOffset, RepairGap))
+def by_run(asked: ConnectorAction) -> bool:
+    """Check whether a run of Airflow does it."""
+    return isinstance(
+        asked,
+        (RunCaptureDag, VerifyTargetTables, RebuildTargetTables, RestoreOffset, SetOffset, ResetOffset, RepairGap),
+    )
 
 
-def work_of(store: StateStore, record: ConnectorRecord, asked: Action, runs: Runs) -> Work:
-    """What a run would do, and whether it can.
+def work_of(store: StateStore, record: ConnectorRecord, asked: ConnectorAction, runs: DagRuns) -> DagRunAction:
+    """Return what a run would do, and whether it can.
 
     :raises CdcError: it cannot be asked for
     """
     match asked:
-        case RunNow():
+        case RunCaptureDag():
             work = _run_now(record)
-        case Verify():
+        case VerifyTargetTables():
             work = _compare(store, record, asked, runs)
-        case Rebuild():
+        case RebuildTargetTables():
             work = _rebuild(store, record, asked, runs)
         case RestoreOffset() | SetOffset() | ResetOffset():
             work = _move(record, asked, runs)
@@ -106,11 +113,11 @@ def work_of(store: StateStore, record: ConnectorRecord, asked: Action, runs: Run
             work = _repair_gap(record, asked, runs)
         case _:
             raise AssertionError(asked)
-    waits = runs.obstacle(work.dag)
+    waits = runs.find_obstacle(work.dag)
     return work if waits is None else replace(work, obstacles=[*work.obstacles, waits])
 
 
-def _run_now(record: ConnectorRecord) -> Work:
+def _run_now(record: ConnectorRecord) -> DagRunAction:
     dag = None if record.registration is None else record.registration.connections.get("dag")
     if dag is None:
         raise CdcError(
@@ -121,21 +128,21 @@ def _run_now(record: ConnectorRecord) -> Work:
     lines = [f"A run of the DAG {dag} begins now, as its schedule would begin one: it goes on where the offset stands."]
     if record.owner is not None:
         lines.append(f"The run {record.owner} is alive: the new one waits for it, or ends without doing anything.")
-    if text := halted(record.control):
+    if text := format_halt(record.control):
         lines.append(f"The connector is {text}: its capture is skipped until it is resumed.")
-    return Work(dag, lines, False)
+    return DagRunAction(dag, lines, False)
 
 
 def _tables(store: StateStore, record: ConnectorRecord, patterns: Sequence[str]) -> list[str]:
-    return chosen(patterns, captured_tables(store, record)) if patterns else []
+    return select_tables(patterns, captured_tables(store, record)) if patterns else []
 
 
-def _compare(store: StateStore, record: ConnectorRecord, asked: Verify, runs: Runs) -> Work:
+def _compare(store: StateStore, record: ConnectorRecord, asked: VerifyTargetTables, runs: DagRuns) -> DagRunAction:
     target, location = one_target(access_to(record), asked.target or None, asked.location or None)
     tables = _tables(store, record, asked.tables)
-    repairs = isinstance(asked, Repair)
+    repairs = isinstance(asked, RepairTargetTables)
     lines = [
-        f"{f'These tables: {listed(tables)}.' if tables else 'All tables that can be compared.'} Target: {target} at {location}.",
+        f"{f'These tables: {format_names(tables)}.' if tables else 'All tables that can be compared.'} Target: {target} at {location}.",
         "Their rows are read at the source once more, at one position of its log, and compared value by value with each table as of its last batch. "
         "That takes about as long as a snapshot of them. Capture and apply go on.",
     ]
@@ -150,25 +157,25 @@ def _compare(store: StateStore, record: ConnectorRecord, asked: Verify, runs: Ru
         "connector": record.connector, "work": "repair" if repairs else "verify", "tables": [re.escape(name) for name in tables],
         "target": target, "location": location, "confirm": record.connector if repairs else None,
     }  # fmt: skip
-    return Work(runs.offering(record.connector, _WORKS, "tables_dag"), lines, repairs, conf, about=tables)
+    return DagRunAction(runs.find_form_dag(record.connector, _WORKS, "tables_dag"), lines, repairs, conf, about=tables)
 
 
-def _rebuild(store: StateStore, record: ConnectorRecord, asked: Rebuild, runs: Runs) -> Work:
+def _rebuild(store: StateStore, record: ConnectorRecord, asked: RebuildTargetTables, runs: DagRuns) -> DagRunAction:
     target, location = one_target(access_to(record), asked.target or None, asked.location or None)
     tables = _tables(store, record, asked.tables)
     lines = [
-        f"{len(tables):,} table{'' if len(tables) == 1 else 's'} of {target} at {location} {'is' if len(tables) == 1 else 'are'} built again from the change log: {listed(tables)}.",
+        f"{len(tables):,} table{'' if len(tables) == 1 else 's'} of {target} at {location} {'is' if len(tables) == 1 else 'are'} built again from the change log: {format_names(tables)}.",
         "Each is replaced as of its own last batch. What others have written to it, or taken out of it, is undone. Capture and apply go on.",
     ]
     conf = {
         "connector": record.connector, "work": "rebuild", "tables": tables, "target": target, "location": location,
         "confirm": record.connector,
     }  # fmt: skip
-    return Work(runs.offering(record.connector, _WORKS, "tables_dag"), lines, True, conf, about=tables)
+    return DagRunAction(runs.find_form_dag(record.connector, _WORKS, "tables_dag"), lines, True, conf, about=tables)
 
 
-def _move(record: ConnectorRecord, asked: RestoreOffset | SetOffset | ResetOffset, runs: Runs) -> Work:
-    def planned(lifecycle: Lifecycle) -> OffsetPlan:
+def _move(record: ConnectorRecord, asked: RestoreOffset | SetOffset | ResetOffset, runs: DagRuns) -> DagRunAction:
+    def planned(lifecycle: ConnectorLifecycle) -> OffsetPlan:
         match asked:
             case RestoreOffset():
                 return lifecycle.plan_restore(asked.version)
@@ -195,50 +202,50 @@ def _move(record: ConnectorRecord, asked: RestoreOffset | SetOffset | ResetOffse
     return _steered(record, asked, runs, [goes_on, *plan.consequences], plan.problems, plan.version, beside)
 
 
-def _repair_gap(record: ConnectorRecord, asked: RepairGap, runs: Runs) -> Work:
-    def planned(lifecycle: Lifecycle) -> RepairPlan:
-        from airflow_provider_cdc.core.lifecycle.log_gap import Repair
+def _repair_gap(record: ConnectorRecord, asked: RepairGap, runs: DagRuns) -> DagRunAction:
+    def planned(lifecycle: ConnectorLifecycle) -> RepairPlan:
+        from airflow_provider_cdc.core.lifecycle.log_gap import GapRepair
 
-        return lifecycle.plan_repair(Repair(asked.repair))
+        return lifecycle.plan_repair(GapRepair(asked.repair))
 
     plan = _planned(record, planned)
     lines = [str(plan.gap), next(way.effect for way in WAYS_OUT if way.repair == asked.repair)]
     if plan.tables:
         lines.append(
-            f"{len(plan.tables):,} table{' is' if len(plan.tables) == 1 else 's are'} read again, each after a truncate: {listed(plan.tables)}."
+            f"{len(plan.tables):,} table{' is' if len(plan.tables) == 1 else 's are'} read again, each after a truncate: {format_names(plan.tables)}."
         )
     if plan.whole:
         lines.append(
-            f"Read whole, with the stream standing still meanwhile, as their structure has changed: {listed(plan.whole)}."
+            f"Read whole, with the stream standing still meanwhile, as their structure has changed: {format_names(plan.whole)}."
         )
     beside = {"action": "repair-gap", "repair": asked.repair}
     return _steered(record, asked, runs, lines, plan.problems, plan.version, beside)
 
 
-def _planned(record: ConnectorRecord, plan: Callable[[Lifecycle], _P]) -> _P:
-    """A plan for which the source is asked.
+def _planned(record: ConnectorRecord, plan: Callable[[ConnectorLifecycle], _P]) -> _P:
+    """Build a plan for which the source is asked.
 
     :raises CdcError: it has not answered in time, or there can be no such plan
     """
-    access = access_to(record).current()
+    access = access_to(record).use_current_connection()
 
     def look() -> _P:
-        with access.lifecycle() as lifecycle:
+        with access.prepare_lifecycle() as lifecycle:
             return plan(lifecycle)
 
-    return within(_ASKED_S, f"The source of {record.connector}", look)
+    return call_source_in_time(_ASKED_S, f"The source of {record.connector}", look)
 
 
 def _steered(
     record: ConnectorRecord,
     asked: RestoreOffset | SetOffset | ResetOffset | RepairGap,
-    runs: Runs,
+    runs: DagRuns,
     lines: Sequence[str],
     problems: Sequence[str],
     version: int,
     beside: Mapping[str, Any],
-) -> Work:
-    """What a run of a form that steers connectors would do.
+) -> DagRunAction:
+    """Return what a run of a form that controls connectors would do.
 
     :param version: of the offset that the plan is about
     :param beside: parameters that the action has for itself
@@ -256,8 +263,8 @@ def _steered(
         "connector": record.connector, "at_version": version, "plan_only": False, "confirm": record.connector,
         "reason": asked.reason or None, **beside,
     }  # fmt: skip
-    dag = runs.offering(record.connector, {*_STEERS, *beside}, "lifecycle_dag")
-    return Work(dag, lines, True, conf, obstacles, version)
+    dag = runs.find_form_dag(record.connector, {*_STEERS, *beside}, "lifecycle_dag")
+    return DagRunAction(dag, lines, True, conf, obstacles, version)
 
 
-__all__ = ["NOTHING", "Runs", "Work", "by_run", "work_of"]
+__all__ = ["NOTHING", "DagRunAction", "DagRuns", "by_run", "work_of"]

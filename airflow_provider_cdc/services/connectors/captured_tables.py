@@ -9,30 +9,33 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.connector import parse_config
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.core.signals.requests import Refused, unquoted
+from airflow_provider_cdc.core.signals.signal_requests import SignalRejected, pattern_from_name
 from airflow_provider_cdc.services.connectors.connector_access import access_of
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 _SHOWN = 30
 """Names of tables in a message."""
 
 
 def captured_tables(store: StateStore, connector: ConnectorRecord) -> dict[str, str]:
-    """Captured tables that have a schema: name as ``database.table`` → name with the level above it, where there is one."""
-    from airflow_provider_cdc.core.config.filters import Filters
+    """Return captured tables that have a schema.
+
+    Name as ``database.table`` → name with the level above it, where there is one.
+    """
+    from airflow_provider_cdc.core.config.capture_filters import Filters
     from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 
-    tables = SchemaHistory.of(store.schemas(connector.connector)).tables
+    tables = SchemaHistory.from_stored(store.load_schemas(connector.connector)).current_tables
     access = access_of(connector)
     if access is None:
         return {str(t): t.full_name for t in tables}
-    access = access.current()
-    config = parse_config(access.definition, access.properties())
+    access = access.use_current_connection()
+    config = parse_config(access.definition, access.resolve_properties())
     filters, hidden = Filters(config), str(getattr(config, "signal_data_collection", None) or "")
-    return {str(t): t.full_name for t in tables if filters.table(t) and hidden not in (str(t), t.full_name)}
+    return {str(t): t.full_name for t in tables if filters.is_table_captured(t) and hidden not in (str(t), t.full_name)}
 
 
 def known_tables(store: StateStore, connector: ConnectorRecord) -> list[str]:
@@ -42,11 +45,11 @@ def known_tables(store: StateStore, connector: ConnectorRecord) -> list[str]:
     try:
         return sorted(captured_tables(store, connector))
     except CdcError:  # as when a connection was renamed: the status is shown all the same
-        return sorted(str(t) for t in SchemaHistory.of(store.schemas(connector.connector)).tables)
+        return sorted(str(t) for t in SchemaHistory.from_stored(store.load_schemas(connector.connector)).current_tables)
 
 
-def chosen(patterns: Sequence[str], captured: Mapping[str, str]) -> list[str]:
-    """The captured tables that names or regular expressions select; as in signals, they match whole names.
+def select_tables(patterns: Sequence[str], captured: Mapping[str, str]) -> list[str]:
+    """Select captured tables by names or regular expressions; as in signals, they match whole names.
 
     :param captured: of :func:`captured_tables`
     :raises ConfigError: one of them selects none, is no regular expression, or may take too long to match; the error names it
@@ -56,12 +59,12 @@ def chosen(patterns: Sequence[str], captured: Mapping[str, str]) -> list[str]:
     found, wrong, readable = dict[str, None](), [], dict[str, re.Pattern[str]]()
     for pattern in patterns:
         try:
-            readable[pattern] = re.compile(unquoted(pattern))
+            readable[pattern] = re.compile(pattern_from_name(pattern))
         except re.error as e:
             wrong.append(f"{pattern!r} is not a regular expression: {e}")
     try:
         check_names(readable, [*captured, *captured.values()])
-    except Refused as e:  # matching cannot be interrupted, and no other thread would get its turn
+    except SignalRejected as e:  # matching cannot be interrupted, and no other thread would get its turn
         wrong, readable = [str(e)], {}
     for pattern, compiled in readable.items():
         names = [name for name, full in captured.items() if compiled.fullmatch(name) or compiled.fullmatch(full)]
@@ -73,17 +76,17 @@ def chosen(patterns: Sequence[str], captured: Mapping[str, str]) -> list[str]:
     if wrong:
         raise ConfigError(
             "\n".join(wrong),
-            where=f"captured are {listed(list(captured))}",
+            where=f"captured are {format_names(list(captured))}",
             safe="Nothing was sent.",
             remedy="name captured tables as <database>.<table>, or regular expressions that match whole names",
         )
     return list(found)
 
 
-def listed(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
     """Names for a message.
 
-    >>> listed(["a", "b"])
+    >>> format_names(["a", "b"])
     'a, b'
     """
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

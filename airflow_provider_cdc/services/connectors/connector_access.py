@@ -14,7 +14,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.connector import (
-    Changes,
+    ChangeCheck,
     ChangesProbe,
     ConnectorDefinition,
     open_capture,
@@ -23,7 +23,7 @@ from airflow_provider_cdc.connector import (
     refuse_secrets,
     source_key,
 )
-from airflow_provider_cdc.core.config.secrets import secret_values
+from airflow_provider_cdc.core.config.secret_redaction import secret_values
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.airflow_stats import to_airflow
 from airflow_provider_cdc.hooks.connection_extra import extra_of
@@ -32,13 +32,13 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-    from airflow_provider_cdc.core.capture.capture import Capture
-    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
+    from airflow_provider_cdc.core.capture.connector_capture import Capture
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
     from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.spi.source import Source
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
-    from airflow_provider_cdc.state.store import StateStore
-    from airflow_provider_cdc.verify.reference import Verification
+    from airflow_provider_cdc.state.state_store import StateStore
+    from airflow_provider_cdc.verify.verification_preparation import Verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +55,26 @@ class ConnectorAccess:
     state_conn_id: str = DEFAULT_CONN_ID
     storage_conn_id: str | None = None
 
-    def document(self) -> dict[str, Any]:
-        """As JSON; :meth:`of` is the way back."""
-        return {"definition": self.definition.document(), "conn_id": self.conn_id} | {
+    def to_document(self) -> dict[str, Any]:
+        """Convert it to JSON; :meth:`from_document` is the way back."""
+        return {"definition": self.definition.to_document(), "conn_id": self.conn_id} | {
             "state_conn_id": self.state_conn_id,
             "storage_conn_id": self.storage_conn_id,
         }
 
     @classmethod
-    def of(cls, document: dict[str, Any]) -> ConnectorAccess:
+    def from_document(cls, document: dict[str, Any]) -> ConnectorAccess:
         return cls(**{**document, "definition": ConnectorDefinition(**document["definition"])})
 
     @contextlib.contextmanager
-    def capture(
+    def prepare_capture(
         self, *, owner: str, lease_ttl_s: float, lease_wait_s: float, dag: str | None = None
     ) -> Iterator[Capture]:
-        """A capture that is ready to run.
+        """Open a capture that is ready to run.
 
         :param dag: id of the DAG that captures: users who may see it may see the connector
         """
-        state = CdcStateHook(self.state_conn_id).address()
+        state = CdcStateHook(self.state_conn_id).resolve_address()
         connections = {"source": self.conn_id, "state": self.state_conn_id}
         if self.storage_conn_id:
             connections["storage"] = self.storage_conn_id
@@ -84,7 +84,7 @@ class ConnectorAccess:
             self.definition,
             state.url,
             state_schema=state.schema,
-            secrets=self.properties(),
+            secrets=self.resolve_properties(),
             storage_secrets=storage_options(self.storage_conn_id),
             connections=connections,
             owner=owner,
@@ -95,7 +95,9 @@ class ConnectorAccess:
             yield capture
 
     def source_key(self) -> tuple[str, str]:
-        """What is the same for connectors that can share a source: see :func:`~airflow_provider_cdc.connector.source_key`.
+        """Return what is the same for connectors that can share a source.
+
+        See :func:`~airflow_provider_cdc.connector.source_key`.
 
         :raises ConfigError: there is no such kind of source, or the definition holds a secret
         """
@@ -103,84 +105,84 @@ class ConnectorAccess:
         return self.conn_id, source_key(self.definition)
 
     def open_source(self, properties: dict[str, Any]) -> Source:
-        """The source; close it after use.
+        """Open the source; close it after use.
 
-        :param properties: from the connection, as :meth:`properties` has them
+        :param properties: from the connection, as :meth:`resolve_properties` has them
         """
         return open_source(self.definition, properties)
 
     def end_of_log(self, properties: dict[str, Any]) -> Position:
-        """Where the source's log ends now, asked for with a connection that is closed again.
+        """Read where the source's log ends now, with a connection that is closed again.
 
-        :param properties: from the connection, as :meth:`properties` has them
+        :param properties: from the connection, as :meth:`resolve_properties` has them
         :raises CdcError: the source cannot be asked
         """
         with self.open_source(properties) as source:
             return source.current_position()
 
-    def changes(self, properties: dict[str, Any]) -> Changes:
-        """Tells by the state and the end of the log whether there is anything to capture; see :meth:`open_source`."""
-        return Changes(self.definition, properties)
+    def build_change_check(self, properties: dict[str, Any]) -> ChangeCheck:
+        """Build the check for anything to capture, by the state and the end of the log; see :meth:`open_source`."""
+        return ChangeCheck(self.definition, properties)
 
-    def probe(self) -> ChangesProbe:
-        """A probe that looks for changes to capture; close it after use."""
-        state = CdcStateHook(self.state_conn_id).address()
-        return ChangesProbe(self.definition, state.url, state_schema=state.schema, secrets=self.properties())
+    def open_probe(self) -> ChangesProbe:
+        """Build a probe that looks for changes to capture; close it after use."""
+        state = CdcStateHook(self.state_conn_id).resolve_address()
+        return ChangesProbe(self.definition, state.url, state_schema=state.schema, secrets=self.resolve_properties())
 
     @contextlib.contextmanager
-    def lifecycle(self) -> Iterator[Lifecycle]:
-        """The connector's lifecycle: pause, offsets, gaps, deletion."""
-        state = CdcStateHook(self.state_conn_id).address()
+    def prepare_lifecycle(self) -> Iterator[ConnectorLifecycle]:
+        """Open the connector's lifecycle: pause, offsets, gaps, deletion."""
+        state = CdcStateHook(self.state_conn_id).resolve_address()
         with open_lifecycle(
             self.definition,
             state.url,
             state_schema=state.schema,
-            secrets=self.properties(),
+            secrets=self.resolve_properties(),
             storage_secrets=storage_options(self.storage_conn_id),
         ) as lifecycle:
             yield lifecycle
 
     @contextlib.contextmanager
-    def verification(self, *, scratch: str | None = None, keep: bool = False) -> Iterator[Verification]:
-        """A comparison of the connector's tables with the source, to be prepared.
+    def prepare_verification(self, *, scratch: str | None = None, keep: bool = False) -> Iterator[Verification]:
+        """Open a comparison of the connector's tables with the source, to be prepared.
 
         :param scratch: where its scratch change log is, by default below the connector's
         :param keep: leave it there
         """
-        from airflow_provider_cdc.verify.reference import open_verification
+        from airflow_provider_cdc.verify.verification_preparation import open_verification
 
-        state = CdcStateHook(self.state_conn_id).address()
+        state = CdcStateHook(self.state_conn_id).resolve_address()
         with open_verification(
             self.definition,
             state.url,
             state_schema=state.schema,
-            secrets=self.properties(),
+            secrets=self.resolve_properties(),
             storage_secrets=storage_options(self.storage_conn_id),
             scratch=scratch,
             keep=keep,
         ) as verification:
             yield verification
 
-    def current(self) -> ConnectorAccess:
-        """The same connector, without the recorded properties that its Airflow connection sets now."""
-        now = self.properties()
+    def use_current_connection(self) -> ConnectorAccess:
+        """Return the same connector, without the recorded properties that its Airflow connection sets now."""
+        now = self.resolve_properties()
         kept = {name: value for name, value in self.definition.properties.items() if name not in now}
         return replace(self, definition=replace(self.definition, properties=kept))
 
-    def changelog(self) -> ChangeLog:
-        """The change log."""
+    def open_change_log(self) -> ChangeLog:
+        """Open the change log."""
         from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 
         options = {**self.definition.changelog_options, **storage_options(self.storage_conn_id)}
         return ChangeLog(self.definition.changelog, options)
 
-    def properties(self) -> dict[str, Any]:
-        """The properties from the connection. They contain secrets.
+    def resolve_properties(self) -> dict[str, Any]:
+        """Return the properties from the connection. They contain secrets.
 
         :raises ConfigError: there is no such connection, or the definition, which is shown, holds a secret
         """
         refuse_secrets(self.definition)
-        return CdcSourceHook(self.conn_id, source=self.definition.source).properties()
+        return CdcSourceHook(self.conn_id, source=self.definition.source).resolve_properties()
 
 
 def storage_options(conn_id: str | None) -> dict[str, Any]:
@@ -199,7 +201,7 @@ def storage_options(conn_id: str | None) -> dict[str, Any]:
 
 
 def access_of(connector: ConnectorRecord, state_conn_id: str = DEFAULT_CONN_ID) -> ConnectorAccess | None:
-    """The definition and connections of a connector's last run; ``None`` if they are not recorded."""
+    """Return the definition and connections of a connector's last run; ``None`` if they are not recorded."""
     known = connector.registration
     if known is None:
         return None
@@ -213,11 +215,11 @@ def access_of(connector: ConnectorRecord, state_conn_id: str = DEFAULT_CONN_ID) 
 
 
 def find_connector(store: StateStore, connector: str) -> ConnectorRecord:
-    """The record of one connector in the state tables.
+    """Return the record of one connector in the state tables.
 
     :raises CdcError: there is none; the error names those there are
     """
-    if (found := store.connector(connector)) is not None:
+    if (found := store.find_connector(connector)) is not None:
         return found
-    names = ", ".join(other.connector for other in store.connectors()) or "none"
+    names = ", ".join(other.connector for other in store.list_connectors()) or "none"
     raise CdcError(f"No connector {connector!r} has run yet.", where=f"connectors in the state tables: {names}")

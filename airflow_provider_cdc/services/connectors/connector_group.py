@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_cdc.connector import Changes, ConnectorDefinition, refuse_secrets
+from airflow_provider_cdc.connector import ChangeCheck, ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.errors import ConfigError, StateUnavailable
 from airflow_provider_cdc.core.spi.desired_state import DesiredState
 from airflow_provider_cdc.hooks.state import CdcStateHook, records_of
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.offset import Offset
     from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 _ASKED_AT_ONCE = 64
 """Sources that are asked at the same time: many may be down, and fail after half a minute only."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptureOf:
-    """One of several connectors that are captured together.
+class GroupedConnector:
+    """A connector that is captured together with others.
 
-        >>> CaptureOf(definition=shop, conn_id="shop_mariadb")
+        >>> GroupedConnector(definition=shop, conn_id="shop_mariadb")
 
     :param conn_id: Airflow connection to the source database
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra
@@ -44,8 +44,11 @@ class GroupFields:
     GROUP_FIELDS: ClassVar[tuple[str, ...]] = ("connectors", "state_conn_id")
     """Template fields. Names and kinds of sources are fixed."""
 
-    def _set_group(self, connectors: Sequence[CaptureOf], state_conn_id: str) -> None:
-        """:raises ConfigError: there is none, one is there twice, or a definition holds a secret"""
+    def _set_group(self, connectors: Sequence[GroupedConnector], state_conn_id: str) -> None:
+        """Set the fields of the connectors.
+
+        :raises ConfigError: there is none, one is there twice, or a definition holds a secret
+        """
         names = [one.definition.name for one in connectors]
         if not names or len(set(names)) < len(names):
             raise ConfigError(
@@ -55,12 +58,12 @@ class GroupFields:
             refuse_secrets(one.definition)
         self.state_conn_id = state_conn_id
         self.connectors: list[dict[str, Any]] = [
-            {**one.definition.document(), "conn_id": one.conn_id, "storage_conn_id": one.storage_conn_id}
+            {**one.definition.to_document(), "conn_id": one.conn_id, "storage_conn_id": one.storage_conn_id}
             for one in connectors
         ]
 
     @property
-    def accesses(self) -> list[ConnectorAccess]:
+    def connector_accesses(self) -> list[ConnectorAccess]:
         """The connectors with rendered fields.
 
         :raises ConfigError: a template has put a secret into one of them
@@ -77,11 +80,11 @@ class GroupFields:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What a look at one of several connectors has shown.
+class ChangeInspection:
+    """The result of a look for changes at one of several connectors.
 
     :param reason: why there is something to capture; ``None`` if there is not
-    :param error: why that cannot be told
+    :param error: why that is not known
     """
 
     access: ConnectorAccess
@@ -89,57 +92,61 @@ class Looked:
     error: Exception | None = None
 
 
-def look_at(accesses: Sequence[ConnectorAccess]) -> Iterator[Looked]:
-    """Which of several connectors with the same state have anything to capture, each as soon as that is known.
+def look_at(accesses: Sequence[ConnectorAccess]) -> Iterator[ChangeInspection]:
+    """Check which of several connectors with the same state have anything to capture, each as soon as that is known.
 
     The state tables are asked at once, by one query; the connectors for which they decide come first. Then sources are asked at the same time, each once, however
-    many connectors it has, and come as they answer: one that is down keeps nobody waiting but those behind all others. What is wrong with a connector is
-    an error of its own.
+    many connectors it has, and come as they answer: one that is down delays only those behind all others. What is wrong with a connector is
+    an error of that connector alone.
 
     :raises CdcError: at once: the state tables cannot be asked
     """
-    decided: list[Looked] = []
-    open_: dict[Hashable, list[_Open]] = {}
-    with CdcStateHook(accesses[0].state_conn_id).opened() as store:
+    decided: list[ChangeInspection] = []
+    open_: dict[Hashable, list[_UndecidedConnector]] = {}
+    with CdcStateHook(accesses[0].state_conn_id).open_store() as store:
         records = records_of(store, {access.definition.name for access in accesses})
         for access in accesses:
             try:
                 found = _in_state(access, records[access.definition.name], store)
-                if isinstance(found, Looked):
+                if isinstance(found, ChangeInspection):
                     decided.append(found)
                 else:
                     open_.setdefault(access.source_key(), []).append(found)
             except StateUnavailable:
                 raise
             except Exception as e:  # a mistake in one source must not keep the others from being captured
-                decided.append(Looked(access, error=e))
+                decided.append(ChangeInspection(access, error=e))
     return _looked(decided, list(open_.values()))
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _UndecidedConnector:
     """A connector of which the source's log decides."""
 
     access: ConnectorAccess
     properties: dict[str, Any]
-    changes: Changes
+    changes: ChangeCheck
     offset: Offset
 
 
-def _in_state(access: ConnectorAccess, record: ConnectorRecord | Exception | None, store: StateStore) -> Looked | _Open:
+def _in_state(
+    access: ConnectorAccess, record: ConnectorRecord | Exception | None, store: StateStore
+) -> ChangeInspection | _UndecidedConnector:
     if isinstance(record, Exception):
         raise record
     if record is not None and record.control.wanted is not DesiredState.RUNNING:
-        return Looked(access)  # whatever else may be wrong with it
-    properties = access.properties()
-    changes = access.changes(properties)
+        return ChangeInspection(access)  # whatever else may be wrong with it
+    properties = access.resolve_properties()
+    changes = access.build_change_check(properties)
     found = changes.in_state(record, store)
     if found is None or isinstance(found, str):
-        return Looked(access, found)
-    return _Open(access, properties, changes, found)
+        return ChangeInspection(access, found)
+    return _UndecidedConnector(access, properties, changes, found)
 
 
-def _looked(decided: Sequence[Looked], sources: Sequence[Sequence[_Open]]) -> Iterator[Looked]:
+def _looked(
+    decided: Sequence[ChangeInspection], sources: Sequence[Sequence[_UndecidedConnector]]
+) -> Iterator[ChangeInspection]:
     yield from decided
     if not sources:
         return
@@ -152,8 +159,8 @@ def _looked(decided: Sequence[Looked], sources: Sequence[Sequence[_Open]]) -> It
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _since(one: _Open, end: Future[Position]) -> Looked:
+def _since(one: _UndecidedConnector, end: Future[Position]) -> ChangeInspection:
     try:
-        return Looked(one.access, one.changes.since(one.offset, end.result()))
+        return ChangeInspection(one.access, one.changes.explain_log_progress(one.offset, end.result()))
     except Exception as e:  # as above
-        return Looked(one.access, error=e)
+        return ChangeInspection(one.access, error=e)

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.hooks.database import TARGET
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.hooks.target_database import TARGET
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess, access_of, find_connector
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 UNTOUCHED = "No table was changed."
 
 
 def access_to(record: ConnectorRecord, state_conn_id: str = DEFAULT_CONN_ID) -> ConnectorAccess:
-    """
+    """Return the access to a connector.
+
     :raises CdcError: it has not captured yet
     """
     access = access_of(record, state_conn_id)
@@ -31,7 +32,7 @@ def access_to(record: ConnectorRecord, state_conn_id: str = DEFAULT_CONN_ID) -> 
 
 
 def known_access(store: StateStore, connector: str, state_conn_id: str = DEFAULT_CONN_ID) -> ConnectorAccess:
-    """A connector by its name.
+    """Return a connector by its name.
 
     :raises CdcError: there is none, or it has not captured yet
     """
@@ -47,10 +48,10 @@ def targets_of(
     :param location: only where these tables are
     :raises CdcError: there is none
     """
-    from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 
     connector = access.definition.name
-    reports = AppliedReports(access.changelog().storage, connector).all()
+    reports = ApplyReports(access.open_change_log().storage, connector).list_reports()
     # one whose first apply has not come to anything has no tables
     found = [(report["target"], report["location"]) for report in reports if report["last_batch"] or report["stands"]]
     meant = [one for one in found if location in (None, one[1]) and target in (None, one[0])]
@@ -82,14 +83,14 @@ def one_target(access: ConnectorAccess, target: str | None = None, location: str
 
 
 def database_of(access: ConnectorAccess, location: str, given: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Connection and properties of a database that a connector's changes are applied to, as its last apply had them.
+    """Return connection and properties of a target database of a connector, as its last apply had them.
 
     :param given: another connection to it
     :raises CdcError: they are not recorded, and no connection is given
     """
-    from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 
-    report = AppliedReports(access.changelog().storage, access.definition.name).read(TARGET, location) or {}
+    report = ApplyReports(access.open_change_log().storage, access.definition.name).read(TARGET, location) or {}
     known = report.get("database") or {}
     if not (conn_id := given or known.get("conn_id", "")):
         raise CdcError(

@@ -1,8 +1,10 @@
-"""What a source says when a person asks it, by a command or on a page: whether capture can begin, and whether its log still holds a connector's position.
+"""Questions to a source that a person asks, by a command or on a page.
 
->>> readiness(access).ready
+They are whether capture can begin, and whether the source's log still holds a connector's position.
+
+>>> check_readiness(access).ready
 True
->>> within(15, "The source of shop", lambda: gap_of(access)) is None
+>>> call_source_in_time(15, "The source of shop", lambda: gap_of(access)) is None
 True
 """
 
@@ -18,7 +20,7 @@ from airflow_provider_cdc.core.errors import CdcError, SourceBusy, SourceUnavail
 from airflow_provider_cdc.services.connectors.connector_access import access_of
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.lifecycle.log_gap import Gap
+    from airflow_provider_cdc.core.lifecycle.log_gap import LogGap
     from airflow_provider_cdc.core.spi.source import Finding
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
@@ -44,13 +46,13 @@ class Readiness:
     waiting: str | None = None
 
     @property
-    def ready(self) -> bool:
-        """Whether capture can begin."""
+    def is_ready(self) -> bool:
+        """Readiness of the source: capture can begin."""
         return not any(found.fatal for found in self.findings)
 
 
-class WayOut(NamedTuple):
-    """A way to go on after a gap.
+class GapRepairOption(NamedTuple):
+    """A way to continue after a gap.
 
     :param repair: as ``airflow cdc gap --repair`` has it
     :param loses: what was in between is lost for good
@@ -63,17 +65,17 @@ class WayOut(NamedTuple):
 
 
 WAYS_OUT = (
-    WayOut(
+    GapRepairOption(
         "snapshot",
         "the next run reads every captured table again before it streams",
         "The next run reads every captured table again before it streams.",
     ),
-    WayOut(
+    GapRepairOption(
         "incremental",
         "streaming goes on at once, tables are read again beside it",
         "Streaming goes on from the oldest position of the log; every captured table is read again beside it.",
     ),
-    WayOut(
+    GapRepairOption(
         "skip",
         "streaming goes on at once, what was in between is lost for good",
         "Streaming goes on from the oldest position of the log. What was in between is LOST FOR GOOD.",
@@ -82,8 +84,8 @@ WAYS_OUT = (
 )
 
 
-def reached(record: ConnectorRecord, state_conn_id: str | None = None) -> ConnectorAccess:
-    """The way to the source of a connector, with the present properties of its connection.
+def resolve_access(record: ConnectorRecord, state_conn_id: str | None = None) -> ConnectorAccess:
+    """Return the access to the source of a connector, with the present properties of its connection.
 
     :raises CdcError: it is not recorded
     """
@@ -94,37 +96,39 @@ def reached(record: ConnectorRecord, state_conn_id: str | None = None) -> Connec
             safe="Nothing was changed.",
             remedy="run its capture once with this release",
         )
-    return access.current()
+    return access.use_current_connection()
 
 
-def readiness(access: ConnectorAccess) -> Readiness:
+def check_readiness(access: ConnectorAccess) -> Readiness:
     """Ask the source of a connector.
 
-    :param access: as :func:`reached` has it
+    :param access: as :func:`resolve_access` has it
     :raises CdcError: the source cannot be asked
     """
-    probe = access.probe()
+    probe = access.open_probe()
     try:
-        found = Readiness(probe.source.check())
-        if not found.ready:
+        found = Readiness(probe.source.check_prerequisites())
+        if not found.is_ready:
             return found
-        return Readiness(found.findings, str(probe.source.current_position()), probe.look())
+        return Readiness(found.findings, str(probe.source.current_position()), probe.explain_changes())
     finally:
         probe.close()
 
 
-def gap_of(access: ConnectorAccess) -> Gap | None:
-    """What is lost between a connector's position and the beginning of the log; ``None``: nothing.
+def gap_of(access: ConnectorAccess) -> LogGap | None:
+    """Return what is lost between a connector's position and the beginning of the log; ``None``: nothing.
 
-    :param access: as :func:`reached` has it
+    :param access: as :func:`resolve_access` has it
     :raises CdcError: the source cannot be asked
     """
-    with access.lifecycle() as lifecycle:
-        return lifecycle.gap()
+    with access.prepare_lifecycle() as lifecycle:
+        return lifecycle.find_gap()
 
 
-def within(seconds: float, whom: str, look: Callable[[], _T]) -> _T:
-    """The answer of a look at a source, or an error when there is none in time. The look itself ends by the timeouts of its connection.
+def call_source_in_time(seconds: float, whom: str, look: Callable[[], _T]) -> _T:
+    """Return the answer of a look at a source, or raise an error when there is none in time.
+
+    The look itself ends by the timeouts of its connection.
 
     :param whom: what is asked, for errors
     :raises SourceUnavailable: there was no answer in time
@@ -135,7 +139,7 @@ def within(seconds: float, whom: str, look: Callable[[], _T]) -> _T:
 
 
 def within_log(seconds: float, connector: str, look: Callable[[], _T]) -> _T:
-    """The answer of a look at the change log of a connector, as :func:`within` for sources.
+    """Return the answer of a look at the change log of a connector, as :func:`call_source_in_time` for sources.
 
     :raises SourceUnavailable: there was no answer in time
     :raises SourceBusy: too many looks wait for answers already
@@ -183,4 +187,14 @@ def _waited(
     return answer[0]  # type: ignore[no-any-return]
 
 
-__all__ = ["MOST_AT_ONCE", "WAYS_OUT", "Readiness", "WayOut", "gap_of", "reached", "readiness", "within", "within_log"]
+__all__ = [
+    "MOST_AT_ONCE",
+    "WAYS_OUT",
+    "GapRepairOption",
+    "Readiness",
+    "call_source_in_time",
+    "check_readiness",
+    "gap_of",
+    "resolve_access",
+    "within_log",
+]

@@ -17,8 +17,8 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Trouble(IntEnum):
-    """How much a connector wants to be looked at; the largest comes first."""
+class AttentionLevel(IntEnum):
+    """The need of a connector to be looked at; the largest comes first."""
 
     NONE = 0
     RESTING = 1
@@ -27,7 +27,7 @@ class Trouble(IntEnum):
 
 
 class Freshness(_Model):
-    """How long after its commit at the source a change was durable, in the last hour.
+    """The time from a change's commit at the source until it was durable, in the last hour.
 
     :param where: in the tables of a target, the worst one if there are several; in the change log where nothing is applied
     :param commits: how many commits it is about
@@ -44,7 +44,7 @@ class Freshness(_Model):
 
 
 @with_config(ConfigDict(extra="forbid"))
-class Rate(TypedDict):
+class EventRate(TypedDict):
     """Events that were captured within five minutes.
 
     :param at: when they began, in seconds since 1970
@@ -56,11 +56,11 @@ class Rate(TypedDict):
 
 
 class SnapshotProgress(_Model):
-    """How far it is.
+    """The progress of a snapshot.
 
     :param text: for people
     :param part: between 0 and 1
-    :param left_s: seconds until its end, if it goes on as so far
+    :param left_s: seconds until its end, if it continues as so far
     """
 
     text: str
@@ -68,7 +68,7 @@ class SnapshotProgress(_Model):
     left_s: float | None = None
 
 
-class OpenTransaction(_Model):
+class OldestTransaction(_Model):
     """The oldest transaction that is open at the source, as the last run that looked has found it."""
 
     id: str
@@ -88,10 +88,10 @@ class LastError(_Model):
     at: datetime | None = None
 
     @classmethod
-    def of(cls, text: str, at: datetime | None = None) -> LastError:
-        """An error from its text.
+    def from_text(cls, text: str, at: datetime | None = None) -> LastError:
+        """Parse an error from its text.
 
-        >>> LastError.of("The log is gone.\\n  Where:  binlog.3\\n  Repair: airflow cdc gap shop").repair
+        >>> LastError.from_text("The log is gone.\\n  Where:  binlog.3\\n  Repair: airflow cdc gap shop").repair
         'airflow cdc gap shop'
         """
         parts: dict[str, list[str]] = {"what": []}
@@ -105,7 +105,7 @@ class LastError(_Model):
 
 
 class NextRun(_Model):
-    """When the DAG that captures runs next.
+    """The next run of the DAG that captures.
 
     :param at: ``None``: nothing but an event or a person starts it
     :param paused: it is paused in Airflow: it does not run
@@ -117,16 +117,16 @@ class NextRun(_Model):
     gone: bool = False
 
 
-class ConnectorLine(_Model):
-    """One connector.
+class ConnectorSummary(_Model):
+    """A connector.
 
     :param position: where its offset stands in the source's log
-    :param state: a word of :class:`airflow_provider_cdc.core.lifecycle.status.RunState`, since ``since``
+    :param state: a word of :class:`airflow_provider_cdc.core.lifecycle.connector_status.ConnectorState`, since ``since``
     :param phase: what it is doing, in words
     :param problems: a sentence for each thing that is not as it should be
     :param lag_s: how far behind its source it was when it read the last event, at ``lag_at``; ``None``: not known, as after a run that has failed
-    :param lag_bytes: of the source's log, between its position and the end; ``None`` where the source does not tell
-    :param log_gone_at: when the source removes the log at its position, if it goes on as it does; ``None``: not known, or never
+    :param lag_bytes: of the source's log, between its position and the end; ``None`` where the source does not say
+    :param log_gone_at: when the source removes the log at its position, if it continues as it does; ``None``: not known, or never
     :param events_per_s: of the last hour, oldest first; pieces without an event are left out
     :param error: of the last run, if it has failed
     :param dag: the DAG that captures it
@@ -139,7 +139,7 @@ class ConnectorLine(_Model):
     state: str
     since: datetime | None
     phase: str
-    trouble: Trouble
+    trouble: AttentionLevel
     problems: list[str] = Field(default_factory=list)
     position: dict[str, Any] | None
     seq: int
@@ -154,9 +154,9 @@ class ConnectorLine(_Model):
     lag_at: datetime | None = None
     lag_bytes: int | None = None
     log_gone_at: datetime | None = None
-    events_per_s: Annotated[list[Rate], SkipValidation] = Field(default_factory=list)
+    events_per_s: Annotated[list[EventRate], SkipValidation] = Field(default_factory=list)
     snapshot: SnapshotProgress | None = None
-    oldest_transaction: OpenTransaction | None = None
+    oldest_transaction: OldestTransaction | None = None
     error: LastError | None = None
     dag: str | None = None
     next_run: NextRun | None = None
@@ -164,12 +164,12 @@ class ConnectorLine(_Model):
 
 
 __all__ = [
-    "ConnectorLine",
+    "AttentionLevel",
+    "ConnectorSummary",
+    "EventRate",
     "Freshness",
     "LastError",
     "NextRun",
-    "OpenTransaction",
-    "Rate",
+    "OldestTransaction",
     "SnapshotProgress",
-    "Trouble",
 ]

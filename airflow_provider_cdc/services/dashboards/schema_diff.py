@@ -1,4 +1,4 @@
-"""What a schema change has changed, as lines that people read."""
+"""The effect of a schema change, as lines that people read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
-    from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
+    from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
+    from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableId, TableSchema
 
     Numbered = tuple[int, SchemaChangeRecord]
 
@@ -17,17 +17,17 @@ _AT_ONCE = 200
 """Changes that are read at once where it is not known how many there are to be read."""
 
 
-class Recorded(Protocol):
-    """Where schema changes are recorded."""
+class SchemaChangeStore(Protocol):
+    """The store that schema changes are recorded in."""
 
     def newest_schema_changes(
         self, connector: str, most: int, *, before: int | None = None, naming: Collection[str] = ()
     ) -> list[Numbered]:
-        """See :meth:`airflow_provider_cdc.state.store.StateStore.newest_schema_changes`."""
+        """See :meth:`airflow_provider_cdc.state.state_store.StateStore.newest_schema_changes`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SchemaDifference:
     """A schema change.
 
     :param number: of its record
@@ -40,9 +40,9 @@ class Difference:
 
 
 def newest_differences(
-    store: Recorded, connector: str, most: int, *, before: int | None = None, table: str = ""
-) -> list[Difference]:
-    """The newest schema changes with what each has changed, newest first.
+    store: SchemaChangeStore, connector: str, most: int, *, before: int | None = None, table: str = ""
+) -> list[SchemaDifference]:
+    """Return the newest schema changes with what each has changed, newest first.
 
     Of older ones as many are read as it takes to know what the tables were like before, and only those that may concern them.
 
@@ -52,14 +52,14 @@ def newest_differences(
     rows = _rows(store, connector, most, before, table)
     were = _before(store, connector, rows, table)
     return [
-        Difference(number, record, _changed(record, were[number]))
+        SchemaDifference(number, record, _changed(record, were[number]))
         for number, record in rows
         if not table or any(_called(change.id, table) for change in record.changes)
     ]
 
 
-def _rows(store: Recorded, connector: str, most: int, before: int | None, table: str) -> list[Numbered]:
-    """The changes to be shown; of a table all that name it, those that have taken its name away too."""
+def _rows(store: SchemaChangeStore, connector: str, most: int, before: int | None, table: str) -> list[Numbered]:
+    """Read the changes to be shown; of a table all that name it, those that have taken its name away too."""
     if not table:
         return store.newest_schema_changes(connector, most, before=before)
     found: list[Numbered] = []
@@ -77,9 +77,9 @@ def _rows(store: Recorded, connector: str, most: int, before: int | None, table:
 
 
 def _before(
-    store: Recorded, connector: str, rows: Sequence[Numbered], table: str
+    store: SchemaChangeStore, connector: str, rows: Sequence[Numbered], table: str
 ) -> dict[int, dict[TableId, TableSchema | None]]:
-    """Number of a change → what the tables that it goes on from were like before it.
+    """Return number of a change → the schemas before it of the tables that it continues from.
 
     :param rows: newest first: without a gap, or all that name the table
     """
@@ -110,7 +110,7 @@ def _before(
 
 
 def _left(record: SchemaChangeRecord) -> dict[TableId, TableSchema | None]:
-    """What the tables are like after a change that it names, by each of their names."""
+    """Return what the tables are like after a change that it names, by each of their names."""
     gone = dict.fromkeys(change.previous_id for change in record.changes if change.previous_id is not None)
     return {**gone, **{change.id: change.table for change in record.changes}}
 
@@ -129,19 +129,20 @@ def _called(id_: TableId, table: str) -> bool:
 
 
 def _names(table: str) -> list[str]:
-    """What a table may be called in its database, whose name may have dots, too."""
+    """Return what a table may be called in its database, whose name may have dots, too."""
     parts = table.split(".")
     return [".".join(parts[n:]) for n in range(1, len(parts))] or [table]
 
 
 def _changed(record: SchemaChangeRecord, before: Mapping[TableId, TableSchema | None]) -> dict[str, list[str]]:
     return {
-        str(change.id): difference(before.get(change.previous_id or change.id), change) for change in record.changes
+        str(change.id): format_difference(before.get(change.previous_id or change.id), change)
+        for change in record.changes
     }
 
 
-def difference(before: TableSchema | None, change: TableChange) -> list[str]:
-    """What a change has changed of one table."""
+def format_difference(before: TableSchema | None, change: TableChange) -> list[str]:
+    """Return what a change has changed of one table."""
     after = change.table
     if after is None:
         return ["- the table is gone"]
@@ -172,7 +173,7 @@ def _key(before: tuple[str, ...], after: tuple[str, ...]) -> list[str]:
 
 
 def type_text(column: Column) -> str:
-    """A column's type as the database has it."""
+    """Return a column's type as the database has it."""
     declared = column.declared
     name = declared.type_expression or declared.type_name or column.type
     sizes = [str(n) for n in (declared.length, declared.scale) if n is not None]
@@ -180,4 +181,4 @@ def type_text(column: Column) -> str:
     return f"{name}{size}{'' if column.nullable else ' not null'}"
 
 
-__all__ = ["Difference", "difference", "newest_differences", "type_text"]
+__all__ = ["SchemaDifference", "format_difference", "newest_differences", "type_text"]

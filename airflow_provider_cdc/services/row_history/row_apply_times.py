@@ -1,4 +1,4 @@
-"""When each target has got each change of a row: by the reports of applies, and by what they have measured."""
+"""The times at which each target has got each change of a row: by the reports of applies, and by their metrics."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.changelog.row_history.row_history_models import AppliedAt, RowChange, RowStory
+from airflow_provider_cdc.changelog.row_history.row_history_models import RowChange, RowHistory, TargetOutcome
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 Runs = Sequence[tuple[datetime, int]]
 """When runs have ended, and the last batch that the target had then; oldest first."""
 
 
-def applied_at(story: RowStory, access: ConnectorAccess, store: StateStore) -> None:
+def applied_at(story: RowHistory, access: ConnectorAccess, store: StateStore) -> None:
     """Add to each change what became of it at each target."""
-    from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 
-    for report in AppliedReports(access.changelog().storage, story.connector).all():
+    for report in ApplyReports(access.open_change_log().storage, story.connector).list_reports():
         runs = _runs(store, story.connector, report)
         for change in story.changes:
             if change.operation != "schema change":
@@ -29,26 +29,26 @@ def applied_at(story: RowStory, access: ConnectorAccess, store: StateStore) -> N
 
 
 def batch_of(report: dict[str, Any], topic: str) -> int:
-    """The last batch that the table of a topic has, by its report; 0 if there is none."""
+    """Return the last batch that the table of a topic has, by its report; 0 if there is none."""
     lagging = report["lagging"].get(topic)
     return int(report["last_batch"] if lagging is None else min(lagging, report["last_batch"]))
 
 
-def _applied(report: dict[str, Any], runs: Runs, change: RowChange) -> AppliedAt:
+def _applied(report: dict[str, Any], runs: Runs, change: RowChange) -> TargetOutcome:
     target, location = str(report["target"]), str(report["location"])
     if change.topic is None:
-        return AppliedAt(target=target, location=location, state="unknown")
+        return TargetOutcome(target=target, location=location, state="unknown")
     if batch_of(report, change.topic) < change.batch:
-        return AppliedAt(target=target, location=location, state="waits")
+        return TargetOutcome(target=target, location=location, state="waits")
     number = next((n for n, (_, batch) in enumerate(runs) if batch >= change.batch), None)
     if number is None or change.topic in report["lagging"]:
-        return AppliedAt(target=target, location=location, state="applied", at=report.get("at"), at_latest=True)
+        return TargetOutcome(target=target, location=location, state="applied", at=report.get("at"), at_latest=True)
     at = runs[number][0].isoformat(timespec="seconds")
-    return AppliedAt(target=target, location=location, state="applied", at=at, at_latest=number == 0)
+    return TargetOutcome(target=target, location=location, state="applied", at=at, at_latest=number == 0)
 
 
 def _runs(store: StateStore, connector: str, report: dict[str, Any]) -> Runs:
     place = hashlib.sha256(str(report["location"]).encode()).hexdigest()[:8]
-    found = store.metrics.history(connector, f"apply {report['target']} {place}")
+    found = store.metrics.load_run_history(connector, f"apply {report['target']} {place}")
     batches = ((at, (metrics.get("gauges") or {}).get("apply.LastBatch")) for at, metrics in found)
     return [(at, int(batch)) for at, batch in batches if batch is not None]

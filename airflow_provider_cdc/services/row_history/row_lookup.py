@@ -13,28 +13,28 @@ from airflow.sdk.configuration import conf
 
 from airflow_provider_cdc.changelog.row_history.row_history_models import KeyColumn
 from airflow_provider_cdc.core.errors import ConfigError, NotGranted
-from airflow_provider_cdc.core.model.notifications import ROW, Notification, Type
+from airflow_provider_cdc.core.model.notifications import ROW, Notification, NotificationType
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess, access_of, find_connector
 from airflow_provider_cdc.services.row_history.row_apply_times import applied_at
-from airflow_provider_cdc.services.row_history.source_reader import at_source
-from airflow_provider_cdc.services.row_history.target_reader import at_targets
+from airflow_provider_cdc.services.row_history.source_row_reader import at_source
+from airflow_provider_cdc.services.row_history.target_row_reader import at_targets
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
-    from airflow_provider_cdc.changelog.row_history.key_segment import KeyColumns
-    from airflow_provider_cdc.changelog.row_history.row_history_models import RowStory
-    from airflow_provider_cdc.core.model.schema import TableId
+    from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
+    from airflow_provider_cdc.changelog.row_history.key_index_segment import KeyColumns
+    from airflow_provider_cdc.changelog.row_history.row_history_models import RowHistory
+    from airflow_provider_cdc.core.model.table_schema import TableId
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
-    from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.state.state_store import StateStore
 
 OPTION = "show_rows_of"
 _NOTHING = "Nothing was shown."
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What somebody wants to see.
+class RowQuery:
+    """A request for the history of a row.
 
     :param table: as include lists spell it
     :param key: values of the key columns in their order, as texts; or one JSON object
@@ -56,59 +56,66 @@ class Asked:
     seconds: float = 60.0
 
     @property
-    def until(self) -> datetime | None:
+    def requested_time(self) -> datetime | None:
         """The time that the row is asked for."""
         return self.as_of if self.as_of is None or self.as_of.tzinfo is not None else self.as_of.replace(tzinfo=UTC)
 
 
-def look(store: StateStore, asked: Asked, tell: Callable[[int, int], None] | None = None) -> RowStory:
-    """The story of a row.
+def load_row_history(store: StateStore, asked: RowQuery, tell: Callable[[int, int], None] | None = None) -> RowHistory:
+    """Return the history of a row.
 
-    :param tell: is told how many batches have come into the index of keys, of how many
-    :raises NotGranted: nobody may see rows of the connector
+    :param tell: is called with how many batches have come into the index of keys, of how many
+    :raises NotGranted: no user may see rows of the connector
     :raises ConfigError: there is no such table, or it has no such key
     """
-    from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
-    from airflow_provider_cdc.changelog.row_history.row_history import RowStories
+    from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
+    from airflow_provider_cdc.changelog.row_history.row_history_reader import RowHistoryReader
     from airflow_provider_cdc.changelog.row_history.row_key import key_of_texts
     from airflow_provider_cdc.changelog.row_history.row_masking import RowMasks
 
     connector, table = _table_of(store, asked)
     may_show(connector)
     record, access = _access(store, connector)
-    events = RowEvents(access.changelog(), connector, time.monotonic() + asked.seconds, tell, after=record.batch)
+    events = KeyEventReader(
+        access.open_change_log(), connector, time.monotonic() + asked.seconds, tell, after=record.last_batch
+    )
     key = key_of_texts(asked.key, _key_columns(events, table), str(table))
     _record(store, connector, table, asked)
     history = cache(lambda name: store.schema_changes_of(connector, name))
     masks = RowMasks(_properties(access))
-    story = RowStories(events, connector, history, masks).tell(table, key, as_of=asked.until)
+    story = RowHistoryReader(events, connector, history, masks).read_history(table, key, as_of=asked.requested_time)
     applied_at(story, access, store)
     if asked.as_of is None:
         story.targets = at_targets(story, access, table, masks, asked.conn_ids)
     if asked.compare:
-        story.source = at_source(story, access, table, key, SchemaHistory.of(store.schemas(connector)).get(table))
+        story.source = at_source(
+            story, access, table, key, SchemaHistory.from_stored(store.load_schemas(connector)).find_schema(table)
+        )
     return story
 
 
-def row_keys(store: StateStore, asked: Asked) -> list[KeyColumn]:
-    """The columns of a table's key, and how a value of each is given. It shows no data.
+def row_keys(store: StateStore, asked: RowQuery) -> list[KeyColumn]:
+    """Return the columns of a table's key, and how a value of each is given. It shows no data.
 
     :param asked: its table and connector are looked at
     :raises ConfigError: there is no such table, or it has no key
     """
-    from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
-    from airflow_provider_cdc.core.model.key_json import form
-    from airflow_provider_cdc.core.model.schema import Column
+    from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
+    from airflow_provider_cdc.core.model.key_json import describe_value_form
+    from airflow_provider_cdc.core.model.table_schema import Column
 
     connector, table = _table_of(store, asked)
     record, access = _access(store, connector)
-    events = RowEvents(access.changelog(), connector, time.monotonic() + asked.seconds, after=record.batch)
+    events = KeyEventReader(
+        access.open_change_log(), connector, time.monotonic() + asked.seconds, after=record.last_batch
+    )
     columns = (Column(name=name, type=type_) for name, type_ in _key_columns(events, table))
-    return [KeyColumn(name=column.name, type=column.type, form=form(column)) for column in columns]
+    return [KeyColumn(name=column.name, type=column.type, form=describe_value_form(column)) for column in columns]
 
 
 def _access(store: StateStore, connector: str) -> tuple[ConnectorRecord, ConnectorAccess]:
-    """
+    """Return the record of a connector and the access to it.
+
     :raises ConfigError: it is not recorded where its change log is
     """
     record = find_connector(store, connector)
@@ -137,32 +144,37 @@ def may_show(connector: str) -> None:
         )
 
 
-def _record(store: StateStore, connector: str, table: TableId, asked: Asked) -> None:
+def _record(store: StateStore, connector: str, table: TableId, asked: RowQuery) -> None:
     """Keep who looks at what, before anything is shown."""
     data = {
         "connector_name": connector, "by": asked.by, "table": table.full_name, "key": " ".join(asked.key),
-        **({"as_of": asked.until.isoformat()} if asked.until else {}), **({"compare": "source"} if asked.compare else {}),
+        **({"as_of": asked.requested_time.isoformat()} if asked.requested_time else {}), **({"compare": "source"} if asked.compare else {}),
     }  # fmt: skip
-    store.note(connector, Notification(aggregate_type=ROW, type=Type.LOOKED_AT, additional_data=data))
+    store.add_notification(
+        connector, Notification(aggregate_type=ROW, type=NotificationType.LOOKED_AT, additional_data=data)
+    )
 
 
 def _properties(access: ConnectorAccess) -> dict[str, Any]:
-    """The properties of a connector as they are now; if its connection is gone, as they were in its last run."""
+    """Return the properties of a connector as they are now.
+
+    If its connection is gone, they are as they were in its last run.
+    """
     try:
-        return {**access.definition.properties, **access.properties()}
+        return {**access.definition.properties, **access.resolve_properties()}
     except ConfigError:
         return dict(access.definition.properties)
 
 
-def _table_of(store: StateStore, asked: Asked) -> tuple[str, TableId]:
-    """The connector that captures a table, and the table's id.
+def _table_of(store: StateStore, asked: RowQuery) -> tuple[str, TableId]:
+    """Return the connector that captures a table, and the table's id.
 
     :raises ConfigError: there is none, or more than one
     """
-    names = [asked.connector] if asked.connector else [one.connector for one in store.connectors()]
+    names = [asked.connector] if asked.connector else [one.connector for one in store.list_connectors()]
     for name in names if asked.connector else ():
         find_connector(store, name)
-    known = {name: SchemaHistory.of(store.schemas(name)).ever for name in names}
+    known = {name: SchemaHistory.from_stored(store.load_schemas(name)).ever_known_tables for name in names}
     found = [(name, id_) for name, ids in known.items() for id_ in ids if asked.table in (str(id_), id_.full_name)]
     if not found:
         some = sorted({str(id_) for ids in known.values() for id_ in ids})
@@ -181,12 +193,12 @@ def _table_of(store: StateStore, asked: Asked) -> tuple[str, TableId]:
     return found[0]
 
 
-def _key_columns(events: RowEvents, table: TableId) -> KeyColumns:
-    """The key columns of the newest version.
+def _key_columns(events: KeyEventReader, table: TableId) -> KeyColumns:
+    """Return the key columns of the newest version.
 
     :raises ConfigError: the change log has no event of the table, or it has no key
     """
-    versions = events.keys().get(table.full_name)
+    versions = events.list_key_columns().get(table.full_name)
     if not versions:
         raise ConfigError(
             f"The change log has no event of {table}: batches {events.first} to {events.last} were looked at.",
@@ -202,4 +214,4 @@ def _key_columns(events: RowEvents, table: TableId) -> KeyColumns:
     return columns
 
 
-__all__ = ["OPTION", "Asked", "look", "may_show", "row_keys"]
+__all__ = ["OPTION", "RowQuery", "load_row_history", "may_show", "row_keys"]

@@ -1,4 +1,4 @@
-"""What a run of a form has done with a connector, kept for its pages beside who has asked for it."""
+"""The outcome of a run of a form for a connector, recorded for its pages beside who has asked for it."""
 
 from __future__ import annotations
 
@@ -8,43 +8,51 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.state import CdcStateHook
-from airflow_provider_cdc.services.tasks.connector_fields import sender
+from airflow_provider_cdc.services.tasks.connector_fields import format_signal_sender
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.core.model.notifications import Type
+    from airflow_provider_cdc.core.model.notifications import NotificationType
 
 _MOST = 10_000
 """Characters of an outcome that are kept."""
 
 
 @contextmanager
-def told(connector: str, state_conn_id: str, action: str, context: Context, log: Any) -> Iterator[list[str]]:
+def record_outcome(connector: str, state_conn_id: str, action: str, context: Context, log: Any) -> Iterator[list[str]]:
     """Record what a task's work on a connector has come to, for pages: the lines that it adds, or why it has failed.
 
     :raises StateUnavailable: it could not be recorded
     """
-    from airflow_provider_cdc.core.model.notifications import ACTION, Notification, Type
+    from airflow_provider_cdc.core.model.notifications import ACTION, Notification, NotificationType
 
     ti, lines = context["ti"], list[str]()
-    data = {"connector_name": connector, "by": sender(context), "action": action, "dag": ti.dag_id, "run": ti.run_id}
+    data = {
+        "connector_name": connector,
+        "by": format_signal_sender(context),
+        "action": action,
+        "dag": ti.dag_id,
+        "run": ti.run_id,
+    }
 
-    def note(type_: Type, text: str) -> None:
+    def note(type_: NotificationType, text: str) -> None:
         more: dict[str, Any] = {"outcome": text[:_MOST]} if text else {}
-        with CdcStateHook(state_conn_id).opened() as store:
-            if store.connector(connector) is not None:
-                store.note(connector, Notification(aggregate_type=ACTION, type=type_, additional_data={**data, **more}))
+        with CdcStateHook(state_conn_id).open_store() as store:
+            if store.find_connector(connector) is not None:
+                store.add_notification(
+                    connector, Notification(aggregate_type=ACTION, type=type_, additional_data={**data, **more})
+                )
 
     try:
         yield lines
     except Exception as e:
         try:
-            note(Type.FAILED, str(e))
+            note(NotificationType.FAILED, str(e))
         except CdcError as untold:  # what has failed is told by the task itself
             log.warning("It could not be recorded for pages: %s", untold)
         raise
-    note(Type.COMPLETED, "\n".join(lines))
+    note(NotificationType.COMPLETED, "\n".join(lines))
 
 
-__all__ = ["told"]
+__all__ = ["record_outcome"]

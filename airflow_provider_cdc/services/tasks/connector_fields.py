@@ -1,4 +1,4 @@
-"""What the operators and sensors of a connector share: their fields, their exceptions, the sender of signals."""
+"""The base of operators and sensors of a connector: their fields, their exceptions, the sender of signals."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ConnectorFields:
         self.conn_id, self.state_conn_id, self.storage_conn_id = conn_id, state_conn_id, storage_conn_id
 
     @property
-    def access(self) -> ConnectorAccess:
+    def connector_access(self) -> ConnectorAccess:
         """The connector with rendered fields.
 
         :raises ConfigError: a template has put a secret into one of them
@@ -61,9 +61,11 @@ class StateFields:
         self.state_conn_id = state_conn_id
 
 
-def failure(error: CdcError) -> Exception:
-    """The Airflow exception for an error: transient errors are retried, terminal ones are not, and a connector that is paused or stopped
-    skips the task."""
+def to_airflow_exception(error: CdcError) -> Exception:
+    """Build the Airflow exception for an error.
+
+    Transient errors are retried, terminal ones are not, and a connector that is paused or stopped skips the task.
+    """
     from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
     if isinstance(error, ConnectorHalted):
@@ -72,21 +74,21 @@ def failure(error: CdcError) -> Exception:
 
 
 def owner_of(context: Context) -> str:
-    """The try of a task, as the owner of a lease or a turn: status and errors name it."""
+    """Return the try of a task, as the owner of a lease or a turn: status and errors name it."""
     ti = context["ti"]
     return f"{ti.dag_id}.{ti.task_id} {ti.run_id} try {ti.try_number} on {socket.gethostname()}:{os.getpid()}"[:500]
 
 
 def is_last_try(context: Context) -> bool:
-    """Whether Airflow does not try the task again if this try fails."""
+    """Check whether Airflow does not try the task again if this try fails."""
     ti = context["ti"]
     return not (ti.max_tries and ti.try_number <= ti.max_tries)
 
 
-def sender(context: Context) -> str:
-    """The sender of a task's signals: the user who started the DAG run, if there is one, and the run.
+def format_signal_sender(context: Context) -> str:
+    """Return the sender of a task's signals: the user who started the DAG run, if there is one, and the run.
 
-    >>> sender(context)
+    >>> format_signal_sender(context)
     'admin, by cdc_ad_hoc_snapshot manual__2025-01-02T03:04:05+00:00'
     """
     ti = context["ti"]
@@ -95,8 +97,10 @@ def sender(context: Context) -> str:
     return (f"{user}, by {run}" if user else run)[:250]
 
 
-def origin(context: Context, number: int = 0) -> str:
-    """The origin of a task instance's signals: the same for all of its tries, and another one after it was cleared.
+def format_signal_origin(context: Context, number: int = 0) -> str:
+    """Return the origin of a task instance's signals.
+
+    It is the same for all of its tries, and another one after it was cleared.
 
     If a try is killed after it has sent a signal, the next one finds that signal and does not send another.
 

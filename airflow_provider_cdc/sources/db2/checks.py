@@ -9,20 +9,27 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.db2.asn.agent_marks import check_mark_grant
-from airflow_provider_cdc.sources.db2.asn.agent_progress import Published, capture_parameters, published
+from airflow_provider_cdc.sources.db2.asn.agent_progress import AgentProgress, capture_parameters, read_agent_progress
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.connect import Connection, Database, Db2Error, connect, database_of, translated
-from airflow_provider_cdc.sources.db2.errors import FORBIDDEN, UNDEFINED
-from airflow_provider_cdc.sources.db2.privileges import Privileges
-from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+from airflow_provider_cdc.sources.db2.connect import (
+    Db2Connection,
+    Db2DatabaseIdentity,
+    Db2Error,
+    connect_database,
+    database_of,
+    translate_driver_errors,
+)
+from airflow_provider_cdc.sources.db2.error_translation import FORBIDDEN, UNDEFINED
+from airflow_provider_cdc.sources.db2.privileges import Db2AccountPrivileges
+from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted_name
 from airflow_provider_cdc.sources.db2.signal_checks import signal_findings
-from airflow_provider_cdc.sources.db2.snapshot.locks import locks
+from airflow_provider_cdc.sources.db2.snapshot.snapshot_locks import is_locking
 from airflow_provider_cdc.sources.db2.table_checks import table_findings
 
 OLDEST: Final = (10, 5)
@@ -35,13 +42,13 @@ _LOGARCHMETH1: Final = """SELECT t."VALUE" FROM SYSIBMADM.DBCFG t WHERE t.NAME =
 _CONTROL: Final = ("IBMSNAP_REGISTER", "IBMSNAP_UOW", "IBMSNAP_CAPPARMS")
 
 
-def check(config: Db2Config) -> list[Finding]:
+def check_prerequisites(config: Db2Config) -> list[Finding]:
     """All findings about prerequisites that are not met; an empty list = ready.
 
     :raises SourceUnavailable: the database does not answer
     :raises AccessDenied: user or password is wrong
     """
-    with contextlib.closing(connect(config)) as connection, translated(config):
+    with contextlib.closing(connect_database(config)) as connection, translate_driver_errors(config):
         found = [*_platform(database_of(connection)), *_log(connection, config)]
         if any(f.fatal for f in found):
             return found
@@ -55,23 +62,23 @@ def check(config: Db2Config) -> list[Finding]:
 # -- the database -----------------------------------------------------------------------------------------------------
 
 
-def _platform(database: Database) -> Iterator[Finding]:
-    if database.zos or database.product == "AS":
+def _platform(database: Db2DatabaseIdentity) -> Iterator[Finding]:
+    if database.is_zos or database.product == "AS":
         yield Finding(
-            f"{database.name} is a database of Db2 for {'z/OS' if database.zos else 'i'}, whose catalog is another one.",
+            f"{database.name} is a database of Db2 for {'z/OS' if database.is_zos else 'i'}, whose catalog is another one.",
             "capture from Db2 for Linux, UNIX and Windows",
         )
-    elif database.number and database.number[:2] < OLDEST:
+    elif database.version_numbers and database.version_numbers[:2] < OLDEST:
         yield Finding(
             f"Db2 {database.version} is older than 10.5, and has not all columns of the catalog that are read.",
             "upgrade the database",
         )
 
 
-def _log(connection: Connection, config: Db2Config) -> Iterator[Finding]:
-    """Whether the database archives its log, without which the agent does not start."""
+def _log(connection: Db2Connection, config: Db2Config) -> Iterator[Finding]:
+    """Check whether the database archives its log, without which the agent does not start."""
     try:
-        method = str(connection.scalar(_LOGARCHMETH1) or "").strip()
+        method = str(connection.fetch_scalar(_LOGARCHMETH1) or "").strip()
     except Db2Error as e:
         if e.code not in FORBIDDEN | UNDEFINED:
             raise
@@ -88,11 +95,11 @@ def _log(connection: Connection, config: Db2Config) -> Iterator[Finding]:
 # -- the agent --------------------------------------------------------------------------------------------------------
 
 
-def _control_tables(connection: Connection, config: Db2Config) -> Iterator[Finding]:
+def _control_tables(connection: Db2Connection, config: Db2Config) -> Iterator[Finding]:
     schema = config.asn_capture_schema
     for name in _CONTROL:
         try:
-            connection.rows(f"SELECT 1 FROM {config.capture_schema}.{name} FETCH FIRST 1 ROWS ONLY WITH UR")
+            connection.fetch_rows(f"SELECT 1 FROM {config.capture_schema}.{name} FETCH FIRST 1 ROWS ONLY WITH UR")
         except Db2Error as e:
             connection.rollback()
             if e.code in UNDEFINED:
@@ -109,13 +116,13 @@ def _control_tables(connection: Connection, config: Db2Config) -> Iterator[Findi
             )
 
 
-def _agent(connection: Connection, config: Db2Config) -> Iterator[Finding]:
-    """Whether the agent runs and is near the end of the log, and what its parameters mean for capture."""
+def _agent(connection: Db2Connection, config: Db2Config) -> Iterator[Finding]:
+    """Check whether the agent runs and is near the end of the log, and what its parameters mean for capture."""
     schema = config.asn_capture_schema
     start = f"VALUES {schema}.ASNCDCSERVICES('start','asncdc'), and run the command that it gives: asncap capture_schema={schema} "
     start += f"capture_server={config.database_dbname}"
     now, parameters = (
-        published(connection, config.capture_schema),
+        read_agent_progress(connection, config.capture_schema),
         capture_parameters(connection, config.capture_schema),
     )
     connection.rollback()
@@ -141,7 +148,7 @@ def _agent(connection: Connection, config: Db2Config) -> Iterator[Finding]:
     yield from _lateness(now, pause_s, start)
 
 
-def _lateness(now: Published, pause_s: int, start: str) -> Iterator[Finding]:
+def _lateness(now: AgentProgress, pause_s: int, start: str) -> Iterator[Finding]:
     behind_us = now.latency_us
     if behind_us is not None and behind_us > max(LATE_S, PAUSES * pause_s) * 1_000_000:
         yield Finding(
@@ -154,7 +161,7 @@ def _lateness(now: Published, pause_s: int, start: str) -> Iterator[Finding]:
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _marks(connection: Connection, config: Db2Config) -> Iterator[Finding]:
+def _marks(connection: Db2Connection, config: Db2Config) -> Iterator[Finding]:
     """Check that the account may write the signals that show snapshots how far the agent is."""
     try:
         check_mark_grant(connection, config)
@@ -162,14 +169,14 @@ def _marks(connection: Connection, config: Db2Config) -> Iterator[Finding]:
         yield Finding(e.what, e.remedy or "")
 
 
-def _tables(connection: Connection, config: Db2Config) -> list[Finding]:
-    filters, catalog = Filters(config), Catalog(connection, config)
-    rights, registered = Privileges(connection, config), catalog.registrations()
-    captured = {t: one for t, one in registered.items() if filters.table(t)}
+def _tables(connection: Db2Connection, config: Db2Config) -> list[Finding]:
+    filters, catalog = Filters(config), Db2CatalogReader(connection, config)
+    rights, registered = Db2AccountPrivileges(connection, config), catalog.list_registrations()
+    captured = {t: one for t, one in registered.items() if filters.is_table_captured(t)}
     found = [*table_findings(catalog, captured, registered, filters, config, rights)]
     reads = not never_reads(config)
-    if reads and not locks(config.snapshot_isolation_mode):
-        for table, schema in catalog.captured(captured).items():
+    if reads and not is_locking(config.snapshot_isolation_mode):
+        for table, schema in catalog.read_registered_schemas(captured).items():
             if not schema.key:
                 found.append(
                     Finding(
@@ -177,7 +184,7 @@ def _tables(connection: Connection, config: Db2Config) -> list[Finding]:
                         "set snapshot.isolation.mode=repeatable_read, give the table a primary key, or leave it out with table.exclude.list",
                     )
                 )
-    if reads and locks(config.snapshot_isolation_mode):
+    if reads and is_locking(config.snapshot_isolation_mode):
         found += _marks(connection, config)
     found += signal_findings(catalog, config, rights, registered)
     connection.rollback()

@@ -8,17 +8,17 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, field_validator
 
-from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
-from airflow_provider_cdc.core.config.enums import Patterns, TimePrecision
+from airflow_provider_cdc.core.config.base_configuration import ConnectionForm, PropertyEffect
+from airflow_provider_cdc.core.config.property_enums import Patterns, TimePrecision
 from airflow_provider_cdc.core.config.select_overrides import with_statements
-from airflow_provider_cdc.core.model.schema import Column, TableId
-from airflow_provider_cdc.core.spi.converters import check_converters
+from airflow_provider_cdc.core.model.table_schema import Column, TableId
+from airflow_provider_cdc.core.spi.custom_converters import check_converters
 from airflow_provider_cdc.sources.db2.config_enums import (
     NOT_LOGGED,
     Authentication,
+    Db2SslMode,
     IsolationMode,
     LobHandling,
-    SslMode,
 )
 from airflow_provider_cdc.sources.relational.config import RelationalConfig
 
@@ -39,8 +39,8 @@ class Db2Config(RelationalConfig):
         alias="database.authentication",
         description="Ours. How user and password are sent; by default as the server asks for it.",
     )
-    database_ssl_mode: SslMode = Field(
-        SslMode.DISABLED,
+    database_ssl_mode: Db2SslMode = Field(
+        Db2SslMode.DISABLED,
         alias="database.ssl.mode",
         description="Ours. required: TLS from the first byte on, and the server's certificate has to be one that is trusted.",
     )
@@ -116,11 +116,11 @@ class Db2Config(RelationalConfig):
         },
     )
     CONNECTION: ClassVar[Mapping[str, str]] = {**RelationalConfig.CONNECTION, "schema": "database.dbname"}
-    LISTS: ClassVar[Mapping[str, Decides]] = {
-        "schema.include.list": Decides.TABLES,
-        "schema.exclude.list": Decides.TABLES,
-        "snapshot.select.statement.overrides": Decides.QUERIES,
-        "lob.handling.mode": Decides.COLUMNS,
+    LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
+        "schema.include.list": PropertyEffect.TABLES,
+        "schema.exclude.list": PropertyEffect.TABLES,
+        "snapshot.select.statement.overrides": PropertyEffect.QUERIES,
+        "lob.handling.mode": PropertyEffect.COLUMNS,
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "schema.history.internal.skip.unparseable.ddl": "change tables have no DDL: structures are read from the catalog",
@@ -133,7 +133,7 @@ class Db2Config(RelationalConfig):
         return super().parse(with_statements(properties, all_needed=True))
 
     @property
-    def catalog(self) -> str:
+    def catalog_name(self) -> str:
         """The catalog of table ids: the database, in capitals, as Db2 keeps its name."""
         return self.database_dbname.upper()
 
@@ -167,5 +167,5 @@ class Db2Config(RelationalConfig):
         # == and not "is": an offset remembers the property as text
         return self.lob_handling_mode == LobHandling.RESELECT or column.declared.type_name not in NOT_LOGGED
 
-    def dataset(self, table: TableId) -> tuple[str, str]:
-        return f"db2://{self.address}", f"{self.catalog}.{table}"
+    def build_dataset_name(self, table: TableId) -> tuple[str, str]:
+        return f"db2://{self.server_address}", f"{self.catalog_name}.{table}"

@@ -12,7 +12,7 @@ NOT_LOGGED: Final = frozenset(
 
 
 class IsolationMode(enum.StrEnum):
-    """How a snapshot keeps rows from changing while it reads them (Debezium Db2 connector, ``snapshot.isolation.mode``)."""
+    """Ways in which a snapshot keeps rows from changing while it reads them (Debezium Db2 connector, ``snapshot.isolation.mode``)."""
 
     EXCLUSIVE = "exclusive"
     REPEATABLE_READ = "repeatable_read"
@@ -21,20 +21,20 @@ class IsolationMode(enum.StrEnum):
 
 
 class LobHandling(enum.StrEnum):
-    """What becomes of LOBs in the stream, of which change tables have no values."""
+    """Treatment of LOBs in the stream, as change tables have no values of them."""
 
     RESELECT = "reselect"
     UNAVAILABLE = "unavailable"
 
 
 class Authentication(enum.StrEnum):
-    """How user and password are sent; of the CLI keyword ``Authentication`` those that need nothing but them."""
+    """Ways to send user and password: the values of the CLI keyword ``Authentication`` that need nothing but these two."""
 
     SERVER = "server"
     SERVER_ENCRYPT = "server_encrypt"
     DATA_ENCRYPT = "data_encrypt"
 
 
-class SslMode(enum.StrEnum):
+class Db2SslMode(enum.StrEnum):
     DISABLED = "disabled"
     REQUIRED = "required"

@@ -1,12 +1,12 @@
 """Connections by ``ibm_db``, IBM's driver; identity of a database.
 
 The driver's functions are called as they are, without ``ibm_db_dbi``, which converts each value by itself. What fails raises :class:`Db2Error`,
-with the code that the database gave; :func:`translated` makes this project's errors of it.
+with the code that the database gave; :func:`translate_driver_errors` makes this project's errors of it.
 
-Nothing is left open: a connection does not commit by itself, statements are freed when they are read, and whoever has asked a question ends its
-transaction (:meth:`Connection.rollback`). Otherwise tables could not be put into and out of capture mode (spec DB2-406).
+Nothing is left open: a connection does not commit by itself, statements are freed when they are read, and a caller that has run a query ends its
+transaction (:meth:`Db2Connection.rollback`). Otherwise tables could not be put into and out of capture mode (spec DB2-406).
 
-The driver has no call that ends a running statement. :meth:`Connection.cancel` therefore ends a reading at its next fetch.
+The driver has no call that ends a running statement. :meth:`Db2Connection.cancel` therefore ends a reading at its next fetch.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import ibm_db
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.config_enums import SslMode
-from airflow_provider_cdc.sources.db2.errors import Cancelled, Db2Error, translate
+from airflow_provider_cdc.sources.db2.config_enums import Db2SslMode
+from airflow_provider_cdc.sources.db2.error_translation import Db2Error, ReadingCancelled, build_cdc_error
 
 __all__ = [
-    "ColumnDescription", "Connection", "Cursor", "Database", "Db2Error", "connect", "database_of", "translated",
+    "ColumnDescription", "Db2Connection", "Db2Cursor", "Db2DatabaseIdentity", "Db2Error", "connect_database", "database_of", "translate_driver_errors",
 ]  # fmt: skip
 
 CONNECT_SECONDS: Final = 20
@@ -47,7 +47,7 @@ class ColumnDescription(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Database:
+class Db2DatabaseIdentity:
     """Identity of a database.
 
     :param name: its name (``CURRENT SERVER``)
@@ -60,17 +60,17 @@ class Database:
     version: str
 
     @property
-    def zos(self) -> bool:
-        """Whether it is Db2 for z/OS, whose catalog and commands are others."""
+    def is_zos(self) -> bool:
+        """True for Db2 for z/OS, whose catalog and commands are others."""
         return self.product in ("DB2", "DSN")
 
     @property
-    def number(self) -> tuple[int, ...]:
+    def version_numbers(self) -> tuple[int, ...]:
         """Version as numbers: ``11.05.0800`` → (11, 5, 800)."""
         return tuple(int(part) for part in self.version.split(".") if part.isdigit())
 
 
-class Connection:
+class Db2Connection:
     """A connection; one thread at a time uses it, except for :meth:`cancel` and :meth:`close`.
 
     :param text: connection string
@@ -82,15 +82,15 @@ class Connection:
         with _of_driver():
             self._handle: Any = ibm_db.connect(text, "", "", {ibm_db.SQL_ATTR_AUTOCOMMIT: ibm_db.SQL_AUTOCOMMIT_OFF})
 
-    def cursor(self, sql: str, *params: Any, size: int = FETCH_ROWS) -> Cursor:
+    def open_cursor(self, sql: str, *params: Any, size: int = FETCH_ROWS) -> Db2Cursor:
         """Run a query; its rows are fetched in batches.
 
         :param size: rows per batch
         """
         with self._using():
-            return Cursor(self, _executed(self._handle, sql, params), size)
+            return Db2Cursor(self, _executed(self._handle, sql, params), size)
 
-    def rows(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
+    def fetch_rows(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
         """All rows of a query."""
         with self._using():
             statement = _executed(self._handle, sql, params)
@@ -99,9 +99,9 @@ class Connection:
             finally:
                 _free(statement)
 
-    def scalar(self, sql: str, *params: Any) -> Any:
+    def fetch_scalar(self, sql: str, *params: Any) -> Any:
         """First value of a query; ``None`` without a row."""
-        found = self.rows(sql, *params)
+        found = self.fetch_rows(sql, *params)
         return found[0][0] if found else None
 
     def execute(self, sql: str, *params: Any) -> int:
@@ -124,16 +124,16 @@ class Connection:
             ibm_db.rollback(self._handle)
 
     @property
-    def server(self) -> tuple[str, str]:
+    def server_identity(self) -> tuple[str, str]:
         """Product and version of the server."""
         with self._using(), _of_driver():
             info = ibm_db.server_info(self._handle)
             return str(info.DBMS_NAME), str(info.DBMS_VER)
 
     def is_healthy(self) -> bool:
-        """Whether the server answers."""
+        """Check whether the server answers."""
         try:
-            self.rows("VALUES 1")
+            self.fetch_rows("VALUES 1")
             self.rollback()
         except Db2Error:
             return False
@@ -159,28 +159,28 @@ class Connection:
     def _using(self) -> Iterator[None]:
         with self._busy:
             if self._cancelled or self._closed:
-                raise Cancelled
+                raise ReadingCancelled
             yield
 
 
-class Cursor:
+class Db2Cursor:
     """The result of a query; a context manager, which frees it.
 
     :ivar description: its columns
     """
 
-    def __init__(self, connection: Connection, statement: Any, size: int) -> None:
+    def __init__(self, connection: Db2Connection, statement: Any, size: int) -> None:
         self._connection, self._statement, self._size = connection, statement, size
         self.description = [_described(statement, i) for i in range(ibm_db.num_fields(statement))]
 
-    def batches(self) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows, up to so many at a time as the cursor was opened for; at the end the result is freed."""
-        while batch := self.fetch(self._size):
+    def iterate_batches(self) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the rows, up to so many at a time as the cursor was opened for; at the end the result is freed."""
+        while batch := self.fetch_rows(self._size):
             yield batch
         self.close()
 
-    def fetch(self, rows: int) -> list[tuple[Any, ...]]:
-        """The next rows; fewer at the end, and then none."""
+    def fetch_rows(self, rows: int) -> list[tuple[Any, ...]]:
+        """Fetch the next rows; fewer at the end, and then none."""
         with self._connection._using(), _of_driver():
             return list(ibm_db.fetchmany(self._statement, rows)) if self._statement is not None else []
 
@@ -190,32 +190,32 @@ class Cursor:
         if statement is not None and not self._connection._closed:
             _free(statement)
 
-    def __enter__(self) -> Cursor:
+    def __enter__(self) -> Db2Cursor:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def connect(config: Db2Config) -> Connection:
+def connect_database(config: Db2Config) -> Db2Connection:
     """Open a connection.
 
     :raises AccessDenied: user or password is wrong
     :raises SourceUnavailable: no server answers
     :raises ConfigError: the address or the database is not known, or the password cannot be sent
     """
-    with translated(config):
-        return Connection(_connection_string(config))
+    with translate_driver_errors(config):
+        return Db2Connection(_connection_string(config))
 
 
-def database_of(connection: Connection) -> Database:
+def database_of(connection: Db2Connection) -> Db2DatabaseIdentity:
     """Ask a database for its identity."""
-    product, version = connection.server
-    return Database(str(connection.scalar("VALUES CURRENT SERVER")).strip(), product, version)
+    product, version = connection.server_identity
+    return Db2DatabaseIdentity(str(connection.fetch_scalar("VALUES CURRENT SERVER")).strip(), product, version)
 
 
 @contextlib.contextmanager
-def translated(config: Db2Config, where: str = "") -> Iterator[None]:
+def translate_driver_errors(config: Db2Config, where: str = "") -> Iterator[None]:
     """Translate errors of the driver; they never contain the password.
 
     :param where: table, LSN or statement, for the error's text; by default the server's address
@@ -223,12 +223,13 @@ def translated(config: Db2Config, where: str = "") -> Iterator[None]:
     try:
         yield
     except Db2Error as e:
-        error = translate(e, config, where)
+        error = build_cdc_error(e, config, where)
         raise error from (e if e.shows_nothing(config) else None)
 
 
 def _connection_string(config: Db2Config) -> str:
-    """
+    """Build the connection string of the driver.
+
     :raises ConfigError: it cannot hold the password
     """
     seconds = min(math.ceil(config.database_query_timeout_ms / 1000), _MOST_SECONDS)
@@ -247,7 +248,7 @@ def _connection_string(config: Db2Config) -> str:
     }
     if config.database_authentication is not None:
         keywords["Authentication"] = config.database_authentication.value.upper()
-    if config.database_ssl_mode is SslMode.REQUIRED:
+    if config.database_ssl_mode is Db2SslMode.REQUIRED:
         keywords["Security"] = "SSL"
         keywords["SSLClientHostnameValidation"] = "Basic" if config.database_ssl_hostname_validation else "Off"
         if config.database_ssl_ca:
@@ -256,7 +257,10 @@ def _connection_string(config: Db2Config) -> str:
 
 
 def _password(password: str) -> str:
-    """A password as a connection string has it. The driver takes what is before the semicolon, without blanks at the ends; it knows no quotes."""
+    """Return a password as a connection string has it.
+
+    The driver takes what is before the semicolon, without blanks at the ends; it knows no quotes.
+    """
     if ";" in password or password != password.strip():
         raise ConfigError(
             "The password has a semicolon, or a blank at an end, which IBM's driver cannot be told.",
@@ -267,7 +271,7 @@ def _password(password: str) -> str:
 
 
 def _executed(handle: Any, sql: str, params: tuple[Any, ...]) -> Any:
-    """A statement that has run."""
+    """Run a statement and return it."""
     with _of_driver(sql):
         if not params:
             return ibm_db.exec_immediate(handle, sql)
@@ -278,8 +282,10 @@ def _executed(handle: Any, sql: str, params: tuple[Any, ...]) -> Any:
 
 
 def _whole(sql: str) -> str:
-    """Make a statement one of which the driver prepares all: it counts a character beyond U+FFFF as one unit of UTF-16 instead of two, and cuts as many
-    units off the end."""
+    """Pad a statement so that the driver prepares all of it.
+
+    The driver counts a character beyond U+FFFF as one unit of UTF-16 instead of two, and cuts as many units off the end.
+    """
     return sql + " " * sum(letter > "\uffff" for letter in sql)
 
 

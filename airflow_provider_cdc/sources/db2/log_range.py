@@ -1,6 +1,6 @@
 """From where to where the log reaches: what the capture agent has published, and what it has pruned.
 
-No single number says where the log begins. The agent prunes all tables alike, by age (:mod:`.pruning`). With an Apply program, each change table also has a
+No single number says where the log begins. The agent prunes all tables alike, by age (:mod:`.pruning_checks`). With an Apply program, each change table also has a
 separate beginning (``CD_OLD_SYNCHPOINT``), which moves when the table is registered and when it is pruned. A table registered after a position has lost no
 change after it. A pruned table has lost changes, and so has one with another change table than before. While the agent still has a transaction from before
 the position, it has pruned nothing after it. Otherwise the time when a change table was made separates the cases. The stream, which knows the tables,
@@ -11,37 +11,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
-from airflow_provider_cdc.core.model.log_range import LogWindow
-from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.sources.db2.asn.agent_progress import (
-    Published,
+    AgentProgress,
     capture_parameters,
     clock_us,
-    greatest,
-    published,
+    find_greatest_lsn,
+    read_agent_progress,
 )
-from airflow_provider_cdc.sources.db2.asn.registrations import Registration
+from airflow_provider_cdc.sources.db2.asn.table_registrations import TableRegistration
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.connect import Connection
-from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text, order
-from airflow_provider_cdc.sources.db2.procedures import SWITCH, WRITERS_STOPPED
-from airflow_provider_cdc.sources.db2.pruning import holds_older, is_old, position_too_old, retention_minutes
-from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+from airflow_provider_cdc.sources.db2.connect import Db2Connection
+from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_sort_key, lsn_text
+from airflow_provider_cdc.sources.db2.procedure_definitions import SWITCH, WRITERS_STOPPED
+from airflow_provider_cdc.sources.db2.pruning_checks import holds_older, is_old, position_too_old, retention_minutes
+from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 
 _NAMED = 10
 """How many tables an error has commands for."""
 _SAFE = "Everything up to the position is captured; the offset is untouched."
 
 
-def end_of_log(connection: Connection, config: Db2Config) -> Db2Position:
-    """The end of the log: what the agent has published.
+def end_of_log(connection: Db2Connection, config: Db2Config) -> Db2Position:
+    """Return the end of the log: what the agent has published.
 
     :raises SourceUnavailable: it has not published anything yet
     """
-    now = published(connection, config.capture_schema)
+    now = read_agent_progress(connection, config.capture_schema)
     if not now.lsn:
         raise SourceUnavailable(
             "The capture agent has not published anything yet: the log has no end that could be read up to.",
@@ -52,18 +52,18 @@ def end_of_log(connection: Connection, config: Db2Config) -> Db2Position:
     return Db2Position(now.lsn, now.synch_us, seen_us=now.now_us)
 
 
-def oldest(connection: Connection, config: Db2Config) -> Db2Position:
+def find_oldest_position(connection: Db2Connection, config: Db2Config) -> Db2Position:
     """Return the first position from which all captured change tables can be read: the beginning, unless the agent fills ``CD_OLD_SYNCHPOINT``."""
-    return Db2Position(greatest(*(one.old for one in _captured(connection, config).values())))
+    return Db2Position(find_greatest_lsn(*(one.old for one in _captured(connection, config).values())))
 
 
-def verify(connection: Connection, config: Db2Config, position: Db2Position) -> None:
+def check_position_readable(connection: Db2Connection, config: Db2Config, position: Db2Position) -> None:
     """Make sure that the change tables hold everything after a position.
 
     :raises PositionLost: they do not
     """
-    now = published(connection, config.capture_schema)
-    if now.lsn and order(now.lsn) < order(position.commit_lsn):
+    now = read_agent_progress(connection, config.capture_schema)
+    if now.lsn and lsn_sort_key(now.lsn) < lsn_sort_key(position.commit_lsn):
         raise PositionLost(
             f"The capture agent has published changes up to LSN {lsn_text(now.lsn)}, which is before the position: the database was set back or "
             "replaced, or the agent was started cold.",
@@ -77,29 +77,31 @@ def verify(connection: Connection, config: Db2Config, position: Db2Position) -> 
             f"{_listed(another)} registered again after the position, with another change table: changes made in between may be lost.",
             where=f"{another[0]}, {position}",
             safe=_SAFE,
-            remedy=f"run {switches(config, another)}, or set snapshot.mode=when_needed for one run to read all tables again",
+            remedy=f"run {format_switch_commands(config, another)}, or set snapshot.mode=when_needed for one run to read all tables again",
         )
     minutes = retention_minutes(connection, config)
     if (
         position.commit_lsn
-        and not position.captured(now.lsn)
+        and not position.has_captured(now.lsn)
         and is_old(position, now.now_us, minutes)
         and not holds_older(connection, config, position, [one for one in captured.values() if one.altered is not None])
     ):
         raise position_too_old(position, minutes, config)
     late = {
-        table: one for table, one in captured.items() if one.old is not None and not position.holds(str(table), one.old)
+        table: one
+        for table, one in captured.items()
+        if one.old is not None and not position.is_table_complete(str(table), one.old)
     }
     pruned = _pruned(connection, config, late, captured, position, now) if late else []
     if pruned:
         first = captured[pruned[0]]
         raise PositionLost(
-            f"The capture agent has pruned changes after the position: the change table {first.change} holds those of {first.table} only after LSN "
+            f"The capture agent has pruned changes after the position: the change table {first.change_table_name} holds those of {first.table} only after LSN "
             f"{lsn_text(first.old or b'')}"
             + (f", and {len(pruned) - 1:,} others are like it." if len(pruned) > 1 else "."),
             where=f"{first.table}, {position}",
             safe=_SAFE,
-            remedy=f"run {switches(config, pruned)}, which {'has' if len(pruned) == 1 else 'have'} just "
+            remedy=f"run {format_switch_commands(config, pruned)}, which {'has' if len(pruned) == 1 else 'have'} just "
             f"{'that table' if len(pruned) == 1 else 'those tables'} read again, or set snapshot.mode=when_needed for one run to read all tables again; let the agent keep changes for longer (RETENTION_LIMIT in "
             f"{config.asn_capture_schema}.IBMSNAP_CAPPARMS, minutes)",
         )
@@ -109,17 +111,19 @@ def _listed(tables: Sequence[TableId]) -> str:
     return f"{tables[0]} was" if len(tables) == 1 else f"{tables[0]} and {len(tables) - 1:,} other tables were"
 
 
-def switches(config: Db2Config, tables: Sequence[TableId]) -> str:
-    """The commands that give tables other change tables; of many, the first ones."""
+def format_switch_commands(config: Db2Config, tables: Sequence[TableId]) -> str:
+    """Return the commands that give tables other change tables; of many, the first ones."""
     name = config.connector_name
-    commands = [f"`{cdc(f'db2 {SWITCH.name}', name, table, confirm=name)}`" for table in tables[:_NAMED]]
+    commands = [f"`{format_cdc_command(f'db2 {SWITCH.name}', name, table, confirm=name)}`" for table in tables[:_NAMED]]
     more = f", and so on for each of the {len(tables)} tables" if len(tables) > _NAMED else ""
     return f"{' and '.join(commands)}{more} (without --{WRITERS_STOPPED.name})"
 
 
-def window_around(connection: Connection, config: Db2Config, position: Db2Position) -> LogWindow:
-    """When the agent prunes changes behind a position, which it does ``RETENTION_LIMIT`` minutes after they were committed, whoever has read them. Change tables have no bytes that
-    could be told."""
+def window_around(connection: Db2Connection, config: Db2Config, position: Db2Position) -> LogWindow:
+    """Return when the agent prunes changes behind a position.
+
+    It does so ``RETENTION_LIMIT`` minutes after they were committed, whether or not they were read. Change tables have no bytes that could be reported.
+    """
     parameters = capture_parameters(connection, config.capture_schema)
     kept = None if parameters is None or parameters.autoprune is False else parameters.retention_limit
     if not position.newer_than_us or kept is None:
@@ -127,20 +131,24 @@ def window_around(connection: Connection, config: Db2Config, position: Db2Positi
     return LogWindow(gone_at_s=position.newer_than_us / 1_000_000 + kept * 60)
 
 
-def _captured(connection: Connection, config: Db2Config) -> dict[TableId, Registration]:
+def _captured(connection: Db2Connection, config: Db2Config) -> dict[TableId, TableRegistration]:
     filters = Filters(config)
-    return {t: one for t, one in Catalog(connection, config).registrations().items() if filters.table(t)}
+    return {
+        t: one
+        for t, one in Db2CatalogReader(connection, config).list_registrations().items()
+        if filters.is_table_captured(t)
+    }
 
 
 def _pruned(
-    connection: Connection,
+    connection: Db2Connection,
     config: Db2Config,
-    late: Mapping[TableId, Registration],
-    captured: Mapping[TableId, Registration],
+    late: Mapping[TableId, TableRegistration],
+    captured: Mapping[TableId, TableRegistration],
     position: Db2Position,
-    now: Published,
+    now: AgentProgress,
 ) -> list[TableId]:
-    """The tables whose changes after a position are lost.
+    """List the tables whose changes after a position are lost.
 
     :param late: tables whose change table begins after the position
     """
@@ -150,9 +158,10 @@ def _pruned(
         # nobody knows when the position was the end of the log: tables that began later are new, unless all did
         return [*late] if len(late) == len(captured) else []
     changes = {
-        t: TableId(catalog=config.catalog, namespace=one.change_owner, name=one.change_table) for t, one in late.items()
+        t: TableId(catalog=config.catalog_name, namespace=one.change_owner, name=one.change_table)
+        for t, one in late.items()
     }
-    made = Catalog(connection, config).created(changes.values())
+    made = Db2CatalogReader(connection, config).read_creation_times(changes.values())
     return [
         table
         for table, change in changes.items()

@@ -1,7 +1,7 @@
 """Metrics of the streams of a source, under the documented names where there are such (Debezium Db2 connector, "Monitoring").
 
-:class:`StreamMetrics` owns the counters; each part of a stream updates its own. It also writes a line to the task's log once a minute and
-at the end of a run. ``Db2Source.metrics`` returns its values.
+:class:`AsnStreamMetrics` owns the counters; each part of a stream updates its own. It also writes a line to the task's log once a minute and
+at the end of a run. ``Db2Source.collect_stream_metrics`` returns its values.
 
 Names that are not in Debezium's documents: ``PublishedLsn``, ``AgentLatencyInMilliseconds``, ``AgentSilentInMilliseconds``, ``RegisteredTables``,
 ``ActiveRegistrations``, ``NumberOfPolls``, ``NumberOfWindows``, ``NumberOfChangeTableQueries``, ``TotalProcessedRows``,
@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_cdc.core.model.metrics import Value
-from airflow_provider_cdc.sources.db2.asn.agent_progress import Published
+from airflow_provider_cdc.core.model.run_metrics import Value
+from airflow_provider_cdc.sources.db2.asn.agent_progress import AgentProgress
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
 
 log = logging.getLogger(__name__)
@@ -52,26 +52,26 @@ class StreamCounters:
     max_window: float = 0.0
 
 
-class StreamMetrics:
+class AsnStreamMetrics:
     """Measures the streams of one source.
 
     ::
 
-        metrics.polled(published)  # after each look at what the agent has published
-        metrics.moved(position)  # when the stream has read on
-        metrics.windowed(seconds)  # after each window
-        metrics.end()
+        metrics.record_poll(published)  # after each look at what the agent has published
+        metrics.record_position(position)  # when the stream has read on
+        metrics.record_window(seconds)  # after each window
+        metrics.record_end()
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self.counters = StreamCounters()
-        self._published: Published | None = None
+        self._published: AgentProgress | None = None
         self._position: Db2Position | None = None
         self._moved = self._shown = clock()
 
-    def polled(self, published: Published) -> None:
-        """The agent was looked at."""
+    def record_poll(self, published: AgentProgress) -> None:
+        """Record that the agent was looked at."""
         self.counters.polls += 1
         before = self._published
         if before is None or (before.lsn, before.synch_us) != (published.lsn, published.synch_us):
@@ -81,18 +81,18 @@ class StreamMetrics:
             self._shown = self._clock()
             log.info("%s", self._line())
 
-    def moved(self, position: Db2Position) -> None:
-        """The stream has read up to a position."""
+    def record_position(self, position: Db2Position) -> None:
+        """Record that the stream has read up to a position."""
         self._position = position
 
-    def windowed(self, seconds: float) -> None:
-        """A window was read."""
+    def record_window(self, seconds: float) -> None:
+        """Record that a window was read."""
         counted = self.counters
         counted.windows += 1
         counted.last_window, counted.max_window = seconds, max(seconds, counted.max_window)
 
-    def end(self) -> None:
-        """The stream ends."""
+    def record_end(self) -> None:
+        """Record that the stream ends."""
         if self._published is not None:
             log.info("%s", self._line())
 
@@ -101,8 +101,8 @@ class StreamMetrics:
         """For how long the agent has published nothing, not even that nothing has happened."""
         return self._clock() - self._moved
 
-    def document(self) -> dict[str, Value]:
-        """The metrics by name; times in milliseconds."""
+    def build_metrics(self) -> dict[str, Value]:
+        """Return the metrics by name; times in milliseconds."""
         counted, published = self.counters, self._published
         latency = published.latency_us if published is not None else None
         position = lsn_text(self._position.commit_lsn) if self._position is not None else ""
@@ -126,7 +126,10 @@ class StreamMetrics:
         }
 
     def _line(self) -> str:
-        """The line for the log: ``Read 12 windows up to LSN …: 1,200 rows, 900 changes of 14 transactions. The agent …``"""
+        """Return the line for the log.
+
+        For example: ``Read 12 windows up to LSN …: 1,200 rows, 900 changes of 14 transactions. The agent …``
+        """
         counted, published = self.counters, self._published
         assert published is not None
         latency = published.latency_us

@@ -1,7 +1,7 @@
 """A position in the changes that the ASN capture agent has published: up to which commit they are captured.
 
 Db2 writes a transaction's LSN of commit (``IBMSNAP_COMMITSEQ``) on each of its changes, and the agent publishes transactions in the order of
-these. So one LSN is a position. An LSN has 10 or 16 bytes, by the platform and the version; :func:`order` compares LSNs everywhere.
+these. So one LSN is a position. An LSN has 10 or 16 bytes, by the platform and the version; :func:`lsn_sort_key` compares LSNs everywhere.
 
 A position does not show whether anything is committed *after* it: the agent is seconds behind the database, and stands still while nothing is
 written. A *mark* shows it: a row that this source writes and the agent finds in the log (:mod:`airflow_provider_cdc.sources.db2.asn.agent_marks`). A reader that has read up to a mark has
@@ -49,13 +49,13 @@ class Db2Position:
     made: Mapping[str, int] = field(default_factory=lambda: _NEVER)
     seen_us: int = 0
 
-    def read(self, commit_lsn: bytes, published_us: int = 0, mark: int = 0) -> Db2Position:
-        """The position of a reader that has read on; it never goes back.
+    def advance_commit(self, commit_lsn: bytes, published_us: int = 0, mark: int = 0) -> Db2Position:
+        """Return the position of a reader that has read on; it never goes back.
 
         :param published_us: as in the class, like ``mark``; 0 = not known for this LSN
         """
-        lsn = commit_lsn if order(commit_lsn) > order(self.commit_lsn) else self.commit_lsn
-        kept = {table: start for table, start in self.acknowledged.items() if order(start) > order(lsn)}
+        lsn = commit_lsn if lsn_sort_key(commit_lsn) > lsn_sort_key(self.commit_lsn) else self.commit_lsn
+        kept = {table: start for table, start in self.acknowledged.items() if lsn_sort_key(start) > lsn_sort_key(lsn)}
         published, mark = max(self.published_us, published_us), max(self.mark, mark)
         return replace(self, commit_lsn=lsn, published_us=published, mark=mark, awaits=0, acknowledged=kept or _NOTHING)
 
@@ -68,22 +68,22 @@ class Db2Position:
         """A moment before everything after this position was committed or published; 0 = not known."""
         return max(self.published_us, self.seen_us)
 
-    def captured(self, commit_lsn: bytes) -> bool:
-        """Whether a commit is before this position."""
-        return order(commit_lsn) <= order(self.commit_lsn)
+    def has_captured(self, commit_lsn: bytes) -> bool:
+        """Check whether a commit is before this position."""
+        return lsn_sort_key(commit_lsn) <= lsn_sort_key(self.commit_lsn)
 
-    def holds(self, table: str, start: bytes) -> bool:
-        """Whether a change table that holds only changes after ``start`` lacks no change after this position."""
-        return self.captured(start) or order(start) <= order(self.acknowledged.get(table, b""))
+    def is_table_complete(self, table: str, start: bytes) -> bool:
+        """Check whether a change table that holds only changes after ``start`` lacks no change after this position."""
+        return self.has_captured(start) or lsn_sort_key(start) <= lsn_sort_key(self.acknowledged.get(table, b""))
 
     def is_another(self, table: str, made_us: int) -> bool:
-        """Whether a change table made at a time is not the one that a reader at this position has read."""
+        """Check whether a change table made at a time is not the one that a reader at this position has read."""
         return self.made.get(table, made_us) != made_us
 
-    def reached(self, other: Db2Position) -> bool:
-        if not self.captured(other.commit_lsn) or other.awaits > max(self.mark, self.awaits):
+    def has_reached(self, other: Db2Position) -> bool:
+        if not self.has_captured(other.commit_lsn) or other.awaits > max(self.mark, self.awaits):
             return False
-        return order(self.commit_lsn) != order(other.commit_lsn) or self.seen_at(other.seen_us) == self
+        return lsn_sort_key(self.commit_lsn) != lsn_sort_key(other.commit_lsn) or self.seen_at(other.seen_us) == self
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = {"commit_lsn": lsn_text(self.commit_lsn)}
@@ -103,7 +103,9 @@ class Db2Position:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Db2Position:
-        """The inverse of :meth:`to_json`; also reads the documented offsets ``{"commit_lsn": …, "change_lsn": …, "event_serial_no": …}``.
+        """Parse the result of :meth:`to_json`.
+
+        Also reads the documented offsets ``{"commit_lsn": …, "change_lsn": …, "event_serial_no": …}``.
 
         A documented offset may be within its transaction: then the position is before it, and the transaction is captured again, whole.
 
@@ -112,7 +114,7 @@ class Db2Position:
         try:
             lsn = lsn_bytes(document["commit_lsn"])
             if document.get("change_lsn") not in (None, "", "NULL"):
-                lsn = before(lsn)
+                lsn = previous_lsn(lsn)
             acknowledged = {str(t): lsn_bytes(at) for t, at in (document.get("acknowledged") or {}).items()}
             made = {str(t): int(at) for t, at in (document.get("made") or {}).items()}
             # earlier offsets await a moment of the database's clock; numbers of marks are such moments
@@ -130,7 +132,7 @@ class Db2Position:
 
 
 def lsn_text(lsn: bytes) -> str:
-    """An LSN as people see it: hexadecimal, with colons behind byte 4 and byte 8 (spec DB2-401).
+    """Format an LSN as people see it: hexadecimal, with colons behind byte 4 and byte 8 (spec DB2-401).
 
     >>> lsn_text(bytes.fromhex("0000002500000d080025"))
     '00000025:00000d08:0025'
@@ -140,7 +142,7 @@ def lsn_text(lsn: bytes) -> str:
 
 
 def lsn_bytes(text: str) -> bytes:
-    """The inverse of :func:`lsn_text`.
+    """Parse an LSN; the inverse of :func:`lsn_text`.
 
     :raises ValueError: it is no LSN
     """
@@ -152,14 +154,14 @@ def lsn_bytes(text: str) -> bytes:
     return bytes.fromhex(bare)
 
 
-def before(lsn: bytes) -> bytes:
-    """The greatest LSN of the same length before one."""
+def previous_lsn(lsn: bytes) -> bytes:
+    """Return the greatest LSN of the same length before one."""
     number = int.from_bytes(lsn, "big")
     return (number - 1).to_bytes(len(lsn), "big") if number else b""
 
 
-def order(lsn: bytes) -> bytes:
-    """What LSNs compare by: as if zero bytes followed, which some versions of Db2 pad them with."""
+def lsn_sort_key(lsn: bytes) -> bytes:
+    """Return the bytes that LSNs compare by: as if zero bytes followed, which some versions of Db2 pad them with."""
     return lsn.rstrip(b"\0")
 
 
@@ -167,8 +169,8 @@ def resized_lsn(lsn: bytes, like: bytes) -> bytes:
     """Pad or cut zero bytes of an LSN, to the length of the database's own LSNs.
 
     Db2 compares strings of unequal length as if *blanks* followed the shorter one, FOR BIT DATA or not. Only strings of one length compare as
-    :func:`order` does. The beginning becomes zero bytes, which are before every LSN.
+    :func:`lsn_sort_key` does. The beginning becomes zero bytes, which are before every LSN.
 
     :param like: an LSN of the database; ``b""`` = not known
     """
-    return order(lsn).ljust(len(like) or LONGEST, b"\0")
+    return lsn_sort_key(lsn).ljust(len(like) or LONGEST, b"\0")

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from airflow_provider_cdc.core.model.schema import Column, TableId
+from airflow_provider_cdc.core.model.table_schema import Column, TableId
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error
-from airflow_provider_cdc.sources.db2.errors import FORBIDDEN
-from airflow_provider_cdc.sources.db2.schema.sql_names import quoted, quoted_name
-from airflow_provider_cdc.sources.db2.schema.types import ColumnType
+from airflow_provider_cdc.sources.db2.connect import Db2Connection, Db2Error
+from airflow_provider_cdc.sources.db2.error_translation import FORBIDDEN
+from airflow_provider_cdc.sources.db2.schema.sql_names import quote_table, quoted_name
+from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType
 
 _DATABASE: Final = """
 SELECT a.DBADMAUTH, a.DATAACCESSAUTH FROM SYSCAT.DBAUTH a WHERE (a.GRANTEETYPE = 'U' AND a.GRANTEE = ?) OR a.GRANTEE = 'PUBLIC'"""
@@ -24,21 +24,21 @@ WHERE (a.GRANTEETYPE = 'U' AND a.GRANTEE = ?) OR a.GRANTEE = 'PUBLIC'"""
 _ALL: Final = ("SELECT", "INSERT", "DELETE")
 
 
-class Privileges:
+class Db2AccountPrivileges:
     """The account's privileges, from the catalog and from trial statements."""
 
-    def __init__(self, connection: Connection, config: Db2Config) -> None:
+    def __init__(self, connection: Db2Connection, config: Db2Config) -> None:
         self._connection, user = connection, config.database_user.upper()
-        rows = connection.rows(_DATABASE, user)
+        rows = connection.fetch_rows(_DATABASE, user)
         self._everything = any("Y" in authorities for authorities in rows)
         self._certain: set[tuple[str, str, str]] = set()
-        for schema, name, control, *rights in connection.rows(_TABLES, user):
+        for schema, name, control, *rights in connection.fetch_rows(_TABLES, user):
             for action, right in zip(_ALL, rights, strict=True):
                 if control == "Y" or right in ("Y", "G"):
                     self._certain.add((action, str(schema).rstrip(), str(name).rstrip()))
 
-    def may(self, action: str, table: TableId, columns: Sequence[Column] = ()) -> bool:
-        """Whether an action is allowed on a table that exists.
+    def has_privilege(self, action: str, table: TableId, columns: Sequence[Column] = ()) -> bool:
+        """Check whether an action is allowed on a table that exists.
 
         :param action: ``SELECT``, ``INSERT`` or ``DELETE``
         :param columns: of an ``INSERT``: the columns that get values
@@ -46,7 +46,7 @@ class Privileges:
         if self._everything or (action, table.namespace, table.name) in self._certain:
             return True
         try:
-            self._connection.execute(_nothing(action, quoted(table), columns))
+            self._connection.execute(_nothing(action, quote_table(table), columns))
         except Db2Error as e:
             if e.code not in FORBIDDEN:
                 raise
@@ -56,14 +56,14 @@ class Privileges:
         return True
 
 
-def grant(what: str, table: TableId, config: Db2Config) -> str:
-    """The statement that grants the account something on a table."""
-    return f"GRANT {what} ON TABLE {quoted(table)} TO USER {config.database_user.upper()}"
+def build_grant_statement(what: str, table: TableId, config: Db2Config) -> str:
+    """Return the statement that grants the account something on a table."""
+    return f"GRANT {what} ON TABLE {quote_table(table)} TO USER {config.database_user.upper()}"
 
 
 def _nothing(action: str, table: str, columns: Sequence[Column]) -> str:
     if action == "INSERT":
         names = ", ".join(quoted_name(c.name) for c in columns)
-        values = ", ".join(f"CAST(NULL AS {ColumnType.of(c).expression})" for c in columns)
+        values = ", ".join(f"CAST(NULL AS {Db2ColumnType.from_column(c).ddl_expression})" for c in columns)
         return f"INSERT INTO {table} ({names}) SELECT {values} FROM SYSIBM.SYSDUMMY1 WHERE 1 = 0"
     return f"{'DELETE' if action == 'DELETE' else 'SELECT 1'} FROM {table} WHERE 1 = 0"

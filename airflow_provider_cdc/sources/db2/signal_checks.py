@@ -8,33 +8,33 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from airflow_provider_cdc.core.config.enums import WatermarkStrategy
+from airflow_provider_cdc.core.config.property_enums import WatermarkStrategy
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED
-from airflow_provider_cdc.sources.db2.privileges import Privileges, grant
-from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+from airflow_provider_cdc.sources.db2.privileges import Db2AccountPrivileges, build_grant_statement
+from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from airflow_provider_cdc.sources.db2.schema.schema_signal import signal_table
-from airflow_provider_cdc.sources.db2.schema.sql_names import literal, quoted
-from airflow_provider_cdc.sources.db2.schema.types import ColumnType
+from airflow_provider_cdc.sources.db2.schema.sql_names import quote_literal, quote_table
+from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType
 
 DDL: Final = "CREATE TABLE {} (id VARCHAR(42) NOT NULL PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048))"
 _NEEDED: Final = (("ids", 42), ("types of signals", 32), ("the data of signals", 2048))
 _TEXTS: Final = {"CHAR", "VARCHAR", "GRAPHIC", "VARGRAPHIC"}
 
 
-def registering(table: TableId, config: Db2Config) -> str:
-    """The statements that put a table into capture mode."""
+def build_registration_sql(table: TableId, config: Db2Config) -> str:
+    """Return the statements that put a table into capture mode."""
     schema = config.asn_capture_schema
-    return f"CALL {schema}.ADDTABLE({literal(table.namespace)}, {literal(table.name)}); VALUES {schema}.ASNCDCSERVICES('reinit','asncdc')"
+    return f"CALL {schema}.ADDTABLE({quote_literal(table.namespace)}, {quote_literal(table.name)}); VALUES {schema}.ASNCDCSERVICES('reinit','asncdc')"
 
 
 def signal_findings(
-    catalog: Catalog, config: Db2Config, privileges: Privileges, registered: Collection[TableId]
+    catalog: Db2CatalogReader, config: Db2Config, privileges: Db2AccountPrivileges, registered: Collection[TableId]
 ) -> list[Finding]:
-    """Findings about the signal table. None if none is configured, or nothing uses it."""
+    """Return findings about the signal table. None if none is configured, or nothing uses it."""
     writes = not config.read_only
     if config.signal_data_collection is None or not (writes or "source" in config.signal_enabled_channels):
         return []
@@ -42,38 +42,38 @@ def signal_findings(
         table = signal_table(config.signal_data_collection, config)
     except ConfigError as e:
         return [Finding(e.what, e.remedy or "", fatal=False)]
-    schema = catalog.structures([table]).get(table)
+    schema = catalog.read_table_schemas([table]).get(table)
     if schema is None:
         what = f"The signal table {table.full_name} does not exist."
-        return [_advice(what, f"{DDL.format(quoted(table))}; {registering(table, config)}")]
+        return [_advice(what, f"{DDL.format(quote_table(table))}; {build_registration_sql(table, config)}")]
     found = [*_columns(schema)]
     if table not in registered:
         what = f"The signal table {table} is not in capture mode: signals and watermarks in it are not captured."
-        found.append(_advice(what, registering(table, config)))
+        found.append(_advice(what, build_registration_sql(table, config)))
     return found + ([*_rights(schema, config, privileges)] if writes else [])
 
 
 def _columns(schema: TableSchema) -> Iterator[Finding]:
-    fix = DDL.format(quoted(schema.id))
+    fix = DDL.format(quote_table(schema.id))
     if len(schema.columns) != len(_NEEDED):
         yield _advice(f"The signal table {schema.id} has {len(schema.columns)} columns instead of three.", fix)
         return
     for column, (what, width) in zip(schema.columns, _NEEDED, strict=True):
-        kind = ColumnType.of(column)
+        kind = Db2ColumnType.from_column(column)
         if kind.base in NOT_LOGGED:
             yield _advice(f"{schema.id}.{column.name} is a {kind.base}, of which change tables have no values.", fix)
         elif kind.base not in _TEXTS or (kind.length or 0) < width:
-            yield _advice(f"{schema.id}.{column.name} is {kind.expression}, which does not hold {what}.", fix)
+            yield _advice(f"{schema.id}.{column.name} is {kind.ddl_expression}, which does not hold {what}.", fix)
 
 
-def _rights(schema: TableSchema, config: Db2Config, privileges: Privileges) -> Iterator[Finding]:
+def _rights(schema: TableSchema, config: Db2Config, privileges: Db2AccountPrivileges) -> Iterator[Finding]:
     table, columns = schema.id, schema.columns[: len(_NEEDED)]
     needed = ["INSERT"]
     if config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE:
         needed.append("DELETE")
-    if missing := [action for action in needed if not privileges.may(action, table, columns)]:
+    if missing := [action for action in needed if not privileges.has_privilege(action, table, columns)]:
         what = f"The account lacks {', '.join(missing)} on {table}, with which watermarks of incremental snapshots are written."
-        yield _advice(what, grant(", ".join(missing), table, config) + ", or set read.only=true")
+        yield _advice(what, build_grant_statement(", ".join(missing), table, config) + ", or set read.only=true")
 
 
 def _advice(what: str, fix: str) -> Finding:

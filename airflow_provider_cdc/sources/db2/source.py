@@ -9,23 +9,28 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.log_items import LogItem
-from airflow_provider_cdc.core.model.log_range import LogWindow
-from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.run_metrics import Value
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
-from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
-from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables, any_table
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas, Finding, SnapshotSession, Source, any_table
+from airflow_provider_cdc.core.spi.source_procedures import Procedure, ProcedureContext, ProcedurePlan, ProcedureResult
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.connect import Connection, connect, translated
+from airflow_provider_cdc.sources.db2.connect import Db2Connection, connect_database, translate_driver_errors
 from airflow_provider_cdc.sources.db2.log.source_fields import SOURCE_FIELDS
-from airflow_provider_cdc.sources.db2.log_range import end_of_log, oldest, verify, window_around
-from airflow_provider_cdc.sources.db2.metrics import StreamMetrics
+from airflow_provider_cdc.sources.db2.log_range import (
+    check_position_readable,
+    end_of_log,
+    find_oldest_position,
+    window_around,
+)
+from airflow_provider_cdc.sources.db2.metrics import AsnStreamMetrics
 from airflow_provider_cdc.sources.db2.position import Db2Position
-from airflow_provider_cdc.sources.db2.procedures import PROCEDURES
-from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+from airflow_provider_cdc.sources.db2.procedure_definitions import PROCEDURES
+from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from airflow_provider_cdc.sources.db2.schema.schema_signal import signal_table, table_of
 
 if TYPE_CHECKING:
@@ -41,20 +46,20 @@ class Db2Source(Source):
 
     def __init__(self, config: Db2Config) -> None:
         self._config = config
-        self._metrics = StreamMetrics()
+        self._metrics = AsnStreamMetrics()
         self._stream: AsnStream | None = None
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    def check(self) -> list[Finding]:
-        from airflow_provider_cdc.sources.db2.checks import check
+    def check_prerequisites(self) -> list[Finding]:
+        from airflow_provider_cdc.sources.db2.checks import check_prerequisites
 
-        return check(self._config)
+        return check_prerequisites(self._config)
 
-    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
+    def discover_tables(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
         with self._asking("the catalog") as connection:
-            catalog = Catalog(connection, self._config)
-            return catalog.tables([table for table in catalog.registrations() if needed(table)])
+            catalog = Db2CatalogReader(connection, self._config)
+            return catalog.read_captured_schemas([table for table in catalog.list_registrations() if needed(table)])
 
     def current_position(self) -> Db2Position:
         with self._asking("the end of the log") as connection:
@@ -62,12 +67,12 @@ class Db2Source(Source):
 
     def oldest_position(self) -> Db2Position:
         with self._asking("the beginning of the log") as connection:
-            return oldest(connection, self._config)
+            return find_oldest_position(connection, self._config)
 
     def verify_position(self, position: Position) -> None:
         assert isinstance(position, Db2Position)
         with self._asking(str(position)) as connection:
-            verify(connection, self._config, position)
+            check_position_readable(connection, self._config, position)
 
     def log_window(self, position: Position) -> LogWindow:
         assert isinstance(position, Db2Position)
@@ -79,14 +84,14 @@ class Db2Source(Source):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def snapshot(
+    def open_snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
-        from airflow_provider_cdc.sources.db2.snapshot.snapshot import Db2Snapshot
+        from airflow_provider_cdc.sources.db2.snapshot.snapshot_session import Db2Snapshot
 
         return Db2Snapshot(self._config, tables, readers, selects)
 
-    def chunks(self, *, signals: TableId | None) -> ChunkReader:
+    def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:
         from airflow_provider_cdc.sources.db2.snapshot.chunk_reader import Db2ChunkReader
 
         return Db2ChunkReader(self._config, signals)
@@ -97,10 +102,10 @@ class Db2Source(Source):
     def table_of(self, document: Mapping[str, Any], database: str, schema: str | None) -> TableChange:
         return table_of(document, database, schema, self._config)
 
-    def stream(
+    def stream_log(
         self,
         start: Position,
-        tables: Tables,
+        tables: CapturedTableSchemas,
         *,
         until: Position | None,
         patience: Callable[[], float] | None = None,
@@ -110,24 +115,26 @@ class Db2Source(Source):
         assert isinstance(start, Db2Position)
         assert until is None or isinstance(until, Db2Position)
         self._stream = AsnStream(self._config, start, until, tables, self._metrics, patience)
-        yield from self._stream.items()
+        yield from self._stream.read_items()
 
-    def metrics(self) -> Mapping[str, Value]:
-        return self._stream.measured() if self._stream is not None else {}
+    def collect_stream_metrics(self) -> Mapping[str, Value]:
+        return self._stream.collect_metrics() if self._stream is not None else {}
 
     def plan_procedure(
-        self, procedure: Procedure, table: TableId, flags: frozenset[str], standing: Standing
+        self, procedure: Procedure, table: TableId, flags: frozenset[str], standing: ProcedureContext
     ) -> ProcedurePlan:
-        from airflow_provider_cdc.sources.db2.administration import Administration
+        from airflow_provider_cdc.sources.db2.capture_mode_procedures import CaptureModeProcedures
 
-        return Administration(self._config, table).plan(procedure, flags, standing)
+        return CaptureModeProcedures(self._config, table).plan_procedure(procedure, flags, standing)
 
-    def carry_out(self, plan: ProcedurePlan, standing: Standing, tell: Callable[[str], None]) -> Done:
-        from airflow_provider_cdc.sources.db2.administration import Administration
+    def carry_out(
+        self, plan: ProcedurePlan, standing: ProcedureContext, tell: Callable[[str], None]
+    ) -> ProcedureResult:
+        from airflow_provider_cdc.sources.db2.capture_mode_procedures import CaptureModeProcedures
 
-        return Administration(self._config, plan.table).carry_out(plan, standing, tell)
+        return CaptureModeProcedures(self._config, plan.table).carry_out(plan, standing, tell)
 
-    def execute(self, statement: str) -> None:
+    def execute_statement(self, statement: str) -> None:
         with self._asking(statement) as connection:
             connection.execute(statement.strip().rstrip(";"))
             connection.commit()
@@ -139,13 +146,16 @@ class Db2Source(Source):
     # -- connections --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Nothing is open: each question has a connection of its own, and the stream closes its own when it ends."""
+        """Close nothing: each query has a separate connection, and the stream closes its connections when it ends."""
 
     @contextlib.contextmanager
-    def _asking(self, where: str) -> Iterator[Connection]:
-        """A connection for one question.
+    def _asking(self, where: str) -> Iterator[Db2Connection]:
+        """Open a connection for one question.
 
         :param where: what is asked for, for errors
         """
-        with contextlib.closing(connect(self._config)) as connection, translated(self._config, where):
+        with (
+            contextlib.closing(connect_database(self._config)) as connection,
+            translate_driver_errors(self._config, where),
+        ):
             yield connection

@@ -5,45 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
-from airflow_provider_cdc.sources.db2.asn.registrations import ACTIVE, Registration
+from airflow_provider_cdc.sources.db2.asn.table_registrations import ACTIVE, TableRegistration
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED, LobHandling
-from airflow_provider_cdc.sources.db2.privileges import Privileges, grant
-from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
-from airflow_provider_cdc.sources.db2.schema.sql_names import literal, quoted, quoted_name
-from airflow_provider_cdc.sources.db2.schema.structure import data_columns
+from airflow_provider_cdc.sources.db2.privileges import Db2AccountPrivileges, build_grant_statement
+from airflow_provider_cdc.sources.db2.schema.captured_structures import data_columns
+from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
+from airflow_provider_cdc.sources.db2.schema.sql_names import quote_literal, quote_table, quoted_name
 from airflow_provider_cdc.sources.db2.schema.system_tables import is_system
-from airflow_provider_cdc.sources.db2.schema.types import ColumnType, is_distinct
-from airflow_provider_cdc.sources.db2.signal_checks import registering
+from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType, is_distinct
+from airflow_provider_cdc.sources.db2.signal_checks import build_registration_sql
 
 _SHOWN: Final = 5
 _ALL_TABLES: Final = "SELECT t.TABSCHEMA, t.TABNAME, t.DATACAPTURE FROM SYSCAT.TABLES t WHERE t.TYPE = 'T'"
 
 
 def table_findings(
-    catalog: Catalog,
-    captured: Mapping[TableId, Registration],
-    registered: Mapping[TableId, Registration],
+    catalog: Db2CatalogReader,
+    captured: Mapping[TableId, TableRegistration],
+    registered: Mapping[TableId, TableRegistration],
     filters: Filters,
     config: Db2Config,
-    rights: Privileges,
+    rights: Db2AccountPrivileges,
 ) -> Iterator[Finding]:
-    """Findings about tables.
+    """Return findings about tables.
 
     :param captured: the registered tables that the lists select
     """
     logged = {
-        TableId(catalog=config.catalog, namespace=str(schema).rstrip(), name=str(name).rstrip()): str(capture or "")
-        for schema, name, capture in catalog.connection.rows(_ALL_TABLES)
+        TableId(catalog=config.catalog_name, namespace=str(schema).rstrip(), name=str(name).rstrip()): str(
+            capture or ""
+        )
+        for schema, name, capture in catalog.connection.fetch_rows(_ALL_TABLES)
     }
     named = bool(config.table_include_list or config.schema_include_list)
-    left = [t for t in logged if t not in registered and not is_system(t, config) and filters.table(t)]
+    left = [t for t in logged if t not in registered and not is_system(t, config) and filters.is_table_captured(t)]
     if not captured:
-        example = registering(left[0] if left else TableId(namespace="<schema>", name="<table>"), config)
+        example = build_registration_sql(left[0] if left else TableId(namespace="<schema>", name="<table>"), config)
         yield Finding(
             "No table in capture mode is captured.",
             f"correct table.include.list, or put tables into capture mode: {example}",
@@ -52,14 +54,14 @@ def table_findings(
     if named and left:
         yield Finding(
             f"{_listed(left)}: the lists select tables that are not in capture mode, so they are not captured.",
-            registering(left[0], config),
+            build_registration_sql(left[0], config),
             fatal=False,
         )
     changes = {
-        t: TableId(catalog=config.catalog, namespace=one.change_owner, name=one.change_table)
+        t: TableId(catalog=config.catalog_name, namespace=one.change_owner, name=one.change_table)
         for t, one in captured.items()
     }
-    structures = catalog.structures([*captured, *changes.values()])
+    structures = catalog.read_table_schemas([*captured, *changes.values()])
     for table, one in captured.items():
         yield from _state(table, one, config)
         source, change = structures.get(table), structures.get(changes[table])
@@ -67,24 +69,24 @@ def table_findings(
             yield Finding(f"{table} is in capture mode, and does not exist.", _removing(table, config), fatal=False)
         elif change is None:
             yield Finding(
-                f"The change table {one.change} of {table} does not exist.",
-                f"{_removing(table, config)}; {registering(table, config)}",
+                f"The change table {one.change_table_name} of {table} does not exist.",
+                f"{_removing(table, config)}; {build_registration_sql(table, config)}",
             )
         else:
             if logged.get(table) == "N":
                 yield Finding(
                     f"{table} does not log its changes for replication (DATA CAPTURE NONE).",
-                    f"ALTER TABLE {quoted(table)} DATA CAPTURE CHANGES",
+                    f"ALTER TABLE {quote_table(table)} DATA CAPTURE CHANGES",
                 )
             yield from _columns(source, change, one, config)
             yield from _rights(table, change.id, config, rights)
 
 
-def _state(table: TableId, one: Registration, config: Db2Config) -> Iterator[Finding]:
+def _state(table: TableId, one: TableRegistration, config: Db2Config) -> Iterator[Finding]:
     if one.state == ACTIVE:
         return
     schema = config.asn_capture_schema
-    where = f"SOURCE_OWNER = {literal(table.namespace)} AND SOURCE_TABLE = {literal(table.name)}"
+    where = f"SOURCE_OWNER = {quote_literal(table.namespace)} AND SOURCE_TABLE = {quote_literal(table.name)}"
     reason = f", after the message {one.reason}" if one.reason else ""
     how = "was stopped" + reason if one.state == "S" else "is inactive"
     yield Finding(
@@ -93,38 +95,40 @@ def _state(table: TableId, one: Registration, config: Db2Config) -> Iterator[Fin
     )
 
 
-def _columns(source: TableSchema, change: TableSchema, one: Registration, config: Db2Config) -> Iterator[Finding]:
+def _columns(source: TableSchema, change: TableSchema, one: TableRegistration, config: Db2Config) -> Iterator[Finding]:
     """Columns that the change table lacks, or has no values of; updates that do not show what was before."""
     table = source.id
-    logged = {c.name for c in data_columns(change, one.before_prefix, source.names)}
-    missing = [c for c in source.columns if c.name not in logged and ColumnType.of(c).base not in NOT_LOGGED]
+    logged = {c.name for c in data_columns(change, one.before_prefix, source.column_names)}
+    missing = [
+        c for c in source.columns if c.name not in logged and Db2ColumnType.from_column(c).base not in NOT_LOGGED
+    ]
     if missing:
         added = " ".join(
-            f"ADD COLUMN {quoted_name(c.name)} {c.declared.type_expression if is_distinct(c) else ColumnType.of(c).expression}"
+            f"ADD COLUMN {quoted_name(c.name)} {c.declared.type_expression if is_distinct(c) else Db2ColumnType.from_column(c).ddl_expression}"
             for c in missing
         )
         yield _advice(
             f"The change table of {table} lacks {', '.join(c.name for c in missing)}, so these columns are not captured.",
-            f"ALTER TABLE {quoted(change.id)} {added}; VALUES {config.asn_capture_schema}.ASNCDCSERVICES('reinit','asncdc')",
+            f"ALTER TABLE {quote_table(change.id)} {added}; VALUES {config.asn_capture_schema}.ASNCDCSERVICES('reinit','asncdc')",
         )
-    if booleans := [c.name for c in source.columns if ColumnType.of(c).base == "BOOLEAN"]:
+    if booleans := [c.name for c in source.columns if Db2ColumnType.from_column(c).base == "BOOLEAN"]:
         yield _advice(
             f"{table} has columns of the type BOOLEAN ({', '.join(booleans)}), which SQL Replication does not support: snapshots have them, changes may not.",
             "make them SMALLINT, or leave them out with column.exclude.list",
         )
-    if binaries := [c.name for c in source.columns if ColumnType.of(c).base in ("BINARY", "VARBINARY")]:
+    if binaries := [c.name for c in source.columns if Db2ColumnType.from_column(c).base in ("BINARY", "VARBINARY")]:
         yield _advice(
             f"{table} has columns of the types BINARY or VARBINARY ({', '.join(binaries)}), which SQL Replication supports on z/OS alone: snapshots have their values, changes may not.",
             "make them CHAR or VARCHAR … FOR BIT DATA, or leave them out with column.exclude.list",
         )
-    lobs = [c.name for c in source.columns if ColumnType.of(c).base in NOT_LOGGED]
+    lobs = [c.name for c in source.columns if Db2ColumnType.from_column(c).base in NOT_LOGGED]
     if lobs and not source.key and config.lob_handling_mode is LobHandling.RESELECT:
         yield _advice(
             f"Values of {', '.join(lobs)} of {table} are not in change tables, and without a key they cannot be read from the table: they are unavailable.",
             "give the table a primary key, or leave the columns out with column.exclude.list",
         )
     if not one.pairs and not one.before_prefix:
-        where = f"SOURCE_OWNER = {literal(table.namespace)} AND SOURCE_TABLE = {literal(table.name)}"
+        where = f"SOURCE_OWNER = {quote_literal(table.namespace)} AND SOURCE_TABLE = {quote_literal(table.name)}"
         outcome = (
             "a changed key leaves the row with the old one" if source.key else "the row from before cannot be removed"
         )
@@ -136,20 +140,22 @@ def _columns(source: TableSchema, change: TableSchema, one: Registration, config
         )
 
 
-def _rights(table: TableId, change: TableId, config: Db2Config, rights: Privileges) -> Iterator[Finding]:
-    if not rights.may("SELECT", change):
+def _rights(table: TableId, change: TableId, config: Db2Config, rights: Db2AccountPrivileges) -> Iterator[Finding]:
+    if not rights.has_privilege("SELECT", change):
         yield Finding(
-            f"The account lacks SELECT on {change}, the change table of {table}.", grant("SELECT", change, config)
+            f"The account lacks SELECT on {change}, the change table of {table}.",
+            build_grant_statement("SELECT", change, config),
         )
-    if not never_reads(config) and not rights.may("SELECT", table):
+    if not never_reads(config) and not rights.has_privilege("SELECT", table):
         yield Finding(
-            f"The account lacks SELECT on {table}, with which a snapshot reads rows.", grant("SELECT", table, config)
+            f"The account lacks SELECT on {table}, with which a snapshot reads rows.",
+            build_grant_statement("SELECT", table, config),
         )
 
 
 def _removing(table: TableId, config: Db2Config) -> str:
     schema = config.asn_capture_schema
-    return f"CALL {schema}.REMOVETABLE({literal(table.namespace)}, {literal(table.name)}); VALUES {schema}.ASNCDCSERVICES('reinit','asncdc')"
+    return f"CALL {schema}.REMOVETABLE({quote_literal(table.namespace)}, {quote_literal(table.name)}); VALUES {schema}.ASNCDCSERVICES('reinit','asncdc')"
 
 
 def _listed(tables: list[TableId]) -> str:

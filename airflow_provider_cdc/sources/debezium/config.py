@@ -10,29 +10,29 @@ from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
-from airflow_provider_cdc.core.config.base import ConnectionForm
-from airflow_provider_cdc.core.config.connector import NO_CONNECTOR
-from airflow_provider_cdc.core.config.enums import LostMode, SnapshotMode
-from airflow_provider_cdc.core.config.tables import TableConfig
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.config.base_configuration import ConnectionForm
+from airflow_provider_cdc.core.config.connector_config import NO_CONNECTOR
+from airflow_provider_cdc.core.config.property_enums import LostPositionMode, SnapshotMode
+from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.model.table_schema import TableId
 
 
 class LineFormat(enum.StrEnum):
-    """What a line of a file is (``events.line.format``)."""
+    """Contents of a line of a file (``events.line.format``)."""
 
     RECORD = "record"
     VALUE = "value"
 
 
 class KeyFormat(enum.StrEnum):
-    """What the key of a Kafka record is (``events.key.format``)."""
+    """Forms of the key of a Kafka record (``events.key.format``)."""
 
     JSON = "json"
     STRING = "string"
 
 
-class ZonedForm(enum.StrEnum):
-    """What becomes of timestamps with a time zone (``events.zoned.timestamp.mode``)."""
+class ZonedTimestampMode(enum.StrEnum):
+    """Treatment of timestamps with a time zone (``events.zoned.timestamp.mode``)."""
 
     MOMENT = "moment"
     TEXT = "text"
@@ -71,7 +71,7 @@ _CONSUMER: Final = {
 
 
 class DebeziumConfig(TableConfig):
-    """Where the events are, and how they are read."""
+    """Properties that say where the events are, and how they are read."""
 
     events_path: str | None = Field(
         None,
@@ -107,8 +107,8 @@ class DebeziumConfig(TableConfig):
         alias="events.headers",
         description="Names of headers that are kept, each as a column `__header.<name>`; the relational sink takes its key from them with primary.key.mode=record_header.",
     )
-    events_zoned_timestamp_mode: ZonedForm = Field(
-        ZonedForm.MOMENT,
+    events_zoned_timestamp_mode: ZonedTimestampMode = Field(
+        ZonedTimestampMode.MOMENT,
         alias="events.zoned.timestamp.mode",
         description="Timestamps with a time zone become a `moment` of microseconds in UTC, or stay a `text` with all digits and their offset.",
     )
@@ -196,7 +196,7 @@ class DebeziumConfig(TableConfig):
                 raise ValueError(f"{name}: has no effect here: events are read as they were written. Remove it")
         if self.snapshot_mode is not SnapshotMode.NEVER:
             raise ValueError("snapshot.mode: only never: there are events, and no tables that could be read")
-        if self.position_lost_mode is not LostMode.FAIL:
+        if self.position_lost_mode is not LostPositionMode.FAIL:
             raise ValueError("position.lost.mode: only fail: there are events, and no tables that could be read again")
         return self
 
@@ -207,11 +207,11 @@ class DebeziumConfig(TableConfig):
 
     @property
     def from_files(self) -> bool:
-        """Whether events are read from files, and not from Kafka."""
+        """True if events are read from files, and not from Kafka."""
         return self.events_path is not None
 
     def path_options(self) -> dict[str, Any]:
-        """What ``events.path.options`` says."""
+        """Parse the options of ``events.path.options``."""
         text = "{}" if self.events_path_options is None else self.events_path_options.get_secret_value()
         try:
             options = json.loads(text)
@@ -221,7 +221,7 @@ class DebeziumConfig(TableConfig):
             raise ValueError("events.path.options: give a JSON object")
         return options
 
-    def consumer(self) -> dict[str, str]:
+    def build_consumer_properties(self) -> dict[str, str]:
         """Properties of the Kafka client."""
         found = {name: getattr(self, f"consumer_{name.replace('.', '_')}") for name in _CONSUMER}
         return {
@@ -230,8 +230,8 @@ class DebeziumConfig(TableConfig):
             if value is not None
         }
 
-    def reads(self, topic: str) -> bool:
-        """Whether records of a topic are read; of files, all are.
+    def is_topic_selected(self, topic: str) -> bool:
+        """Check whether records of a topic are read; of files, all are.
 
         >>> DebeziumConfig.parse({"topic.prefix": "shop", "topics": "shop.a.b", "bootstrap.servers": "kafka:9092"}).reads("shop.a.b")
         True
@@ -240,8 +240,8 @@ class DebeziumConfig(TableConfig):
             return topic in self.topics
         return self.topics_regex is None or re.fullmatch(self.topics_regex, topic) is not None
 
-    def table(self, topic: str) -> TableId:
-        """The table that a topic is: without ``topic.prefix``, if it begins with it; what is before the last dot is the namespace.
+    def resolve_table(self, topic: str) -> TableId:
+        """Return the table of a topic: without ``topic.prefix``, if it begins with it; what is before the last dot is the namespace.
 
         >>> DebeziumConfig.parse({"topic.prefix": "shop", "events.path": "/in"}).table("shop.inventory.orders")
         TableId(namespace='inventory', name='orders', catalog=None)
@@ -250,10 +250,10 @@ class DebeziumConfig(TableConfig):
         namespace, _, name = rest.rpartition(self.topic_delimiter)
         return TableId(namespace=namespace or self.topic_prefix, name=name)
 
-    def listed(self, name: str) -> str:
+    def format_listed_name(self, name: str) -> str:
         """Tables of a check are topics, whose prefix is this connector's name or another's.
 
         >>> DebeziumConfig.parse({"topic.prefix": "shop", "events.path": "/in"}).listed("shop.inventory.orders")
         'inventory.orders'
         """
-        return str(self.table(name.removeprefix(f"{NO_CONNECTOR}.")))
+        return str(self.resolve_table(name.removeprefix(f"{NO_CONNECTOR}.")))

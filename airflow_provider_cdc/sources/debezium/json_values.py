@@ -1,4 +1,4 @@
-"""JSON values → Arrow arrays: the inverse of :func:`airflow_provider_cdc.changelog.debezium.debezium_values.converter`."""
+"""JSON values → Arrow arrays: the inverse of :func:`airflow_provider_cdc.changelog.debezium.debezium_values.build_converter`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, arrow_type
-from airflow_provider_cdc.sources.debezium.schema_columns import DECIMAL, JSON, VARIABLE_SCALE, unscaled
-from airflow_provider_cdc.sources.debezium.schema_inference import text
+from airflow_provider_cdc.core.model.table_schema import GEOMETRY, Column, arrow_type
+from airflow_provider_cdc.sources.debezium.schema_columns import DECIMAL, JSON, VARIABLE_SCALE, unscaled_from_base64
+from airflow_provider_cdc.sources.debezium.schema_inference import format_value
 
 MISSING: Final = object()
 """The event does not have the value at all."""
@@ -26,7 +26,7 @@ _NO_NUMBERS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity"
 Mask = npt.NDArray[np.bool_]
 
 
-class BadValue(ValueError):
+class InvalidColumnValue(ValueError):
     """A value is not one of its column.
 
     :ivar row: which one
@@ -37,7 +37,7 @@ class BadValue(ValueError):
         self.row = row
 
 
-class Converter:
+class JsonColumnConverter:
     """Makes arrays of the values of one column.
 
     :param placeholder: ``unavailable.value.placeholder``
@@ -52,8 +52,8 @@ class Converter:
         self._placeholders = pa.array(sorted(texts | encoded)) if column.type == "string" else None
         self._bytes = pa.scalar(data, pa.binary()) if column.type == "binary" else None
 
-    def array(self, values: list[Any]) -> tuple[pa.Array, Mask | None]:
-        """The array, and which values the event does not have; ``None``: it has all.
+    def convert_values(self, values: list[Any]) -> tuple[pa.Array, Mask | None]:
+        """Build the array, and a mask of the values that the event does not have; ``None``: it has all.
 
         :raises BadValue: a value is not one of the column
         """
@@ -79,7 +79,7 @@ class Converter:
                     values[row] = int(value)
                 self._make([values[row]])
             except (pa.ArrowException, ValueError, TypeError, OverflowError, KeyError, ArithmeticError) as e:
-                raise BadValue(row, f"{_shown(value)} is not a {self._column.type}: {e}") from None
+                raise InvalidColumnValue(row, f"{_shown(value)} is not a {self._column.type}: {e}") from None
         return self._make(values)
 
     def _lacking(self, made: pa.Array) -> Mask | None:
@@ -106,16 +106,18 @@ _Make = Callable[[list[Any]], pa.Array]
 
 
 def _maker(column: Column) -> _Make:
-    """What makes an array of a column's JSON values, without looking twice."""
+    """Return the function that makes an array of a column's JSON values, without looking twice."""
     type_, semantic = arrow_type(column.type), column.semantic or ""
     if semantic == DECIMAL:
         scale = int(column.parameters.get("scale", 0))
         if pa.types.is_decimal(type_):
             return lambda values: _decimals(values, type_, -min(scale, 0))
-        return lambda values: pa.array([None if v is None else _plain(unscaled(v), scale) for v in values], type_)
+        return lambda values: pa.array(
+            [None if v is None else _plain(unscaled_from_base64(v), scale) for v in values], type_
+        )
     if semantic == VARIABLE_SCALE:
         return lambda values: pa.array(
-            [None if v is None else _plain(unscaled(v["value"]), v["scale"]) for v in values], type_
+            [None if v is None else _plain(unscaled_from_base64(v["value"]), v["scale"]) for v in values], type_
         )
     if column.type == GEOMETRY:
         return lambda values: pa.array([None if v is None else _geometry(v) for v in values], type_)
@@ -134,7 +136,7 @@ def _maker(column: Column) -> _Make:
     if pa.types.is_decimal(type_):  # without a schema
         return lambda values: pa.array([None if v is None else Decimal(v) for v in values], type_)
     if semantic == JSON:
-        return lambda values: pa.array(list(map(text, values)), type_)
+        return lambda values: pa.array(list(map(format_value, values)), type_)
     if pa.types.is_list(type_):
         return lambda values: pa.array([None if v is None else list(map(_number, v)) for v in values], type_)
     return lambda values: pa.array(values, type_)
@@ -183,7 +185,7 @@ def _floats(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _geometry(value: dict[str, Any]) -> dict[str, Any]:
-    """A point may come without its bytes."""
+    """Decode a geometry. A point may come without its bytes."""
     if value.get("wkb") is None:
         wkb = struct.pack("<BIdd", 1, 1, value["x"], value["y"])
     else:
@@ -191,7 +193,7 @@ def _geometry(value: dict[str, Any]) -> dict[str, Any]:
     return {"wkb": wkb, "srid": value.get("srid")}
 
 
-def images(arrays: Sequence[pa.Array], type_: pa.StructType, index: npt.NDArray[np.int64]) -> pa.StructArray:
+def expand_images(arrays: Sequence[pa.Array], type_: pa.StructType, index: npt.NDArray[np.int64]) -> pa.StructArray:
     """Images of rows that have one, as images of all rows.
 
     :param index: for each row, which of the images it has; -1: none

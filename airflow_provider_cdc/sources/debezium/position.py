@@ -29,7 +29,7 @@ class FilePosition:
         document: dict[str, Any] = {"file": self.file, "offset": self.offset, "line": self.line, "before": self.before}
         return document if self.size is None else document | {"size": self.size}
 
-    def reached(self, other: FilePosition) -> bool:
+    def has_reached(self, other: FilePosition) -> bool:
         return self._place >= other._place
 
     @property
@@ -61,7 +61,7 @@ class TopicsPosition:
             }
         }
 
-    def reached(self, other: TopicsPosition) -> bool:
+    def has_reached(self, other: TopicsPosition) -> bool:
         return all(
             self.offsets.get(topic, {}).get(partition, 0) >= offset
             for topic, partitions in other.offsets.items()
@@ -80,7 +80,7 @@ class TopicsPosition:
 
 
 def parse_position(document: Mapping[str, Any]) -> FilePosition | TopicsPosition:
-    """The position that :meth:`to_json` described.
+    """Parse the position that :meth:`to_json` described.
 
     >>> parse_position({"file": "a.jsonl", "offset": 12, "line": 1, "before": 0})
     FilePosition(file='a.jsonl', offset=12, line=1, size=None, before=0)

@@ -18,7 +18,7 @@ _BEGIN: Final = b'"schema":{'
 _REMEDY: Final = "see that it is one JSON object a line, as events.line.format says; a Kafka topic of another format can be left out with topics or topics.regex"
 
 
-class Lines:
+class LineParser:
     """Parses lines.
 
     :ivar schemas: name → schema
@@ -30,8 +30,8 @@ class Lines:
         """A schema as it is written → its name as JSON; the last found ones first."""
         self._decoder = JSONDecoder()
 
-    def parse(self, lines: list[bytes], where: Callable[[int], str]) -> list[dict[str, Any]]:
-        """Records, as many as lines.
+    def parse_lines(self, lines: list[bytes], where: Callable[[int], str]) -> list[dict[str, Any]]:
+        """Parse lines into as many records.
 
         :param where: the place of a line
         :raises UnknownLogEvent: a line is not a JSON object
@@ -46,8 +46,8 @@ class Lines:
             return found  # type: ignore[no-any-return]
         return [self._one(line, where(at)) for at, line in enumerate(lines)]
 
-    def name(self, schema: Any) -> str | None:
-        """The name of a record's schema, whether it was replaced by it or not; ``None`` if there is none."""
+    def find_schema_name(self, schema: Any) -> str | None:
+        """Return the name of a record's schema, whether it was replaced by it or not; ``None`` if there is none."""
         if not isinstance(schema, dict):
             return schema if isinstance(schema, str) and schema in self.schemas else None
         text = orjson.dumps(schema)
@@ -82,7 +82,7 @@ class Lines:
         return line
 
     def _met(self, line: bytes, at: int) -> bytes | None:
-        """A schema that was not met before, as it is written; ``None`` if it is none."""
+        """Return a schema that was not met before, as it is written; ``None`` if it is none."""
         text = line[at:].decode("utf-8", "surrogateescape")
         try:
             schema, end = self._decoder.raw_decode(text)

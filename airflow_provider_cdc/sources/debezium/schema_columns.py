@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from decimal import Context, Decimal
 from typing import Any, Final
 
-from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, Declared
-from airflow_provider_cdc.sources.debezium.config import ZonedForm
+from airflow_provider_cdc.core.model.table_schema import GEOMETRY, Column, ColumnDeclaration
+from airflow_provider_cdc.sources.debezium.config import ZonedTimestampMode
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_SCALE: Final = "io.debezium.data.VariableScaleDecimal"
@@ -45,15 +45,15 @@ _TEMPORAL: Final = {
 Node = Mapping[str, Any]
 
 
-def column_of(node: Node, zoned: ZonedForm, *, key: bool = False) -> Column:
-    """The column of a field.
+def column_of(node: Node, zoned: ZonedTimestampMode, *, key: bool = False) -> Column:
+    """Build the column of a field.
 
     :param node: its schema
     :param zoned: ``events.zoned.timestamp.mode``
     :param key: it is part of the key, and so never NULL
     :raises ValueError: its type is not known
 
-    >>> column_of({"type": "int32", "optional": True, "name": "io.debezium.time.Date", "field": "day"}, ZonedForm.MOMENT).type
+    >>> column_of({"type": "int32", "optional": True, "name": "io.debezium.time.Date", "field": "day"}, ZonedTimestampMode.MOMENT).type
     'date32[day]'
     """
     semantic = node.get("name")
@@ -63,7 +63,7 @@ def column_of(node: Node, zoned: ZonedForm, *, key: bool = False) -> Column:
     scale = _number(parameters.get(f"{_SOURCE}scale"))
     if type_.startswith("timestamp[") and length is None:
         length = 9 if type_.startswith("timestamp[ns") else 6
-    declared = Declared(
+    declared = ColumnDeclaration(
         type_name=parameters.get(f"{_SOURCE}type", ""),
         length=length,
         scale=scale,
@@ -81,8 +81,10 @@ def column_of(node: Node, zoned: ZonedForm, *, key: bool = False) -> Column:
     return column.model_copy(update={"declared": declared.model_copy(update={"default": default})})
 
 
-def _type(node: Node, semantic: str | None, parameters: Mapping[str, str], zoned: ZonedForm) -> tuple[str, str | None]:
-    """The type in the change log, and the semantic name."""
+def _type(
+    node: Node, semantic: str | None, parameters: Mapping[str, str], zoned: ZonedTimestampMode
+) -> tuple[str, str | None]:
+    """Return the type in the change log, and the semantic name."""
     literal = str(node.get("type"))
     if semantic == DECIMAL:
         return _decimal(parameters), semantic
@@ -91,7 +93,7 @@ def _type(node: Node, semantic: str | None, parameters: Mapping[str, str], zoned
     if semantic in GEOMETRIES:
         return GEOMETRY, semantic
     if semantic == ZONED:
-        return ("timestamp[us, tz=UTC]" if zoned is ZonedForm.MOMENT else "string"), semantic
+        return ("timestamp[us, tz=UTC]" if zoned is ZonedTimestampMode.MOMENT else "string"), semantic
     if semantic in _TEMPORAL:
         return _TEMPORAL[semantic], semantic
     if semantic == VECTOR:
@@ -122,7 +124,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1)
 
 
 def default_text(value: Any, column: Column) -> str | None:
-    """A field's default as a text that a cast to the column's type understands; ``None``: there is none, or none that is known to be one."""
+    """Return a field's default as a text that casts to the column's type; ``None``: there is none, or none that is known to be one."""
     if value is None or isinstance(value, (dict, list)):
         return None
     if isinstance(value, bool):
@@ -136,7 +138,7 @@ def default_text(value: Any, column: Column) -> str | None:
 def _default(value: Any, column: Column) -> str | None:
     type_, semantic = column.type, column.semantic or ""
     if semantic == DECIMAL:
-        number = unscaled(str(value))
+        number = unscaled_from_base64(str(value))
         return f"{Decimal(number).scaleb(-int(column.parameters.get('scale', 0)), _EXACT):f}"
     if type_ == "binary":
         return None
@@ -152,10 +154,10 @@ def _default(value: Any, column: Column) -> str | None:
     return str(value)
 
 
-def unscaled(text: str) -> int:
-    """The number that a decimal's bytes are: big-endian two's complement, in base64.
+def unscaled_from_base64(text: str) -> int:
+    """Decode the unscaled number of a decimal's bytes: big-endian two's complement, in base64.
 
-    >>> unscaled("AMg=")
+    >>> unscaled_from_base64("AMg=")
     200
     """
     return int.from_bytes(base64.b64decode(text), "big", signed=True)

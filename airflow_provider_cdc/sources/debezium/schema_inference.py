@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import orjson
 
-from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.model.table_schema import Column
 from airflow_provider_cdc.sources.debezium.schema_columns import JSON
 
 BIG: Final = "decimal128(20, 0)"
@@ -28,41 +28,41 @@ KINDS: Final = frozenset({*_BY_TYPE.values(), BIG})
 _LARGEST: Final = 2**63 - 1
 
 
-def kind(values: Iterable[Any]) -> str | None:
-    """What values are: a type of the change log, or ``json``; ``None``: all are null.
+def infer_kind(values: Iterable[Any]) -> str | None:
+    """Infer the kind of values: a type of the change log, or ``json``; ``None``: all are null.
 
-    >>> kind([1, None, 2.5])
+    >>> infer_kind([1, None, 2.5])
     'double'
     """
     types = set(map(type, values))
     types.discard(type(None))
     found: str | None = None
     for one in types:
-        found = wider(found, _BY_TYPE[one])
+        found = widen_kind(found, _BY_TYPE[one])
     if found == "int64" and max(v for v in values if v is not None) > _LARGEST:
         return BIG
     return found
 
 
-def wider(one: str | None, other: str | None) -> str | None:
-    """What has room for both."""
+def widen_kind(one: str | None, other: str | None) -> str | None:
+    """Return the kind that has room for both."""
     if one is None or other is None or one == other:
         return one if other is None else other
     return _WIDER.get((one, other)) or _WIDER.get((other, one)) or "string"
 
 
 def kind_of(column: Column) -> str:
-    """The kind that a column has room for."""
+    """Return the kind that a column has room for."""
     return "json" if column.semantic == JSON and column.type == "string" else column.type
 
 
-def column(name: str, kind_: str, *, key: bool = False) -> Column:
-    """A column of a kind."""
+def build_column(name: str, kind_: str, *, key: bool = False) -> Column:
+    """Build a column of a kind."""
     if kind_ == "json":
         return Column(name=name, type="string", semantic=JSON, nullable=not key)
     return Column(name=name, type=kind_, nullable=not key)
 
 
-def text(value: Any) -> str | None:
+def format_value(value: Any) -> str | None:
     """Any value as a text."""
     return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()

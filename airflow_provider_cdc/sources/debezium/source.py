@@ -10,25 +10,25 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import (
     ConfigError,
     PrerequisiteError,
-    QueryRefused,
+    QueryRejected,
     UnknownLogEvent,
     UnreadableValue,
 )
 from airflow_provider_cdc.core.model.log_items import Heartbeat, LogItem, SchemaChange
-from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.run_metrics import Value
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
-from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables, any_table
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas, Finding, SnapshotSession, Source, any_table
 from airflow_provider_cdc.sources.debezium.config import DebeziumConfig
-from airflow_provider_cdc.sources.debezium.event_reader import EventReader
+from airflow_provider_cdc.sources.debezium.log_item_reader import DebeziumEventReader
 from airflow_provider_cdc.sources.debezium.position import parse_position
-from airflow_provider_cdc.sources.debezium.record_source import Feed, Piece
+from airflow_provider_cdc.sources.debezium.record_feed import RecordFeed, RecordLines
 
 log = logging.getLogger(__name__)
 
@@ -45,21 +45,21 @@ class DebeziumSource(Source):
     def __init__(self, config: DebeziumConfig) -> None:
         self._config = config
         self._feed = _feed(config)
-        self._reader: EventReader | None = None
-        self._found: _Found | None = None
+        self._reader: DebeziumEventReader | None = None
+        self._found: _FoundTables | None = None
 
-    def check(self) -> list[Finding]:
-        return [Finding(what, fix, fatal) for what, fix, fatal in self._feed.findings()]
+    def check_prerequisites(self) -> list[Finding]:
+        return [Finding(what, fix, fatal) for what, fix, fatal in self._feed.list_findings()]
 
-    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
-        """The tables of the first events there are; others come with their own first event."""
+    def discover_tables(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
+        """List the tables of the first events there are; others come with their own first event."""
         if self._found is None:
-            self._found = _Found(self._config)
-            reader = EventReader(self._config, self._feed, self._found, tell=False)
+            self._found = _FoundTables(self._config)
+            reader = DebeziumEventReader(self._config, self._feed, self._found, tell=False)
             try:
-                for piece in self._feed.sample():
-                    for item in reader.items(piece):
-                        self._found.take(item)
+                for piece in self._feed.read_sample():
+                    for item in reader.read_items(piece):
+                        self._found.add_item(item)
             except (UnknownLogEvent, UnreadableValue) as e:
                 log.info(
                     "The tables of later events are not known yet: %s", e.what
@@ -67,46 +67,46 @@ class DebeziumSource(Source):
         return {table: schema for table, schema in self._found.schemas.items() if needed(table)}
 
     def current_position(self) -> Position:
-        return self._feed.end()
+        return self._feed.find_end_position()
 
     def oldest_position(self) -> Position:
-        return self._feed.begin()
+        return self._feed.find_begin_position()
 
     def verify_position(self, position: Position) -> None:
-        self._feed.verify(position)
+        self._feed.verify_position(position)
 
     def parse_position(self, document: dict[str, Any]) -> Position:
         return parse_position(document)
 
-    def snapshot(
+    def open_snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
-        raise QueryRefused(_NO_TABLES, safe="Nothing was read; capture goes on.", remedy=_READ_WHERE)
+        raise QueryRejected(_NO_TABLES, safe="Nothing was read; capture goes on.", remedy=_READ_WHERE)
 
-    def chunks(self, *, signals: TableId | None) -> ChunkReader:
+    def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:
         raise PrerequisiteError(_NO_TABLES, safe="Nothing was read; capture goes on.", remedy=_READ_WHERE)
 
-    def stream(
+    def stream_log(
         self,
         start: Position,
-        tables: Tables,
+        tables: CapturedTableSchemas,
         *,
         until: Position | None,
         patience: Callable[[], float] | None = None,
     ) -> Iterator[LogItem]:
         self.verify_position(start)
-        self._reader = reader = EventReader(self._config, self._feed, tables)
+        self._reader = reader = DebeziumEventReader(self._config, self._feed, tables)
 
         def wait() -> None:
             time.sleep(self._config.poll_interval_ms / 1000 if patience is None else patience())
 
         for found in self._feed.read(start, until, wait):
-            if isinstance(found, Piece):
-                yield from reader.items(found)
+            if isinstance(found, RecordLines):
+                yield from reader.read_items(found)
             else:
                 yield Heartbeat(found)
 
-    def execute(self, statement: str) -> None:
+    def execute_statement(self, statement: str) -> None:
         raise ConfigError("Events run no statements: leave heartbeat.action.query out.")
 
     @property
@@ -118,43 +118,43 @@ class DebeziumSource(Source):
             pa.field("offset", pa.int64(), nullable=False),
         ]
 
-    def metrics(self) -> Mapping[str, Value]:
+    def collect_stream_metrics(self) -> Mapping[str, Value]:
         return {} if self._reader is None else {"NumberOfRecordsLeftOut": self._reader.left_out.total()}
 
     def close(self) -> None:
         self._feed.close()
 
 
-class _Found:
-    """Takes schemas as they come, of the tables that are selected; see :class:`~airflow_provider_cdc.core.spi.source.Tables`."""
+class _FoundTables:
+    """Takes schemas as they come, of the tables that are selected; see :class:`~airflow_provider_cdc.core.spi.source.CapturedTableSchemas`."""
 
     def __init__(self, config: DebeziumConfig) -> None:
         self.schemas: dict[TableId, TableSchema] = {}
         self._filters = Filters(config)
 
-    def take(self, item: LogItem) -> None:
+    def add_item(self, item: LogItem) -> None:
         for change in item.changes if isinstance(item, SchemaChange) else ():
             if change.table is not None:
                 self.schemas[change.id] = change.table
 
-    def get(self, table: TableId) -> TableSchema | None:
+    def find_schema(self, table: TableId) -> TableSchema | None:
         return self.schemas.get(table)
 
-    def captured(self, table: TableId) -> bool:
-        return self._filters.table(table)
+    def is_captured(self, table: TableId) -> bool:
+        return self._filters.is_table_captured(table)
 
     def read_again(self, table: TableId) -> bool:
         return False
 
-    def known(self) -> list[TableId]:
+    def list_known_tables(self) -> list[TableId]:
         return list(self.schemas)
 
 
-def _feed(config: DebeziumConfig) -> Feed:
+def _feed(config: DebeziumConfig) -> RecordFeed:
     if config.from_files:
-        from airflow_provider_cdc.sources.debezium.files import Files
+        from airflow_provider_cdc.sources.debezium.file_feed import FileFeed
 
-        return Files(config)
-    from airflow_provider_cdc.sources.debezium.topics import Topics
+        return FileFeed(config)
+    from airflow_provider_cdc.sources.debezium.topic_feed import TopicFeed
 
-    return Topics(config)
+    return TopicFeed(config)

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from airflow_provider_cdc.core.config.base import ConnectionForm
-from airflow_provider_cdc.core.config.tables import TableConfig
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.config.base_configuration import ConnectionForm
+from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.model.table_schema import TableId
 
 
 class MemoryConfig(TableConfig):
-    """Where to find the database, and how finely its log is cut."""
+    """Properties that say where to find the database, and how finely its log is cut."""
 
     memory_database: str = Field(alias="memory.database", description="Name of a MemoryDatabase of this process.")
     memory_block_rows: int = Field(
@@ -34,5 +34,5 @@ class MemoryConfig(TableConfig):
     )
     CONNECTION: ClassVar[Mapping[str, str]] = {"host": "memory.database"}
 
-    def dataset(self, table: TableId) -> tuple[str, str]:
+    def build_dataset_name(self, table: TableId) -> tuple[str, str]:
         return f"memory://{self.memory_database}", str(table)

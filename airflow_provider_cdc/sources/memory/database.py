@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, UPDATE
-from airflow_provider_cdc.core.model.schema import Column, Declared, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import Column, ColumnDeclaration, TableChange, TableId, TableSchema
 
 DATABASES: dict[str, MemoryDatabase] = {}
 """All databases of the process by name, where the property ``memory.database`` finds them."""
@@ -30,8 +30,8 @@ _VARCHAR = 12
 
 
 @dataclass(slots=True)
-class RowChange:
-    """One row of a transaction, as logged. An image lacks the columns whose values the log does not have."""
+class LoggedRowChange:
+    """A row of a transaction, as logged. An image lacks the columns whose values the log does not have."""
 
     table: TableSchema
     op: int
@@ -40,16 +40,16 @@ class RowChange:
 
 
 @dataclass(slots=True)
-class Entry:
-    """One entry of the log: a transaction, a schema change, or a truncate."""
+class MemoryLogEntry:
+    """An entry of the log: a transaction, a schema change, or a truncate."""
 
     ts_us: int
-    rows: list[RowChange] = field(default_factory=list)
+    rows: list[LoggedRowChange] = field(default_factory=list)
     ddl: str = ""
     changes: list[TableChange] = field(default_factory=list)
     truncated: TableId | None = None
     rollback_of: int = 0
-    """Number of ``rows`` that precede a rollback inside the transaction and are void."""
+    """Number of ``copy_rows`` that precede a rollback inside the transaction and are void."""
 
 
 class MemoryDatabase:
@@ -60,7 +60,7 @@ class MemoryDatabase:
 
     def __init__(self, name: str, *, catalog: str | None = None) -> None:
         self.name, self.catalog, self.lock = name, catalog, threading.RLock()
-        self.log: list[Entry] = []
+        self.log: list[MemoryLogEntry] = []
         self.oldest = 0
         self._schemas: dict[TableId, TableSchema] = {}
         self._rows: dict[TableId, list[Row]] = {}
@@ -78,20 +78,20 @@ class MemoryDatabase:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def rows(self, table: str) -> list[Row]:
-        """A copy of a table's rows."""
+    def copy_rows(self, table: str) -> list[Row]:
+        """Return a copy of a table's rows."""
         with self.lock:
-            return [dict(row) for row in self._rows[self.id(table)]]
+            return [dict(row) for row in self._rows[self.resolve_table_id(table)]]
 
-    def view(self) -> tuple[int, dict[TableId, TableSchema], dict[TableId, list[Row]]]:
+    def read_consistent_view(self) -> tuple[int, dict[TableId, TableSchema], dict[TableId, list[Row]]]:
         """End of the log, table schemas and rows, consistent with each other."""
         with self.lock:
             return len(self.log), dict(self._schemas), {t: list(rows) for t, rows in self._rows.items()}
 
     # -- structure ----------------------------------------------------------------------------------------------------
 
-    def id(self, table: str) -> TableId:
-        """The id of a table that is called ``namespace.name``."""
+    def resolve_table_id(self, table: str) -> TableId:
+        """Return the id of a table that is called ``namespace.name``."""
         namespace, _, name = table.partition(".")
         return TableId(namespace=namespace, name=name, catalog=self.catalog)
 
@@ -104,15 +104,16 @@ class MemoryDatabase:
         sparse: Iterable[str] = (),
         rows: Iterable[Row] = (),
     ) -> None:
-        """
+        """Create a table.
+
         :param columns: name → change log type; a ``!`` at the end makes it not nullable
         :param sparse: columns whose values the log has only where a statement sets them, as databases do with large ones
         :param rows: what the table begins with, of which the log knows nothing (``CREATE TABLE … AS SELECT``)
         """
         with self.lock:
             made = tuple(_column(n, t.rstrip("!"), nullable=not t.endswith("!")) for n, t in columns.items())
-            schema = TableSchema(id=self.id(table), columns=made, key=key)
-            hidden = [{name: row.get(name) for name in schema.names} for row in rows]
+            schema = TableSchema(id=self.resolve_table_id(table), columns=made, key=key)
+            hidden = [{name: row.get(name) for name in schema.column_names} for row in rows]
             self._schemas[schema.id], self._rows[schema.id] = schema, hidden
             self._sparse[schema.id] = frozenset(sparse)
             change = TableChange(type="CREATE", id=schema.id, table=schema, exact=not hidden)
@@ -121,7 +122,7 @@ class MemoryDatabase:
     def add_column(self, table: str, name: str, type_: str, value: Any = None, *, text: str | None = None) -> None:
         """Add a column; existing rows get ``value``, which is ``text`` in the statement."""
         with self.lock:
-            schema = self._schemas[self.id(table)]
+            schema = self._schemas[self.resolve_table_id(table)]
             schema = schema.model_copy(update={"columns": (*schema.columns, _column(name, type_))})
             for row in self._own(schema.id):
                 row[name] = value
@@ -131,11 +132,11 @@ class MemoryDatabase:
     def make_sparse(self, table: str, *columns: str) -> None:
         """From now on the log has values of these columns only where a statement sets them."""
         with self.lock:
-            self._sparse[self.id(table)] |= set(columns)
+            self._sparse[self.resolve_table_id(table)] |= set(columns)
 
     def drop_column(self, table: str, name: str) -> None:
         with self.lock:
-            schema = self._schemas[self.id(table)]
+            schema = self._schemas[self.resolve_table_id(table)]
             schema = schema.model_copy(update={"columns": tuple(c for c in schema.columns if c.name != name)})
             for row in self._own(schema.id):
                 del row[name]
@@ -143,7 +144,7 @@ class MemoryDatabase:
 
     def rename_column(self, table: str, old: str, new: str) -> None:
         with self.lock:
-            schema = self._schemas[self.id(table)]
+            schema = self._schemas[self.resolve_table_id(table)]
             columns = tuple(c.model_copy(update={"name": new}) if c.name == old else c for c in schema.columns)
             key = tuple(new if name == old else name for name in schema.key)
             schema = schema.model_copy(update={"columns": columns, "key": key})
@@ -156,7 +157,7 @@ class MemoryDatabase:
     def change_column(self, table: str, name: str, type_: str, convert: Any) -> None:
         """Give a column another type; ``convert`` is called with each existing value that is not ``None``."""
         with self.lock:
-            schema = self._schemas[self.id(table)]
+            schema = self._schemas[self.resolve_table_id(table)]
             columns = tuple(_column(name, type_, nullable=c.nullable) if c.name == name else c for c in schema.columns)
             schema = schema.model_copy(update={"columns": columns})
             for row in self._own(schema.id):
@@ -166,7 +167,7 @@ class MemoryDatabase:
     def rename_tables(self, *pairs: tuple[str, str]) -> None:
         """Give tables new names in one statement: ``("shop.a", "shop.b"), ("shop.b", "shop.a")`` swaps two."""
         with self.lock:
-            ids = [(self.id(old), self.id(new)) for old, new in pairs]
+            ids = [(self.resolve_table_id(old), self.resolve_table_id(new)) for old, new in pairs]
             moved = [(a, b, self._schemas.pop(a), self._rows.pop(a), self._sparse.pop(a)) for a, b in ids]
             changes = []
             for before, after, schema, rows, sparse in moved:
@@ -177,22 +178,24 @@ class MemoryDatabase:
 
     def drop_table(self, table: str) -> None:
         with self.lock:
-            schema = self._schemas.pop(self.id(table))
+            schema = self._schemas.pop(self.resolve_table_id(table))
             del self._rows[schema.id]
             self._ddl(f"DROP TABLE {table}", TableChange(type="DROP", id=schema.id))
 
-    def truncate(self, table: str) -> None:
+    def truncate_table(self, table: str) -> None:
         with self.lock:
-            self._rows[self.id(table)] = []
-            self.log.append(Entry(self.clock(), ddl=f"TRUNCATE TABLE {table}", truncated=self.id(table)))
+            self._rows[self.resolve_table_id(table)] = []
+            self.log.append(
+                MemoryLogEntry(self.clock(), ddl=f"TRUNCATE TABLE {table}", truncated=self.resolve_table_id(table))
+            )
 
-    def purge(self, upto: int | None = None) -> None:
+    def purge_log(self, upto: int | None = None) -> None:
         """Forget log entries, as a server does with old log files."""
         with self.lock:
             self.oldest = len(self.log) if upto is None else upto
 
     def _own(self, table: TableId) -> list[Row]:
-        """A table's rows, fit to be changed in place: views and log entries keep the old ones."""
+        """Copy a table's rows, fit to be changed in place: views and log entries keep the old ones."""
         self._rows[table] = [dict(row) for row in self._rows[table]]
         return self._rows[table]
 
@@ -201,53 +204,53 @@ class MemoryDatabase:
         self._ddl(f"ALTER TABLE {schema.id} {what}", change)
 
     def _ddl(self, ddl: str, *changes: TableChange) -> None:
-        self.log.append(Entry(self.clock(), ddl=ddl, changes=list(changes)))
+        self.log.append(MemoryLogEntry(self.clock(), ddl=ddl, changes=list(changes)))
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """Changes made inside become visible, and logged, together; an exception undoes them."""
+    def transaction(self) -> Iterator[MemoryTransaction]:
+        """Make changes inside visible, and logged, together; an exception undoes them."""
         with self.lock:
             saved = {t: list(rows) for t, rows in self._rows.items()}
-            transaction = Transaction(self)
+            transaction = MemoryTransaction(self)
             try:
                 yield transaction
             except BaseException:
                 self._rows = saved
                 raise
             if transaction.changes:
-                self.log.append(Entry(self.clock(), rows=transaction.changes, rollback_of=transaction.void))
+                self.log.append(MemoryLogEntry(self.clock(), rows=transaction.changes, rollback_of=transaction.void))
 
 
-class Transaction:
+class MemoryTransaction:
     """Changes in the making; see :meth:`MemoryDatabase.transaction`."""
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._db = database
-        self.changes: list[RowChange] = []
+        self.changes: list[LoggedRowChange] = []
         self.void = 0
 
     def insert(self, table: str, row: Row, *, logged: Iterable[str] | None = None) -> None:
         """:param logged: columns whose values the log has; by default all"""
-        schema = self._db._schemas[self._db.id(table)]
-        full = {name: row.get(name) for name in schema.names}
+        schema = self._db._schemas[self._db.resolve_table_id(table)]
+        full = {name: row.get(name) for name in schema.column_names}
         self._db._rows[schema.id].append(full)
         left_out = set() if logged is None else set(full) - set(logged)
-        self.changes.append(RowChange(schema, CREATE, None, _without(full, left_out)))
+        self.changes.append(LoggedRowChange(schema, CREATE, None, _without(full, left_out)))
 
     def update(self, table: str, where: Row, values: Row, *, limit: int | None = None) -> int:
         """Change the rows that equal ``where``; returns how many.
 
         :param limit: only so many of them
         """
-        schema = self._db._schemas[self._db.id(table)]
+        schema = self._db._schemas[self._db.resolve_table_id(table)]
         rows, sparse, n = self._db._rows[schema.id], self._db._sparse[schema.id], 0
         for i, row in enumerate(rows):
             if _matches(row, where) and n != limit:
                 rows[i] = {**row, **values}
                 before, after = _without(row, sparse), _without(rows[i], sparse - values.keys())
-                self.changes.append(RowChange(schema, UPDATE, before, after))
+                self.changes.append(LoggedRowChange(schema, UPDATE, before, after))
                 n += 1
         return n
 
@@ -256,7 +259,7 @@ class Transaction:
 
         :raises ValueError: a row is not there
         """
-        schema = self._db._schemas[self._db.id(table)]
+        schema = self._db._schemas[self._db.resolve_table_id(table)]
         rows, sparse = self._db._rows[schema.id], self._db._sparse[schema.id]
         free = set(range(len(rows)))
         found = []
@@ -269,18 +272,18 @@ class Transaction:
         for i, row, values in found:
             rows[i] = {**row, **values}
             before, after = _without(row, sparse), _without(rows[i], sparse - values.keys())
-            self.changes.append(RowChange(schema, UPDATE, before, after))
+            self.changes.append(LoggedRowChange(schema, UPDATE, before, after))
 
     def delete(self, table: str, where: Row, *, limit: int | None = None) -> int:
         """Remove the rows that equal ``where``; returns how many.
 
         :param limit: only so many of them
         """
-        schema = self._db._schemas[self._db.id(table)]
+        schema = self._db._schemas[self._db.resolve_table_id(table)]
         kept, n = [], 0
         for row in self._db._rows[schema.id]:
             if _matches(row, where) and n != limit:
-                self.changes.append(RowChange(schema, DELETE, _without(row, self._db._sparse[schema.id]), None))
+                self.changes.append(LoggedRowChange(schema, DELETE, _without(row, self._db._sparse[schema.id]), None))
                 n += 1
             else:
                 kept.append(row)
@@ -289,14 +292,14 @@ class Transaction:
 
     def log_void(self, table: str, row: Row) -> None:
         """Log an insert that the same transaction has taken back, as a log with partial rollbacks has it."""
-        schema = self._db._schemas[self._db.id(table)]
-        full = {name: row.get(name) for name in schema.names}
-        self.changes.insert(self.void, RowChange(schema, CREATE, None, full))
+        schema = self._db._schemas[self._db.resolve_table_id(table)]
+        full = {name: row.get(name) for name in schema.column_names}
+        self.changes.insert(self.void, LoggedRowChange(schema, CREATE, None, full))
         self.void += 1
 
 
 def _column(name: str, type_: str, *, nullable: bool = True) -> Column:
-    declared = Declared(jdbc_type=_VARCHAR) if type_ == "string" else Declared()
+    declared = ColumnDeclaration(jdbc_type=_VARCHAR) if type_ == "string" else ColumnDeclaration()
     return Column(name=name, type=type_, nullable=nullable, declared=declared)
 
 

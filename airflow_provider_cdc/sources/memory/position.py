@@ -15,7 +15,7 @@ class MemoryPosition:
     def to_json(self) -> dict[str, Any]:
         return {"entry": self.entry}
 
-    def reached(self, other: MemoryPosition) -> bool:
+    def has_reached(self, other: MemoryPosition) -> bool:
         return self.entry >= other.entry
 
     def __str__(self) -> str:

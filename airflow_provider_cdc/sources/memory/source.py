@@ -12,27 +12,34 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SchemaConflict
 from airflow_provider_cdc.core.model.log_items import (
     READ,
+    BlockTransactions,
     Heartbeat,
-    LeftOut,
+    LeftOutRows,
     LogBlock,
     LogItem,
     Rollback,
     RowBlock,
     SchemaChange,
-    Transactions,
     Truncate,
 )
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
-from airflow_provider_cdc.core.spi.source import Chunk, Finding, SnapshotSession, Source, Tables, any_table
-from airflow_provider_cdc.sources.memory.chunks import MemoryChunks, condition
+from airflow_provider_cdc.core.spi.source import (
+    CapturedTableSchemas,
+    Finding,
+    SnapshotChunk,
+    SnapshotSession,
+    Source,
+    any_table,
+)
+from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader, parse_condition
 from airflow_provider_cdc.sources.memory.config import MemoryConfig
-from airflow_provider_cdc.sources.memory.database import DATABASES, Entry, MemoryDatabase, Row, RowChange
+from airflow_provider_cdc.sources.memory.database import DATABASES, LoggedRowChange, MemoryDatabase, MemoryLogEntry, Row
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 
 _UNKNOWN = "a structure that is not known, and the table has another one now"
@@ -51,14 +58,14 @@ class MemorySource(Source):
             raise ConfigError(f"There is no memory database {config.memory_database!r}. Valid values are: {names}.")
         self._config, self._db = config, DATABASES[config.memory_database]
 
-    def check(self) -> list[Finding]:
+    def check_prerequisites(self) -> list[Finding]:
         return []
 
-    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
-        return {table: schema for table, schema in self._db.view()[1].items() if needed(table)}
+    def discover_tables(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
+        return {table: schema for table, schema in self._db.read_consistent_view()[1].items() if needed(table)}
 
     def current_position(self) -> MemoryPosition:
-        return MemoryPosition(self._db.view()[0])
+        return MemoryPosition(self._db.read_consistent_view()[0])
 
     def oldest_position(self) -> MemoryPosition:
         return MemoryPosition(self._db.oldest)
@@ -79,19 +86,19 @@ class MemorySource(Source):
             raise TypeError(f"{found.entry!r} is not a number of entries")
         return found
 
-    def snapshot(
+    def open_snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
-        """A select is a condition, as there is no SQL."""
-        return _Session(self._db, tables, self._config.memory_block_rows, selects)
+        """Open a snapshot. A select is a condition, as there is no SQL."""
+        return _MemorySnapshot(self._db, tables, self._config.memory_block_rows, selects)
 
-    def chunks(self, *, signals: TableId | None) -> ChunkReader:
-        return MemoryChunks(self._db, signals)
+    def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:
+        return MemoryChunkReader(self._db, signals)
 
-    def stream(
+    def stream_log(
         self,
         start: Position,
-        tables: Tables,
+        tables: CapturedTableSchemas,
         *,
         until: Position | None,
         patience: Callable[[], float] | None = None,
@@ -99,7 +106,7 @@ class MemorySource(Source):
         assert isinstance(start, MemoryPosition)
         self.verify_position(start)
         at = start.entry
-        while until is None or not MemoryPosition(at).reached(until):  # type: ignore[arg-type]
+        while until is None or not MemoryPosition(at).has_reached(until):  # type: ignore[arg-type]
             if at == len(self._db.log):
                 time.sleep(self._config.poll_interval_ms / 1000 if patience is None else patience())
                 yield Heartbeat(MemoryPosition(at))
@@ -108,7 +115,7 @@ class MemorySource(Source):
             yield from self._items(entry, at, tables)
             at += 1
 
-    def execute(self, statement: str) -> None:
+    def execute_statement(self, statement: str) -> None:
         self._db.execute(statement)
 
     @property
@@ -120,11 +127,11 @@ class MemorySource(Source):
 
     # -- log entries to items -----------------------------------------------------------------------------------------
 
-    def _items(self, entry: Entry, at: int, tables: Tables) -> Iterator[LogItem]:
+    def _items(self, entry: MemoryLogEntry, at: int, tables: CapturedTableSchemas) -> Iterator[LogItem]:
         after = MemoryPosition(at + 1)
         if entry.changes:
             origin: dict[str, object] = {"entry": at, "row": 0}
-            yield SchemaChange(entry.ddl, entry.changes[0].id.database, entry.changes, after, entry.ts_us, origin)
+            yield SchemaChange(entry.ddl, entry.changes[0].id.database_name, entry.changes, after, entry.ts_us, origin)
         elif entry.truncated is not None:
             yield Truncate([entry.truncated], after, entry.ts_us, source={"entry": at, "row": 0})
         else:
@@ -135,23 +142,23 @@ class MemorySource(Source):
             yield from self._rows(entry, at, tables, entry.rollback_of, len(entry.rows), closed=True)
 
     @staticmethod
-    def _left_out(rows: list[tuple[int, RowChange]], tables: Tables) -> dict[TableId, LeftOut]:
+    def _left_out(rows: list[tuple[int, LoggedRowChange]], tables: CapturedTableSchemas) -> dict[TableId, LeftOutRows]:
         """Rows whose schema is not known, not even to the catalog (:meth:`_unknown`)."""
         counts: Counter[TableId] = Counter()
         for _, change in rows:
-            known = tables.get(change.table.id)
+            known = tables.find_schema(change.table.id)
             if known is None or not _alike(known, change.table):
                 counts[change.table.id] += 1
-        return {table: LeftOut(table, n, _UNKNOWN) for table, n in counts.items()}
+        return {table: LeftOutRows(table, n, _UNKNOWN) for table, n in counts.items()}
 
-    def _unknown(self, entry: Entry, at: int, tables: Tables) -> Iterator[SchemaChange]:
+    def _unknown(self, entry: MemoryLogEntry, at: int, tables: CapturedTableSchemas) -> Iterator[SchemaChange]:
         """Tables whose schema the consumer lacks, or that does not fit the rows: the catalog may have it."""
-        logged = {c.table.id: c.table for c in entry.rows if tables.captured(c.table.id)}
+        logged = {c.table.id: c.table for c in entry.rows if tables.is_captured(c.table.id)}
         for table, schema in logged.items():
-            known = tables.get(table)
+            known = tables.find_schema(table)
             if known is not None and _alike(known, schema):
                 continue
-            present = self.discover({table}.__contains__).get(table)
+            present = self.discover_tables({table}.__contains__).get(table)
             if present is None or not _alike(present, schema):
                 if tables.read_again(table):
                     continue
@@ -162,30 +169,39 @@ class MemorySource(Source):
                     remedy="read the table again: snapshot.mode=always for one run",
                 )
             change = TableChange(type="CREATE" if known is None else "ALTER", id=table, table=present, exact=False)
-            yield SchemaChange("", table.database, [change], MemoryPosition(at), entry.ts_us, {"entry": at, "row": 0})
+            yield SchemaChange(
+                "", table.database_name, [change], MemoryPosition(at), entry.ts_us, {"entry": at, "row": 0}
+            )
 
-    def _rows(self, entry: Entry, at: int, tables: Tables, lo: int, hi: int, *, closed: bool) -> Iterator[LogBlock]:
+    def _rows(
+        self, entry: MemoryLogEntry, at: int, tables: CapturedTableSchemas, lo: int, hi: int, *, closed: bool
+    ) -> Iterator[LogBlock]:
         """Rows ``lo`` to ``hi`` of a transaction, in blocks; the last one ends the transaction if ``closed``."""
         step = self._config.memory_block_rows
         for start in range(lo, max(hi, lo + 1), step):
             end = min(start + step, hi)
             last = closed and end == hi
-            rows = [(i, c) for i, c in enumerate(entry.rows[start:end], start) if tables.captured(c.table.id)]
+            rows = [(i, c) for i, c in enumerate(entry.rows[start:end], start) if tables.is_captured(c.table.id)]
             left_out = self._left_out(rows, tables)
             rows = [(i, c) for i, c in rows if c.table.id not in left_out]
             yield LogBlock(
                 rows=[self._block(group, rows, entry, at, tables) for group in _group(rows)],
                 left_out=list(left_out.values()),
-                transactions=Transactions(pa.array([f"tx-{at}"]), np.array([entry.ts_us])),
+                transactions=BlockTransactions(pa.array([f"tx-{at}"]), np.array([entry.ts_us])),
                 position=MemoryPosition(at + 1 if last else at),
                 open=not last,
             )
 
     def _block(
-        self, table: TableId, rows: list[tuple[int, RowChange]], entry: Entry, at: int, tables: Tables
+        self,
+        table: TableId,
+        rows: list[tuple[int, LoggedRowChange]],
+        entry: MemoryLogEntry,
+        at: int,
+        tables: CapturedTableSchemas,
     ) -> RowBlock:
         mine = [(order, i, c) for order, (i, c) in enumerate(rows) if c.table.id == table]
-        n, schema = len(mine), tables.get(table)
+        n, schema = len(mine), tables.find_schema(table)
         assert schema is not None
         return RowBlock(
             table=schema,
@@ -201,11 +217,11 @@ class MemorySource(Source):
         )
 
 
-class _Session(SnapshotSession):
+class _MemorySnapshot(SnapshotSession):
     def __init__(
         self, database: MemoryDatabase, tables: Sequence[TableId], block_rows: int, selects: Mapping[TableId, str]
     ) -> None:
-        entry, schemas, self._rows = database.view()
+        entry, schemas, self._rows = database.read_consistent_view()
         self._selects = selects
         self.position = MemoryPosition(entry)
         self.schemas = {t: schemas[t] for t in tables if t in schemas}
@@ -214,15 +230,15 @@ class _Session(SnapshotSession):
         self.source = {"entry": entry, "row": 0}
         self._entry, self._block_rows = entry, block_rows
 
-    def chunks(self, table: TableId) -> list[Chunk]:
+    def split_table(self, table: TableId) -> list[SnapshotChunk]:
         """Rows by index, three times the size of a block, so that readers have something to share."""
         if (select := self._selects.get(table)) is not None:
-            fits = condition(select, self.schemas[table])
+            fits = parse_condition(select, self.schemas[table])
             self._rows[table] = [row for row in self._rows[table] if fits(row)]
         n, step = len(self._rows[table]), 3 * self._block_rows
-        return [Chunk(table, f"{lo}:{min(lo + step, n)}", min(step, n - lo)) for lo in range(0, n, step)]
+        return [SnapshotChunk(table, f"{lo}:{min(lo + step, n)}", min(step, n - lo)) for lo in range(0, n, step)]
 
-    def read(self, chunk: Chunk) -> Iterator[RowBlock]:
+    def read(self, chunk: SnapshotChunk) -> Iterator[RowBlock]:
         lo, hi = map(int, (chunk.condition or "0:0").split(":"))
         schema = self.schemas[chunk.table]
         for start in range(lo, hi, self._block_rows):
@@ -250,7 +266,7 @@ def _alike(a: TableSchema, b: TableSchema) -> bool:
     return [(c.name, c.type) for c in a.columns] == [(c.name, c.type) for c in b.columns]
 
 
-def _group(rows: list[tuple[int, RowChange]]) -> list[TableId]:
+def _group(rows: list[tuple[int, LoggedRowChange]]) -> list[TableId]:
     return list(dict.fromkeys(change.table.id for _, change in rows))
 
 
@@ -262,5 +278,5 @@ def _images(rows: Sequence[Row | None], schema: TableSchema) -> pa.StructArray |
 
 def _lacking(rows: Sequence[Row | None], schema: TableSchema) -> npt.NDArray[np.bool_] | None:
     """``[column, row]``: values that the log does not have."""
-    mask = np.array([[row is not None and name not in row for row in rows] for name in schema.names], np.bool_)
+    mask = np.array([[row is not None and name not in row for row in rows] for name in schema.column_names], np.bool_)
     return mask if mask.any() else None

@@ -11,25 +11,25 @@ from typing import Final
 
 import pymongo.errors as driver
 
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import PrerequisiteError, TerminalError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.source import Finding
-from airflow_provider_cdc.sources.mongodb.collections import described, options_of
+from airflow_provider_cdc.sources.mongodb.collection_tables import list_visible_collections, options_of
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.config_enums import CaptureScope, FullUpdate, Oversize
+from airflow_provider_cdc.sources.mongodb.config_enums import CaptureScope, FullUpdateType, OversizeHandling
 from airflow_provider_cdc.sources.mongodb.connect import (
     Client,
     Deployment,
-    connect,
     deployment_of,
     now_of,
-    translated,
+    open_client,
+    translate_driver_errors,
 )
-from airflow_provider_cdc.sources.mongodb.errors import translate
+from airflow_provider_cdc.sources.mongodb.errors import translate_error
 from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
-from airflow_provider_cdc.sources.mongodb.log.pipeline import beginning
-from airflow_provider_cdc.sources.mongodb.oplog_range import oplog_window, readable
+from airflow_provider_cdc.sources.mongodb.log.stream_pipeline import build_start_option
+from airflow_provider_cdc.sources.mongodb.oplog_range import can_start_stream, oplog_window
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition
 from airflow_provider_cdc.sources.mongodb.privileges import (
     Privileges,
@@ -44,13 +44,13 @@ SHORT_HOURS: Final = 24
 """An oplog that is full and goes back less far is told of."""
 
 
-def check(config: MongoDbConfig) -> list[Finding]:
+def check_prerequisites(config: MongoDbConfig) -> list[Finding]:
     """All findings about prerequisites that are not met; an empty list = ready.
 
     :raises SourceUnavailable: no member answers
     :raises AccessDenied: user or password is wrong
     """
-    with contextlib.closing(connect(config)) as client, translated(config):
+    with contextlib.closing(open_client(config)) as client, translate_driver_errors(config):
         try:
             deployment = deployment_of(client)
         except PrerequisiteError as e:
@@ -76,13 +76,13 @@ def _version(deployment: Deployment, config: MongoDbConfig) -> Iterator[Finding]
             f"MongoDB {version} is older than 5.0, and cannot read collections as they were at one moment.",
             "upgrade the deployment",
         )
-    images = config.capture_mode.pre_image or config.capture_mode_full_update_type is FullUpdate.POST_IMAGE
-    if images and not deployment.images:
+    images = config.capture_mode.pre_image or config.capture_mode_full_update_type is FullUpdateType.POST_IMAGE
+    if images and not deployment.can_record_images:
         yield Finding(
             f"MongoDB {version} records no images, which capture.mode={config.capture_mode.value} needs: they came with 6.0.",
             "upgrade the deployment, or set capture.mode=change_streams_update_full and capture.mode.full.update.type=lookup",
         )
-    if config.cursor_oversize_handling_mode is Oversize.SPLIT and not deployment.splits:
+    if config.cursor_oversize_handling_mode is OversizeHandling.SPLIT and not deployment.can_split_events:
         yield Finding(
             f"MongoDB {version} cannot split large events: that came with 6.0.9.",
             "upgrade the deployment, or set cursor.oversize.handling.mode=fail or skip",
@@ -102,11 +102,11 @@ def _rights(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
 def _opened(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
     """Open the change stream: not all that speaks the protocol has one on all that is asked for."""
     try:
-        readable(client, config, beginning(MongoPosition(now_of(client))))
+        can_start_stream(client, config, build_start_option(MongoPosition(now_of(client))))
     except PrerequisiteError as e:
         yield Finding(e.what, e.remedy or "")
     except driver.OperationFailure as e:
-        error = translate(e, config)
+        error = translate_error(e, config)
         if not isinstance(error, TerminalError):
             raise
         yield Finding(f"The change stream cannot be opened. {error.what}", error.remedy or "")
@@ -114,7 +114,7 @@ def _opened(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
 
 def _listed(client: Client, config: MongoDbConfig) -> Iterator[TableId]:
     filters = Filters(config)
-    yield from (table for table, _ in described(client) if filters.listed(table))
+    yield from (table for table, _ in list_visible_collections(client) if filters.is_table_listed(table))
 
 
 def _none_captured(listed: list[TableId], config: MongoDbConfig) -> Iterator[Finding]:
@@ -144,7 +144,7 @@ def _out_of_scope(listed: list[TableId], config: MongoDbConfig) -> Iterator[Find
 
 
 def _without_documents(config: MongoDbConfig, deployment: Deployment) -> Iterator[Finding]:
-    if not config.capture_mode.full and not deployment.expanded:
+    if not config.capture_mode.has_full_document and not deployment.has_expanded_events:
         yield Finding(
             f"Updates come without their documents with capture.mode={config.capture_mode.value}, and this server does not say what their paths mean (disambiguatedPaths, MongoDB 6.0): where a document has "
             "fields with dots in their names, or an update may have made one, tables refuse the update.",
@@ -156,8 +156,8 @@ def _without_documents(config: MongoDbConfig, deployment: Deployment) -> Iterato
 def _images(
     client: Client, config: MongoDbConfig, deployment: Deployment, captured: list[TableId]
 ) -> Iterator[Finding]:
-    needs = config.capture_mode.pre_image or config.capture_mode_full_update_type is FullUpdate.POST_IMAGE
-    if not needs or not deployment.images:
+    needs = config.capture_mode.pre_image or config.capture_mode_full_update_type is FullUpdateType.POST_IMAGE
+    if not needs or not deployment.can_record_images:
         return
     for database in sorted({table.namespace for table in captured}):
         options = options_of(client, database)
@@ -176,15 +176,17 @@ def _signals(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
         return
     database, collection = parts_of(config.signal_data_collection)
     table = TableId(namespace=database, name=collection)
-    if table not in dict(described(client)):
+    if table not in dict(list_visible_collections(client)):
         yield Finding(
             f"There is no collection {table}, which signal.data.collection names, or the account may not see it.",
             f'db.getSiblingDB("{database}").createCollection("{collection}")',
             fatal=False,
         )
-    from airflow_provider_cdc.core.incremental.coordinator import writes_watermarks  # loads what makes events
+    from airflow_provider_cdc.core.incremental.incremental_coordinator import (
+        writes_watermarks,  # loads what makes events
+    )
 
-    if writes_watermarks(config) and not Privileges(client).allows(database, collection, ("insert", "remove")):
+    if writes_watermarks(config) and not Privileges(client).allows_actions(database, collection, ("insert", "remove")):
         yield Finding(
             f"User {config.mongodb_user} may not write to {table}: incremental snapshots insert and remove documents there.",
             write_grant(config, database),
@@ -194,15 +196,15 @@ def _signals(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
 
 def _oplog(client: Client, config: MongoDbConfig, deployment: Deployment) -> Iterator[Finding]:
     window = oplog_window(client)
-    if window is None and not deployment.sharded:  # a router shows that of no shard
+    if window is None and not deployment.is_sharded:  # a router shows that of no shard
         yield Finding(
             f"User {config.mongodb_user} may not read the oplog: nobody is told how far it goes back, and how close the connector is to losing its position.",
             oplog_grant(config),
             fatal=False,
         )
-    if window is not None and not window.complete and window.hours < SHORT_HOURS:
+    if window is not None and not window.complete and window.window_hours < SHORT_HOURS:
         yield Finding(
-            f"The oplog goes back {window.hours:,.1f} hours: a connector that stands still for longer loses its position.",
+            f"The oplog goes back {window.window_hours:,.1f} hours: a connector that stands still for longer loses its position.",
             "db.adminCommand({replSetResizeOplog: 1, minRetentionHours: 48})",
             fatal=False,
         )

@@ -13,21 +13,26 @@ from urllib.parse import unquote
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
-from airflow_provider_cdc.core.config.enums import Patterns
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.config.base_configuration import ConnectionForm, PropertyEffect
+from airflow_provider_cdc.core.config.property_enums import Patterns
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mongodb.config_enums import (
     ENCRYPTION,
     TEMPORARY,
     CaptureMode,
     CaptureScope,
-    FullUpdate,
-    Oversize,
+    FullUpdateType,
+    OversizeHandling,
     PipelineOrder,
     Stages,
 )
-from airflow_provider_cdc.sources.mongodb.document_format_config import FormsConfig, with_schemas
-from airflow_provider_cdc.sources.mongodb.field_rules import FieldRule, excluded, parts_of, renamed
+from airflow_provider_cdc.sources.mongodb.document_format_config import DocumentFormatConfig, with_schemas
+from airflow_provider_cdc.sources.mongodb.field_rules import (
+    FieldRule,
+    parse_excluded_fields,
+    parse_renamed_fields,
+    parts_of,
+)
 from airflow_provider_cdc.sources.mongodb.filter_overrides import with_filters
 from airflow_provider_cdc.sources.mongodb.tls_config import TlsConfig
 
@@ -39,7 +44,7 @@ _SECRET_OPTIONS = re.compile(r"tlsCertificateKeyFilePassword|sslPEMKeyPassword|A
 _MOST_SIZE = 16 * 1024 * 1024
 
 
-class MongoDbConfig(FormsConfig, TlsConfig):
+class MongoDbConfig(DocumentFormatConfig, TlsConfig):
     """Documented names and defaults (Debezium MongoDB connector, "Connector properties")."""
 
     mongodb_connection_string: str = Field(
@@ -107,8 +112,8 @@ class MongoDbConfig(FormsConfig, TlsConfig):
         description="What events have of a document: change_streams (updates as a description), with _update_full the whole document, "
         "with _with_pre_image what it was before.",
     )
-    capture_mode_full_update_type: FullUpdate = Field(
-        FullUpdate.LOOKUP,
+    capture_mode_full_update_type: FullUpdateType = Field(
+        FullUpdateType.LOOKUP,
         alias="capture.mode.full.update.type",
         description="The whole document of an update: lookup is as it is when the event is read, post_image as it was then; the collection "
         "has to record images.",
@@ -147,8 +152,8 @@ class MongoDbConfig(FormsConfig, TlsConfig):
         ge=0,
         description="How long the server waits for an event; 0 = as poll.interval.ms says.",
     )
-    cursor_oversize_handling_mode: Oversize = Field(
-        Oversize.FAIL,
+    cursor_oversize_handling_mode: OversizeHandling = Field(
+        OversizeHandling.FAIL,
         alias="cursor.oversize.handling.mode",
         description="Events of more than 16 MB: fail says which property helps, skip leaves out documents above "
         "cursor.oversize.skip.threshold, split has the server send them in parts (MongoDB 6.0.9 and newer).",
@@ -200,19 +205,19 @@ class MongoDbConfig(FormsConfig, TlsConfig):
         "mongodb.server.selection.timeout.ms",
         "mongodb.heartbeat.frequency.ms",
     )
-    LISTS: ClassVar[Mapping[str, Decides]] = {
-        "database.include.list": Decides.TABLES,
-        "database.exclude.list": Decides.TABLES,
-        "collection.include.list": Decides.TABLES,
-        "collection.exclude.list": Decides.TABLES,
-        "capture.scope": Decides.TABLES,
-        "capture.target": Decides.TABLES,
-        "field.exclude.list": Decides.COLUMNS,
-        "field.renames": Decides.COLUMNS,
-        "document.columns.list": Decides.FORM,
-        "snapshot.collection.filter.overrides": Decides.QUERIES,
-        "cursor.pipeline": Decides.FORM,
-        "document.variant.list": Decides.FORM,
+    LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
+        "database.include.list": PropertyEffect.TABLES,
+        "database.exclude.list": PropertyEffect.TABLES,
+        "collection.include.list": PropertyEffect.TABLES,
+        "collection.exclude.list": PropertyEffect.TABLES,
+        "capture.scope": PropertyEffect.TABLES,
+        "capture.target": PropertyEffect.TABLES,
+        "field.exclude.list": PropertyEffect.COLUMNS,
+        "field.renames": PropertyEffect.COLUMNS,
+        "document.columns.list": PropertyEffect.FORM,
+        "snapshot.collection.filter.overrides": PropertyEffect.QUERIES,
+        "cursor.pipeline": PropertyEffect.FORM,
+        "document.variant.list": PropertyEffect.FORM,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "mongodb.connection.mode": "the connection string decides: a stream through mongos has all shards",
@@ -258,13 +263,13 @@ class MongoDbConfig(FormsConfig, TlsConfig):
     @field_validator("field_exclude_list")
     @classmethod
     def _excluded(cls, value: str) -> str:
-        excluded(value)
+        parse_excluded_fields(value)
         return value
 
     @field_validator("field_renames")
     @classmethod
     def _renamed(cls, value: str) -> str:
-        renamed(value)
+        parse_renamed_fields(value)
         return value
 
     @model_validator(mode="after")
@@ -293,7 +298,7 @@ class MongoDbConfig(FormsConfig, TlsConfig):
     @model_validator(mode="after")
     def _oversize(self) -> Self:
         if (
-            self.cursor_oversize_handling_mode is Oversize.SKIP
+            self.cursor_oversize_handling_mode is OversizeHandling.SKIP
             and not 0 < self.cursor_oversize_skip_threshold <= _MOST_SIZE
         ):
             raise ValueError(
@@ -303,7 +308,7 @@ class MongoDbConfig(FormsConfig, TlsConfig):
 
     @model_validator(mode="after")
     def _whole_documents(self) -> Self:
-        if not self.capture_mode.full:
+        if not self.capture_mode.has_full_document:
             self.refuse_forms(
                 f"updates have no whole document with capture.mode={self.capture_mode.value}; "
                 "set change_streams_update_full, or change_streams_update_full_with_pre_image"
@@ -313,7 +318,7 @@ class MongoDbConfig(FormsConfig, TlsConfig):
 
     @model_validator(mode="after")
     def _images(self) -> Self:
-        if self.capture_mode_full_update_type is FullUpdate.POST_IMAGE and not self.capture_mode.full:
+        if self.capture_mode_full_update_type is FullUpdateType.POST_IMAGE and not self.capture_mode.has_full_document:
             raise ValueError(
                 f"capture.mode.full.update.type: without effect with capture.mode={self.capture_mode.value}; choose one with update_full"
             )
@@ -334,7 +339,7 @@ class MongoDbConfig(FormsConfig, TlsConfig):
         return self.database_include_list, self.database_exclude_list
 
     @property
-    def uri(self) -> str:
+    def connection_uri(self) -> str:
         """The connection string in MongoDB's form, without user and password."""
         text = self.mongodb_connection_string
         if _URI.match(text):
@@ -346,9 +351,9 @@ class MongoDbConfig(FormsConfig, TlsConfig):
         return f"mongodb://{','.join(hosts)}/{named}"
 
     @property
-    def address(self) -> str:
+    def display_address(self) -> str:
         """The hosts of the connection string, for people."""
-        return unquote(_URI.sub("", self.uri).partition("/")[0].partition("?")[0])
+        return unquote(_URI.sub("", self.connection_uri).partition("/")[0].partition("?")[0])
 
     def in_scope(self, table: TableId) -> bool:
         if TEMPORARY.fullmatch(table.name):
@@ -363,12 +368,12 @@ class MongoDbConfig(FormsConfig, TlsConfig):
         return str(table) == self.capture_target
 
     def field_rules(self, table: TableId) -> tuple[FieldRule, ...]:
-        """What is done with fields of a collection, in this order."""
-        rules = (*excluded(self.field_exclude_list), *renamed(self.field_renames))
-        return tuple(rule for rule in rules if rule.concerns(table))
+        """List the rules for fields of a collection, in the order in which they are applied."""
+        rules = (*parse_excluded_fields(self.field_exclude_list), *parse_renamed_fields(self.field_renames))
+        return tuple(rule for rule in rules if rule.matches_table(table))
 
     def shows_more(self, before: Self, table: TableId) -> bool:
         return self.field_rules(table) != before.field_rules(table)
 
-    def dataset(self, table: TableId) -> tuple[str, str]:
-        return f"mongodb://{self.address.partition(',')[0]}", str(table)
+    def build_dataset_name(self, table: TableId) -> tuple[str, str]:
+        return f"mongodb://{self.display_address.partition(',')[0]}", str(table)

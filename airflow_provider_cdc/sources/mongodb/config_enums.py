@@ -21,7 +21,7 @@ ENCRYPTION: Final = re.compile(r"enxcol_\..+\.(?:esc|ecoc|ecc)(?:\..+)?", re.DOT
 
 
 class CaptureMode(enum.StrEnum):
-    """What events hold of a document besides its key (Debezium MongoDB connector, ``capture.mode``)."""
+    """The content of events besides a document's key (Debezium MongoDB connector, ``capture.mode``)."""
 
     CHANGE_STREAMS = "change_streams"
     UPDATE_FULL = "change_streams_update_full"
@@ -29,33 +29,33 @@ class CaptureMode(enum.StrEnum):
     WITH_PRE_IMAGE = "change_streams_with_pre_image"
 
     @property
-    def full(self) -> bool:
-        """Whether updates have the whole document."""
+    def has_full_document(self) -> bool:
+        """Check whether updates have the whole document."""
         return self in (CaptureMode.UPDATE_FULL, CaptureMode.UPDATE_FULL_WITH_PRE_IMAGE)
 
     @property
     def pre_image(self) -> bool:
-        """Whether updates and deletes have the document before."""
+        """Check whether updates and deletes have the document before."""
         return self in (CaptureMode.WITH_PRE_IMAGE, CaptureMode.UPDATE_FULL_WITH_PRE_IMAGE)
 
 
-class FullUpdate(enum.StrEnum):
-    """Where the whole document of an update comes from."""
+class FullUpdateType(enum.StrEnum):
+    """The origin of the whole document of an update."""
 
     LOOKUP = "lookup"
     POST_IMAGE = "post_image"
 
 
 class CaptureScope(enum.StrEnum):
-    """What one change stream is opened on."""
+    """The scope on which one change stream is opened."""
 
     DEPLOYMENT = "deployment"
     DATABASE = "database"
     COLLECTION = "collection"
 
 
-class Oversize(enum.StrEnum):
-    """What is done with events of more than 16 MB."""
+class OversizeHandling(enum.StrEnum):
+    """The treatment of events of more than 16 MB."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -63,7 +63,7 @@ class Oversize(enum.StrEnum):
 
 
 class PipelineOrder(enum.StrEnum):
-    """Whether the stages of one's own come behind those of the connector, or before them."""
+    """The order of the user's stages and those of the connector: behind them, or before them."""
 
     INTERNAL_FIRST = "internal_first"
     USER_FIRST = "user_first"

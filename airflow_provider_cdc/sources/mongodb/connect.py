@@ -21,9 +21,9 @@ from pymongo.uri_parser import parse_uri
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.errors import translate, without_secrets
+from airflow_provider_cdc.sources.mongodb.errors import translate_error, without_secrets
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime
-from airflow_provider_cdc.sources.mongodb.products import no_mongodb, product_of
+from airflow_provider_cdc.sources.mongodb.product_checks import no_mongodb, product_of
 
 Client = MongoClient[Any]
 
@@ -47,7 +47,7 @@ _OF_THE_SET: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What answers.
+    """The deployment that answers.
 
     :param set_name: name of the replica set; ``None``: a router
     :param version: of the server
@@ -57,45 +57,45 @@ class Deployment:
     version: tuple[int, ...]
 
     @property
-    def sharded(self) -> bool:
-        """Whether a router answers for several shards."""
+    def is_sharded(self) -> bool:
+        """Check whether a router answers for several shards."""
         return self.set_name is None
 
     @property
-    def images(self) -> bool:
-        """Whether collections can record what documents were before and after a change."""
+    def can_record_images(self) -> bool:
+        """Check whether collections can record what documents were before and after a change."""
         return self.version >= (6, 0)
 
     @property
-    def expanded(self) -> bool:
-        """Whether change streams have events of all structures, and paths that are not ambiguous."""
+    def has_expanded_events(self) -> bool:
+        """Check whether change streams have events of all structures, and paths that are not ambiguous."""
         return self.version >= (6, 0)
 
     @property
-    def splits(self) -> bool:
-        """Whether events of more than 16 MB can be had in parts."""
+    def can_split_events(self) -> bool:
+        """Check whether events of more than 16 MB can be had in parts."""
         return self.version >= (7, 0) or (self.version[:2] == (6, 0) and self.version >= (6, 0, 9))
 
     @property
-    def snapshots(self) -> bool:
-        """Whether collections can be read as they were at one moment."""
+    def can_read_snapshots(self) -> bool:
+        """Check whether collections can be read as they were at one moment."""
         return self.version >= (5, 0)
 
 
-def connect(config: MongoDbConfig, **options: Any) -> Client:
-    """A client; it connects when it is asked something.
+def open_client(config: MongoDbConfig, **options: Any) -> Client:
+    """Open a client; it connects when it is asked something.
 
     :raises ConfigError: the connection string cannot be used
     """
-    with translated(config):
+    with translate_driver_errors(config):
         return MongoClient(**(_options(config) | options))
 
 
-def direct(config: MongoDbConfig, address: tuple[str, int | None]) -> Client:
-    """A client of one member or router: a cursor is asked where it was opened, whatever becomes of that member."""
-    with translated(config):
+def open_member_client(config: MongoDbConfig, address: tuple[str, int | None]) -> Client:
+    """Open a client of one member or router: a cursor is asked where it was opened, whatever becomes of that member."""
+    with translate_driver_errors(config):
         named = {str(name).lower(): value for name, value in _options(config).items() if name != "host"}
-        given = {str(name).lower(): value for name, value in parse_uri(config.uri)["options"].items()}
+        given = {str(name).lower(): value for name, value in parse_uri(config.connection_uri)["options"].items()}
         kept = {name: value for name, value in given.items() if name not in _OF_THE_SET} | named
         if given.get("loadbalanced"):  # one connection leads to one router, and others maybe to others
             return MongoClient(address[0], address[1], loadBalanced=True, **(kept | {"maxpoolsize": 1}))
@@ -103,7 +103,7 @@ def direct(config: MongoDbConfig, address: tuple[str, int | None]) -> Client:
 
 
 def deployment_of(client: Client) -> Deployment:
-    """What a client is connected to.
+    """Inspect the deployment that a client is connected to.
 
     :raises PrerequisiteError: a standalone server or an arbiter, which have no change streams, or no MongoDB
     :raises SourceUnavailable: the only member that is asked answers no reads now
@@ -147,7 +147,9 @@ def _check_member(hello: Mapping[str, Any]) -> None:
 
 
 def now_of(client: Client) -> ClusterTime:
-    """The cluster's time: everything that a majority has is at this moment at the latest, and can be read as it was then.
+    """Read the cluster's time.
+
+    Everything that a majority has is at this moment at the latest, and can be read as it was then.
 
     Where a majority lags behind its primary, as with an arbiter for a secondary that is down, change streams and snapshots do, too.
     """
@@ -161,7 +163,7 @@ def now_of(client: Client) -> ClusterTime:
 
 
 @contextlib.contextmanager
-def translated(config: MongoDbConfig, where: str = "") -> Iterator[None]:
+def translate_driver_errors(config: MongoDbConfig, where: str = "") -> Iterator[None]:
     """Translate errors of the driver; they never contain a password.
 
     :param where: collection, position or command, for the error's text; by default the addresses of the deployment
@@ -169,13 +171,13 @@ def translated(config: MongoDbConfig, where: str = "") -> Iterator[None]:
     try:
         yield
     except driver.PyMongoError as e:
-        error = translate(e, config, where)
+        error = translate_error(e, config, where)
         raise error from (e if without_secrets(str(e), config) == str(e) else None)
 
 
 def _options(config: MongoDbConfig) -> dict[str, Any]:
     given: dict[str, Any] = {
-        "host": config.uri,
+        "host": config.connection_uri,
         "appname": "airflow_provider_cdc",
         "connectTimeoutMS": config.mongodb_connect_timeout_ms,
         "serverSelectionTimeoutMS": config.mongodb_server_selection_timeout_ms,
@@ -190,7 +192,7 @@ def _options(config: MongoDbConfig) -> dict[str, Any]:
         given |= {"username": config.mongodb_user}
         if password := config.mongodb_password.get_secret_value():
             given |= {"password": password, "authSource": config.mongodb_authsource}
-    if config.secure:
+    if config.has_tls:
         given["tls"] = True
         if config.mongodb_ssl_invalid_hostname_allowed:
             given["tlsAllowInvalidHostnames"] = True

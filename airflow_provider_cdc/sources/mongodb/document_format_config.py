@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from airflow_provider_cdc.core.config.base import Decides
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.enums import Patterns
+from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+from airflow_provider_cdc.core.config.property_enums import Patterns
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 
 PROPERTY: Final = "document.columns.schema"
 VALIDATOR: Final = "validator"
@@ -32,8 +32,8 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """What a schema says.
+class DeclaredColumns:
+    """The declarations of a schema.
 
     :param columns: the path of each field, with the word of a form
     :param closed: no other field gets a column
@@ -43,13 +43,13 @@ class Declared:
     closed: bool = False
 
 
-def declared(schema: Mapping[str, Any], depth: int) -> Declared:
-    """The columns of a schema.
+def parse_declared_columns(schema: Mapping[str, Any], depth: int) -> DeclaredColumns:
+    """Parse the columns of a schema.
 
     :param depth: how many levels of documents are taken apart
     :raises ValueError: it is no schema of documents
     """
-    return Declared(tuple(_columns(schema, (), depth)), schema.get("additionalProperties") is False)
+    return DeclaredColumns(tuple(_columns(schema, (), depth)), schema.get("additionalProperties") is False)
 
 
 def _columns(schema: Mapping[str, Any], within: tuple[str, ...], depth: int) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -75,7 +75,7 @@ def _columns(schema: Mapping[str, Any], within: tuple[str, ...], depth: int) -> 
 
 
 def with_schemas(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties, with the schemas of collections as values of one property.
+    """Return the properties, with the schemas of collections as values of one property.
 
     >>> with_schemas({"document.columns.schema.shop.orders": "validator"})
     {'document.columns.schema': {'shop.orders': 'validator'}}
@@ -85,8 +85,8 @@ def with_schemas(properties: Mapping[str, Any]) -> dict[str, Any]:
     return kept | ({PROPERTY: {**kept.get(PROPERTY, {}), **given}} if given else {})
 
 
-def parsed(collection: str, text: str, depth: int) -> Declared | None:
-    """What a property says; ``None``: what the validator says.
+def parse_columns_property(collection: str, text: str, depth: int) -> DeclaredColumns | None:
+    """Parse what a property says; ``None``: what the validator says.
 
     :raises ConfigError: it is no schema
     """
@@ -97,7 +97,7 @@ def parsed(collection: str, text: str, depth: int) -> Declared | None:
         schema = schema.get("$jsonSchema", schema) if isinstance(schema, dict) else None
         if not isinstance(schema, dict):
             raise ValueError("it is no document")
-        return declared(schema, depth)
+        return parse_declared_columns(schema, depth)
     except (ValueError, RecursionError) as e:
         raise ConfigError(
             f"{PROPERTY}.{collection} cannot be used: {e}.",
@@ -107,11 +107,11 @@ def parsed(collection: str, text: str, depth: int) -> Declared | None:
 
 @lru_cache(maxsize=4096)
 def _names(collection: str, patterns: tuple[str, ...]) -> bool:
-    """Whether one of some patterns means a collection."""
+    """Check whether one of some patterns means a collection."""
     return any(re.fullmatch(pattern, collection, re.IGNORECASE) for pattern in patterns)
 
 
-class FormsConfig(ConnectorConfig):
+class DocumentFormatConfig(ConnectorConfig):
     """In which form tables have the documents of each collection: a text, a VARIANT, or columns, and how these are made."""
 
     document_columns_list: Patterns = Field(
@@ -146,20 +146,20 @@ class FormsConfig(ConnectorConfig):
         description="Ours. Collections whose documents are VARIANT in Delta and Iceberg tables, instead of texts, as database.collection.",
     )
 
-    LISTS: ClassVar[Mapping[str, Decides]] = {
-        "document.columns.list": Decides.FORM,
-        "document.variant.list": Decides.FORM,
+    LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
+        "document.columns.list": PropertyEffect.FORM,
+        "document.variant.list": PropertyEffect.FORM,
     }
 
     def as_columns(self, table: TableId) -> bool:
-        """Whether the documents of a collection become columns; those that are signals do not.
+        """Check whether the documents of a collection become columns; those that are signals do not.
 
         :raises ConfigError: they are to be variants, too
         """
         return self._in(self.document_columns_list, table) and str(table) != self.signal_data_collection
 
     def as_variant(self, table: TableId) -> bool:
-        """Whether tables that can are to have the documents of a collection as variants.
+        """Check whether tables that can are to have the documents of a collection as variants.
 
         :raises ConfigError: they are to be columns, too
         """
@@ -176,7 +176,8 @@ class FormsConfig(ConnectorConfig):
         return _names(str(table), patterns)
 
     def refuse_forms(self, why: str) -> None:
-        """
+        """Reject forms of documents that the configuration does not allow.
+
         :raises ValueError: a form is wanted that is made of whole documents
         """
         for name, given in (("columns", self.document_columns_list), ("variant", self.document_variant_list)):
@@ -184,11 +185,12 @@ class FormsConfig(ConnectorConfig):
                 raise ValueError(f"document.{name}.list: {why}")
 
     def check_columns(self) -> None:
-        """
+        """Check the schemas of collections.
+
         :raises ValueError: a schema is of a collection whose documents are no columns
         :raises ConfigError: it is no schema
         """
         for collection, text in self.document_columns_schema.items():
             if not _names(collection, self.document_columns_list):
                 raise ValueError(f"{PROPERTY}.{collection}: document.columns.list does not name this collection")
-            parsed(collection, text, self.document_columns_depth)
+            parse_columns_property(collection, text, self.document_columns_depth)

@@ -15,10 +15,17 @@ from airflow_provider_cdc.core.errors import (
     NotGranted,
     PositionLost,
     PrerequisiteError,
-    QueryRefused,
+    QueryRejected,
     SourceUnavailable,
 )
-from airflow_provider_cdc.sources.error_meanings import AGAIN, RETRY, UNTOUCHED, ErrorMeaning, masked, meaning_per_code
+from airflow_provider_cdc.sources.error_meanings import (
+    AGAIN,
+    RETRY,
+    UNTOUCHED,
+    ErrorMeaning,
+    mask_secrets,
+    meaning_per_code,
+)
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 
 HISTORY_LOST: Final = 286
@@ -107,7 +114,7 @@ _IMAGE = ErrorMeaning(
     "db.runCommand({{collMod: <collection>, changeStreamPreAndPostImages: {{enabled: true}}}})",
 )
 _QUERY = ErrorMeaning(
-    QueryRefused,
+    QueryRejected,
     "The database does not accept a query",
     UNTOUCHED,
     "correct the filter (snapshot.collection.filter.overrides, additional-conditions) or the stages (cursor.pipeline)",
@@ -147,8 +154,8 @@ _MEANINGS: list[tuple[Iterable[int], ErrorMeaning]] = [
 _OF_CODE: Final = meaning_per_code(_MEANINGS)
 
 
-def resumable(e: driver.PyMongoError) -> bool:
-    """Whether a stream that ended with this error may be opened again behind its last event.
+def is_resumable(e: driver.PyMongoError) -> bool:
+    """Check whether a stream that ended with this error may be opened again behind its last event.
 
     The server labels only some of these errors, so the code counts, too.
     """
@@ -162,22 +169,22 @@ def resumable(e: driver.PyMongoError) -> bool:
 
 
 def code_of(e: driver.PyMongoError) -> int:
-    """The server's error code; 0 = none is known."""
+    """Return the server's error code; 0 = none is known."""
     if isinstance(e, driver.NotPrimaryError):
         return int(e.details.get("code", 0)) if isinstance(e.details, Mapping) else 0
     return int(e.code or 0) if isinstance(e, driver.OperationFailure) else 0
 
 
-def translate(e: driver.PyMongoError, config: MongoDbConfig, where: str = "") -> CdcError:
-    """The error of this project for an error of the driver, without secrets.
+def translate_error(e: driver.PyMongoError, config: MongoDbConfig, where: str = "") -> CdcError:
+    """Translate an error of the driver to the error of this project, without secrets.
 
     :param where: collection, position or command; by default the addresses of the deployment
     """
     meaning = _meaning(e)
-    if meaning is _NO_SERVER and "connection closed" in str(e) and not config.secure:
+    if meaning is _NO_SERVER and "connection closed" in str(e) and not config.has_tls:
         meaning = _NOT_ENCRYPTED
     names = {"user": config.mongodb_user or "(none)", "authsource": config.mongodb_authsource}
-    return meaning.error(without_secrets(message_of(e), config), where or config.address, **names)
+    return meaning.build_error(without_secrets(message_of(e), config), where or config.display_address, **names)
 
 
 def without_image(table: object, position: object) -> PrerequisiteError:
@@ -194,7 +201,7 @@ def without_image(table: object, position: object) -> PrerequisiteError:
 
 
 def message_of(e: driver.PyMongoError) -> str:
-    """The message, in one line, without the commands that some errors repeat."""
+    """Return the message, in one line, without the commands that some errors repeat."""
     details = getattr(e, "details", None)
     text = (
         str(details.get("errmsg") or e) if isinstance(details, Mapping) else str(e)
@@ -206,7 +213,7 @@ def message_of(e: driver.PyMongoError) -> str:
 
 def without_secrets(text: str, config: MongoDbConfig) -> str:
     """``text`` with ``***`` instead of passwords."""
-    return _USERINFO.sub("***@", masked(text, config.mongodb_password, config.mongodb_ssl_certificate_password))
+    return _USERINFO.sub("***@", mask_secrets(text, config.mongodb_password, config.mongodb_ssl_certificate_password))
 
 
 def _meaning(e: driver.PyMongoError) -> ErrorMeaning:

@@ -1,6 +1,6 @@
 """``field.exclude.list`` and ``field.renames``: which fields of which collections (Debezium MongoDB connector, "Connector properties").
 
-    >>> excluded("shop.orders.card, *.*.secret.key")
+    >>> parse_excluded_fields("shop.orders.card, *.*.secret.key")
     [FieldRule(database='shop', collection='orders', path=('card',), new_name=None), FieldRule(database='*', collection='*', path=('secret', 'key'), new_name=None)]
 
 This module is imported at DAG parse: it must stay light.
@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
-    """What is done with a field of some collections.
+    """A rule for a field of some collections.
 
     :param database: pattern in which ``*`` stands for any text; ``collection`` likewise
     :param path: names of the field and of those that it is in, from the document's top
@@ -28,21 +28,21 @@ class FieldRule:
     path: tuple[str, ...]
     new_name: str | None = None
 
-    def concerns(self, table: TableId) -> bool:
-        """Whether the rule is about a collection."""
+    def matches_table(self, table: TableId) -> bool:
+        """Check whether the rule is about a collection."""
         return _like(self.database, table.namespace) and _like(self.collection, table.name)
 
 
-def excluded(text: str) -> list[FieldRule]:
-    """The rules of ``field.exclude.list``.
+def parse_excluded_fields(text: str) -> list[FieldRule]:
+    """Parse the rules of ``field.exclude.list``.
 
     :raises ValueError: it has another form
     """
     return [FieldRule(*_parts(entry, entry)) for entry in _entries(text)]
 
 
-def renamed(text: str) -> list[FieldRule]:
-    """The rules of ``field.renames``, in their order.
+def parse_renamed_fields(text: str) -> list[FieldRule]:
+    """Parse the rules of ``field.renames``, in their order.
 
     :raises ValueError: it has another form
     """

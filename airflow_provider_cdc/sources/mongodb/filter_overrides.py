@@ -18,7 +18,7 @@ LIST: Final = "snapshot.collection.filter.overrides"
 
 
 def with_filters(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties, with the filters of collections as values of the list that names the collections.
+    """Return the properties, with the filters of collections as values of the list that names the collections.
 
     :raises ConfigError: a collection is listed without a filter, a filter is of one that is not listed, or it is no document
     """

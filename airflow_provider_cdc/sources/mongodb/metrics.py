@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition
 
 log = logging.getLogger(__name__)
@@ -21,25 +21,25 @@ REPORT_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
-class SnapshotMetrics:
+class MongoSnapshotMetrics:
     """Counts what the snapshots of one source do; readers of several threads update it."""
 
     _disconnects: list[str] = field(default_factory=list)
 
-    def interrupted(self, what: str) -> None:
-        """A reader has lost its member, and goes on.
+    def count_interruption(self, what: str) -> None:
+        """Count a reader that has lost its member, and continues.
 
         :param what: collection that it reads
         """
         self._disconnects.append(what)  # unlike a sum, one step for all threads
 
-    def document(self) -> dict[str, Value]:
-        """The metrics by name."""
+    def to_document(self) -> dict[str, Value]:
+        """Return the metrics by name."""
         return {"NumberOfDisconnects": len(self._disconnects)}
 
 
 @dataclass(slots=True)
-class StreamMetrics:
+class MongoStreamMetrics:
     """Counts what the streams of one source do; each part of a stream updates its own.
 
     :ivar disconnects: how often a stream was lost and opened again
@@ -59,23 +59,23 @@ class StreamMetrics:
     last_transaction: str = ""
     _shown: float = field(default=0.0, init=False)
 
-    def fetched(self, events: int, size: int) -> None:
-        """A batch came."""
+    def count_reply(self, events: int, size: int) -> None:
+        """Count a batch that came."""
         self.batches += 1
         self.events += events
         self.bytes += size
         if self.clock() - self._shown >= REPORT_SECONDS:
             if self._shown:
-                log.info("%s", self.line())
+                log.info("%s", self.format_line())
             self._shown = self.clock()
 
-    def move(self, position: MongoPosition) -> None:
-        """The stream has come to a position; it never goes back."""
-        if self.position is None or position.reached(self.position):
+    def advance_position(self, position: MongoPosition) -> None:
+        """Record the position that the stream has come to; it never goes back."""
+        if self.position is None or position.has_reached(self.position):
             self.position = position
 
-    def document(self) -> dict[str, Value]:
-        """The metrics by name."""
+    def to_document(self) -> dict[str, Value]:
+        """Return the metrics by name."""
         at = self.position
         return {
             "SourceEventPosition": {} if at is None else {name: str(value) for name, value in at.to_json().items()},
@@ -90,8 +90,8 @@ class StreamMetrics:
             "NumberOfJoinedEvents": self.joined,
         }
 
-    def line(self) -> str:
-        """A line for the log."""
+    def format_line(self) -> str:
+        """Format a line for the log."""
         return (
             f"Read up to {self.position}: {self.events:,} events in {self.batches:,} batches, {self.bytes / 1e6:,.1f} MB; the stream was opened again "
             f"{self.disconnects} times, after {self.elections} elections."

@@ -1,4 +1,4 @@
-"""How far the change stream reaches: its end, its beginning, and whether it can be read from a position on."""
+"""The range of the change stream: its end, its beginning, and whether it can be read from a position on."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import pymongo.errors as driver
 from bson import Timestamp
 
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.model.log_range import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Client, deployment_of, now_of
 from airflow_provider_cdc.sources.mongodb.errors import HISTORY_LOST, NOT_SHOWN, code_of
-from airflow_provider_cdc.sources.mongodb.log.pipeline import beginning, change_stream, target
+from airflow_provider_cdc.sources.mongodb.log.stream_pipeline import (
+    build_start_option,
+    change_stream,
+    resolve_aggregate_scope,
+)
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
-from airflow_provider_cdc.sources.mongodb.products import UNKNOWN, no_mongodb
+from airflow_provider_cdc.sources.mongodb.product_checks import UNKNOWN, no_mongodb
 
 _OPLOG: Final = "oplog.rs"
 _INITIATED: Final = "initiating set"
@@ -35,13 +39,13 @@ class OplogWindow:
     complete: bool
 
     @property
-    def hours(self) -> float:
+    def window_hours(self) -> float:
         """For how long it goes back."""
         return (self.last.seconds - self.first.seconds) / 3600
 
 
 def oplog_window(client: Client) -> OplogWindow | None:
-    """The window of the oplog; ``None`` where the account, or a router, does not show it."""
+    """Read the window of the oplog; ``None`` where the account, or a router, does not show it."""
     try:
         oplog = client.local[_OPLOG]
         ends = [oplog.find_one({}, {"ts": 1, "o.msg": 1}, sort=[("$natural", order)]) for order in (1, -1)]
@@ -58,7 +62,9 @@ def oplog_window(client: Client) -> OplogWindow | None:
 
 
 def window_around(client: Client, position: MongoPosition) -> LogWindow:
-    """How far a position is from both ends of the oplog, which removes its beginning as its end grows: as if it was written evenly.
+    """Compute how far a position is from both ends of the oplog, which removes its beginning as its end grows.
+
+    The result is as if it was written evenly.
 
     Nothing is known where the account, or a router, does not show the oplog; no bytes, where it does not show its size.
     """
@@ -85,8 +91,8 @@ def _sizes(client: Client) -> tuple[int, int]:
     return int(found.get("size", 0)), int(found.get("maxSize", 0))
 
 
-def oldest(client: Client, config: MongoDbConfig) -> MongoPosition:
-    """The first position that the stream can be read from.
+def find_oldest_position(client: Client, config: MongoDbConfig) -> MongoPosition:
+    """Find the first position that the stream can be read from.
 
     Where the oplog cannot be seen, the change stream is asked, halving the time until the second is found.
     """
@@ -97,14 +103,14 @@ def oldest(client: Client, config: MongoDbConfig) -> MongoPosition:
     low, high = 0, now.seconds
     while high - low > 1:
         middle = (low + high) // 2
-        if readable(client, config, {"startAtOperationTime": Timestamp(middle, 1)}):
+        if can_start_stream(client, config, {"startAtOperationTime": Timestamp(middle, 1)}):
             high = middle
         else:
             low = middle
     return MongoPosition(ClusterTime(high, 1))
 
 
-def verify(client: Client, config: MongoDbConfig, position: MongoPosition) -> None:
+def check_position_readable(client: Client, config: MongoDbConfig, position: MongoPosition) -> None:
     """Make sure that the stream can be read from a position on.
 
     :raises PositionLost: it cannot
@@ -117,7 +123,7 @@ def verify(client: Client, config: MongoDbConfig, position: MongoPosition) -> No
             safe="Everything up to the position is captured; the offset is untouched.",
             remedy="correct the connection if it leads to another deployment; otherwise set snapshot.mode=when_needed to read all collections again",
         )
-    if not readable(client, config, beginning(position)):
+    if not can_start_stream(client, config, build_start_option(position)):
         raise PositionLost(
             f"The oplog no longer holds the position{_how_much(client, position, now)}.",
             where=str(position),
@@ -132,12 +138,12 @@ def _how_much(client: Client, position: MongoPosition, now: ClusterTime) -> str:
     if window is None:
         return ""
     behind = (window.first.seconds - position.time.seconds) / 3600
-    return f": it begins at {window.first}, {behind:,.1f} hours later, and holds {window.hours:,.1f} hours"
+    return f": it begins at {window.first}, {behind:,.1f} hours later, and holds {window.window_hours:,.1f} hours"
 
 
-def readable(client: Client, config: MongoDbConfig, start: dict[str, Any]) -> bool:
-    """Whether a change stream without filters can begin there."""
-    database, what = target(config)
+def can_start_stream(client: Client, config: MongoDbConfig, start: dict[str, Any]) -> bool:
+    """Check whether a change stream without filters can begin there."""
+    database, what = resolve_aggregate_scope(config)
     stage = change_stream(config, deployment_of(client)) | start
     stage.pop("fullDocument", None)
     stage.pop("fullDocumentBeforeChange", None)
@@ -154,7 +160,7 @@ def readable(client: Client, config: MongoDbConfig, start: dict[str, Any]) -> bo
         if number := cursor["id"]:  # another member may be asked, and not know it: there it ends with the session
             client[database].command("killCursors", cursor["ns"].partition(".")[2], cursors=[number], session=session)
     if "postBatchResumeToken" not in cursor:
-        raise no_mongodb(UNKNOWN, config.address)
+        raise no_mongodb(UNKNOWN, config.display_address)
     return True
 
 

@@ -38,12 +38,12 @@ class ClusterTime:
     seconds: int
     ordinal: int
 
-    def next(self) -> ClusterTime:
-        """The moment after this one."""
+    def next_time(self) -> ClusterTime:
+        """Return the moment after this one."""
         return ClusterTime(self.seconds, self.ordinal + 1) if self.ordinal < _LAST else ClusterTime(self.seconds + 1, 0)
 
-    def before(self) -> ClusterTime:
-        """The moment before this one."""
+    def previous_time(self) -> ClusterTime:
+        """Return the moment before this one."""
         return ClusterTime(self.seconds, self.ordinal - 1) if self.ordinal else ClusterTime(self.seconds - 1, _LAST)
 
     @property
@@ -70,31 +70,31 @@ class MongoPosition:
 
     @classmethod
     def behind_token(cls, token: str, type_bits: str = "") -> MongoPosition:
-        """The position that a resume token of the server's stands for."""
+        """Return the position that a resume token of the server's stands for."""
         time = time_of(token)
         if is_mark(token):
-            return cls(time.before())
+            return cls(time.previous_time())
         return cls(time, token, type_bits)
 
     @classmethod
-    def behind(cls, resume_token: Mapping[str, Any]) -> MongoPosition:
-        """The same of a token as the server sends it: ``{"_data": …}``."""
+    def from_resume_token(cls, resume_token: Mapping[str, Any]) -> MongoPosition:
+        """Return the same of a token as the server sends it: ``{"_data": …}``."""
         return cls.behind_token(str(resume_token["_data"]), bytes(resume_token.get("_typeBits", b"")).hex())
 
     @property
-    def whole(self) -> MongoPosition:
+    def whole_event_position(self) -> MongoPosition:
         """Behind the whole event, where this is behind its last part: a stream that splits events otherwise, or not at all, can begin there, too."""
         if self.token is None or not _PART.search(self.token):
             return self
         return replace(self, token=_PART.sub("04", self.token))
 
     @property
-    def order(self) -> str:
+    def sort_key(self) -> str:
         """Text by which positions and tokens compare: a position has every event whose token is not greater."""
-        return self.token if self.token is not None else f"82{_hex(self.time.next())}"
+        return self.token if self.token is not None else f"82{_hex(self.time.next_time())}"
 
-    def reached(self, other: MongoPosition) -> bool:
-        return self.order >= other.order
+    def has_reached(self, other: MongoPosition) -> bool:
+        return self.sort_key >= other.sort_key
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = {"sec": self.time.seconds, "ord": self.time.ordinal}
@@ -106,7 +106,9 @@ class MongoPosition:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> MongoPosition:
-        """The inverse of :meth:`to_json`; also reads Debezium's offsets, whose token is a JSON text with ``_data``, and a bare token.
+        """Parse a position, as the inverse of :meth:`to_json`.
+
+        Also reads Debezium's offsets, whose token is a JSON text with ``_data``, and a bare token.
 
         :raises ConfigError: it is no such position
         """
@@ -115,7 +117,9 @@ class MongoPosition:
             if isinstance(token, str) and (found := re.search(r'"_data"\s*:\s*"([0-9A-Fa-f]+)"', token)):
                 token = found[1]
             if token is not None:
-                return cls.behind_token(checked(str(token)), str(document.get("type_bits") or "")).whole
+                return cls.behind_token(
+                    normalize_token(str(token)), str(document.get("type_bits") or "")
+                ).whole_event_position
             return cls(ClusterTime(int(document["sec"]), int(document["ord"])))
         except (KeyError, ValueError, TypeError, AttributeError) as e:
             raise ConfigError(
@@ -128,8 +132,8 @@ class MongoPosition:
         return f"{'an event at' if self.token else 'cluster time'} {self.time} ({moment})"
 
 
-def checked(token: str) -> str:
-    """A token in the spelling by which tokens compare.
+def normalize_token(token: str) -> str:
+    """Return a token in the spelling by which tokens compare.
 
     :raises ValueError: it is none
     """
@@ -140,7 +144,7 @@ def checked(token: str) -> str:
 
 
 def is_mark(token: str) -> bool:
-    """Whether a token is a high-water mark, which stands for a moment and for no event.
+    """Check whether a token is a high-water mark, which stands for a moment and for no event.
 
     >>> is_mark("826B029D52000000052B0429296E1404")
     True
@@ -149,7 +153,7 @@ def is_mark(token: str) -> bool:
 
 
 def time_of(token: str) -> ClusterTime:
-    """The cluster time that a token begins with.
+    """Return the cluster time that a token begins with.
 
     >>> str(time_of("826B029D52000000052B0429296E1404"))
     '1795333458:5'

@@ -15,30 +15,45 @@ from bson.codec_options import DatetimeConversion
 from bson.errors import BSONError
 from bson.json_util import JSONMode, JSONOptions
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.log_items import LogItem
-from airflow_provider_cdc.core.model.log_range import LogWindow
-from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.run_metrics import Value
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
-from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables, any_table
-from airflow_provider_cdc.sources.mongodb.checks import check
-from airflow_provider_cdc.sources.mongodb.collections import SOURCE_FIELDS, described, schema_of, validator_of
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas, Finding, SnapshotSession, Source, any_table
+from airflow_provider_cdc.sources.mongodb.checks import check_prerequisites
+from airflow_provider_cdc.sources.mongodb.collection_tables import (
+    SOURCE_FIELDS,
+    list_visible_collections,
+    schema_of,
+    validator_of,
+)
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.connect import Client, connect, deployment_of, now_of, translated
+from airflow_provider_cdc.sources.mongodb.connect import (
+    Client,
+    deployment_of,
+    now_of,
+    open_client,
+    translate_driver_errors,
+)
 from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
-from airflow_provider_cdc.sources.mongodb.log.stream import ChangeStream
-from airflow_provider_cdc.sources.mongodb.metrics import SnapshotMetrics, StreamMetrics
-from airflow_provider_cdc.sources.mongodb.oplog_range import oldest, verify, window_around
+from airflow_provider_cdc.sources.mongodb.log.change_stream_reader import ChangeStream
+from airflow_provider_cdc.sources.mongodb.metrics import MongoSnapshotMetrics, MongoStreamMetrics
+from airflow_provider_cdc.sources.mongodb.oplog_range import (
+    check_position_readable,
+    find_oldest_position,
+    window_around,
+)
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition
 
 if TYPE_CHECKING:
     # a run that finds nothing does without rows, and so without NumPy
     from airflow_provider_cdc.core.model.log_items import RowBlock
-    from airflow_provider_cdc.sources.mongodb.columns.row_columns import ColumnTables
+    from airflow_provider_cdc.sources.mongodb.columns.row_conversion import ColumnTables
 
 
 class MongoDbSource(Source):
@@ -51,18 +66,20 @@ class MongoDbSource(Source):
 
     def __init__(self, config: MongoDbConfig) -> None:
         self._config = config
-        self._metrics, self._snapshots = StreamMetrics(), SnapshotMetrics()
+        self._metrics, self._snapshots = MongoStreamMetrics(), MongoSnapshotMetrics()
         self._forms: dict[TableId, bool] = {}
-        self._streamed: Tables | None = None
+        self._streamed: CapturedTableSchemas | None = None
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    def check(self) -> list[Finding]:
-        return check(self._config)
+    def check_prerequisites(self) -> list[Finding]:
+        return check_prerequisites(self._config)
 
-    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
+    def discover_tables(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
         with self._asking("the list of collections") as client:
-            found = [table for table, _ in described(client) if self._config.in_scope(table) and needed(table)]
+            found = [
+                table for table, _ in list_visible_collections(client) if self._config.in_scope(table) and needed(table)
+            ]
             return {table: self._schema(table) for table in found}
 
     def current_position(self) -> MongoPosition:
@@ -73,12 +90,12 @@ class MongoDbSource(Source):
     def oldest_position(self) -> MongoPosition:
         with self._asking("the beginning of the log") as client:
             deployment_of(client)
-            return oldest(client, self._config)
+            return find_oldest_position(client, self._config)
 
     def verify_position(self, position: Position) -> None:
         assert isinstance(position, MongoPosition)
         with self._asking(str(position)) as client:
-            verify(client, self._config, position)
+            check_position_readable(client, self._config, position)
 
     def log_window(self, position: Position) -> LogWindow:
         assert isinstance(position, MongoPosition)
@@ -91,22 +108,25 @@ class MongoDbSource(Source):
     # -- documents ----------------------------------------------------------------------------------------------------
 
     def _schema(self, table: TableId) -> TableSchema:
-        """A collection's table before anything is known of its documents, in the form that it has elsewhere (:meth:`like`), or as the configuration says."""
+        """Build a collection's table before anything is known of its documents.
+
+        It is in the form that it has elsewhere (:meth:`adopt_columns`), or as the configuration says.
+        """
         columns = self._forms.get(table)
         if self._config.as_columns(table) if columns is None else columns:
-            return self._columns.schema(table)
+            return self._columns.resolve_schema(table)
         return schema_of(self._config, table)
 
     def _chunked(self, table: TableId) -> TableSchema:
-        """A collection's table in the form that it has in the run that streams: rows of chunks are merged with events."""
-        known = None if self._streamed is None else self._streamed.get(table)
+        """Build a collection's table in the form that it has in the run that streams: rows of chunks are merged with events."""
+        known = None if self._streamed is None else self._streamed.find_schema(table)
         if known is None:
             return self._schema(table)
-        return self._columns.schema(table, known) if known.documents is None else known
+        return self._columns.resolve_schema(table, known) if known.documents is None else known
 
     @cached_property
     def _columns(self) -> ColumnTables:
-        from airflow_provider_cdc.sources.mongodb.columns.row_columns import ColumnTables
+        from airflow_provider_cdc.sources.mongodb.columns.row_conversion import ColumnTables
 
         return ColumnTables(self._config, self._validator)
 
@@ -114,26 +134,26 @@ class MongoDbSource(Source):
         with self._asking(f"the validator of {table}") as client:
             return validator_of(client, table)
 
-    def settled(self, rows: RowBlock, known: TableSchema | None) -> RowBlock:
-        return self._columns.settled(rows, known)
+    def conform_rows(self, rows: RowBlock, known: TableSchema | None) -> RowBlock:
+        return self._columns.convert_rows(rows, known)
 
-    def like(self, tables: Iterable[TableSchema]) -> None:
+    def adopt_columns(self, tables: Iterable[TableSchema]) -> None:
         tables = list(tables)
         self._forms |= {table.id: table.documents is None for table in tables}
         if found := [table for table in tables if table.documents is None]:  # others need no kernels
-            self._columns.like(found)
+            self._columns.adopt_columns(found)
 
     def goes_on(self, found: TableSchema, known: TableSchema) -> TableSchema:
-        return self._columns.schema(found.id, known) if self._config.as_columns(found.id) else found
+        return self._columns.resolve_schema(found.id, known) if self._config.as_columns(found.id) else found
 
-    def snapshot(
+    def open_snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
-        from airflow_provider_cdc.sources.mongodb.snapshot.snapshot import MongoSnapshot
+        from airflow_provider_cdc.sources.mongodb.snapshot.collection_snapshot import MongoSnapshot
 
         return MongoSnapshot(self._config, tables, readers, selects, self._snapshots, self._schema)
 
-    def chunks(self, *, signals: TableId | None) -> ChunkReader:
+    def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:
         from airflow_provider_cdc.sources.mongodb.snapshot.chunk_reader import MongoChunkReader
 
         return MongoChunkReader(self._config, signals, self._chunked)
@@ -151,10 +171,10 @@ class MongoDbSource(Source):
         document = json.loads(text) if text else {}
         return _text(id_), _text(document.get("type")), _text(document.get("data"))
 
-    def stream(
+    def stream_log(
         self,
         start: Position,
-        tables: Tables,
+        tables: CapturedTableSchemas,
         *,
         until: Position | None,
         patience: Callable[[], float] | None = None,
@@ -162,15 +182,15 @@ class MongoDbSource(Source):
         assert isinstance(start, MongoPosition)
         assert until is None or isinstance(until, MongoPosition)
         self._streamed = tables
-        yield from ChangeStream(self._config, start, until, tables, self._metrics, patience).items()
+        yield from ChangeStream(self._config, start, until, tables, self._metrics, patience).read_items()
 
-    def metrics(self) -> Mapping[str, Value]:
-        return self._metrics.document() if self._metrics.position is not None else {}
+    def collect_stream_metrics(self) -> Mapping[str, Value]:
+        return self._metrics.to_document() if self._metrics.position is not None else {}
 
     def snapshot_metrics(self) -> Mapping[str, Value]:
-        return self._snapshots.document()
+        return self._snapshots.to_document()
 
-    def execute(self, statement: str) -> None:
+    def execute_statement(self, statement: str) -> None:
         """Run a command: a document in extended JSON, with its database as ``$db``."""
         try:
             command = json_util.loads(statement)
@@ -188,15 +208,15 @@ class MongoDbSource(Source):
         return list(SOURCE_FIELDS)
 
     def close(self) -> None:
-        """Nothing is open: each question has a client of its own, and the stream closes its own when it ends."""
+        """Close nothing: each question has a separate client, and the stream closes its client when it ends."""
 
     @contextlib.contextmanager
     def _asking(self, where: str) -> Iterator[Client]:
-        """A client for one question.
+        """Open a client for one question.
 
         :param where: what is asked for, for errors
         """
-        with contextlib.closing(connect(self._config)) as client, translated(self._config, where):
+        with contextlib.closing(open_client(self._config)) as client, translate_driver_errors(self._config, where):
             yield client
 
 
@@ -204,7 +224,9 @@ _RELAXED: Final = JSONOptions(json_mode=JSONMode.RELAXED, datetime_conversion=Da
 
 
 def _text(value: Any) -> str | None:
-    """A value of a signal as JSON, whose numbers are plain ones and whose other values are extended JSON; a text is as it is, an ObjectId its digits.
+    """Format a value of a signal as JSON, whose numbers are plain ones and whose other values are extended JSON.
+
+    A text is as it is, an ObjectId its digits.
 
     :param value: strict extended JSON, parsed
     """

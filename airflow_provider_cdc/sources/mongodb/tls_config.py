@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 
 _TLS: Final = re.compile(r"[?&](?:tls|ssl)=(true|false)(?:&|$)", re.IGNORECASE)
 
@@ -22,7 +22,7 @@ def is_secure(uri: str) -> bool:
 
 
 class TlsConfig(ConnectorConfig):
-    """Whether connections use TLS, and with which certificates."""
+    """Properties for connections that use TLS, and for their certificates."""
 
     mongodb_ssl_enabled: bool = Field(
         False,
@@ -49,18 +49,18 @@ class TlsConfig(ConnectorConfig):
     )
 
     @property
-    def secure(self) -> bool:
-        """Whether connections use TLS."""
-        return self.mongodb_ssl_enabled or is_secure(self.uri)
+    def has_tls(self) -> bool:
+        """Check whether connections use TLS."""
+        return self.mongodb_ssl_enabled or is_secure(self.connection_uri)
 
     @property
-    def uri(self) -> str:
+    def connection_uri(self) -> str:
         """The connection string in MongoDB's form."""
         raise NotImplementedError
 
     @model_validator(mode="after")
     def _certificates_are_used(self) -> Self:
         for name, given in (("ca", self.mongodb_ssl_ca), ("certificate", self.mongodb_ssl_certificate)):
-            if given and not self.secure:
+            if given and not self.has_tls:
                 raise ValueError(f"mongodb.ssl.{name}: without effect without TLS; set mongodb.ssl.enabled=true")
         return self

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mysql.columns.charset_names import is_known
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig, SslMode
-from airflow_provider_cdc.sources.mysql.connect import Server, encryption, scalar
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer, inspect_encryption, query_scalar
 from airflow_provider_cdc.sources.mysql.log.binlog_filters import BinlogFilters
-from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES
+from airflow_provider_cdc.sources.mysql.schema.column_types import SYSTEM_DATABASES
 from airflow_provider_cdc.sources.mysql.signal_checks import signal_findings
 from airflow_provider_cdc.sources.mysql.unlogged_changes import unlogged_changes
 
@@ -23,7 +23,9 @@ _REPLICATION_CLIENT = {"REPLICATION CLIENT", "BINLOG MONITOR"}
 _REPLICATION_SLAVE = {"REPLICATION SLAVE", "REPLICATION REPLICA"}
 
 
-def check(connection: Connection, server: Server, config: MySqlConfig, signals: TableId | None = None) -> list[Finding]:
+def check_prerequisites(
+    connection: Connection, server: MySqlServer, config: MySqlConfig, signals: TableId | None = None
+) -> list[Finding]:
     """All findings about the server and the account; see "Setting up" in the Debezium MySQL connector's document.
 
     :param signals: the signal table, if there is one
@@ -38,13 +40,13 @@ def check(connection: Connection, server: Server, config: MySqlConfig, signals: 
     found += unlogged_changes(connection, server, config, signals)
     found += _character_sets(connection, config)
     if signals is not None:
-        found += signal_findings(connection, server, config, signals, account(connection))
+        found += signal_findings(connection, server, config, signals, query_account(connection))
     return found
 
 
 def _encryption(connection: Connection, config: MySqlConfig) -> list[Finding]:
-    """A finding if ``database.ssl.mode=preferred`` has fallen back to plain text."""
-    if config.database_ssl_mode is not SslMode.PREFERRED or encryption(connection):
+    """Return a finding if ``database.ssl.mode=preferred`` has fallen back to plain text."""
+    if config.database_ssl_mode is not SslMode.PREFERRED or inspect_encryption(connection):
         return []
     return [
         Finding(
@@ -56,7 +58,7 @@ def _encryption(connection: Connection, config: MySqlConfig) -> list[Finding]:
     ]
 
 
-def _settings(server: Server, config: MySqlConfig) -> list[Finding]:
+def _settings(server: MySqlServer, config: MySqlConfig) -> list[Finding]:
     v = server.variables
     found = []
     if v.get("log_bin", "OFF").upper() not in ("ON", "1"):
@@ -113,8 +115,8 @@ def _settings(server: Server, config: MySqlConfig) -> list[Finding]:
     return found
 
 
-def _replica(connection: Connection, server: Server) -> list[Finding]:
-    """A finding if the server is a replica that does not log the changes that it receives."""
+def _replica(connection: Connection, server: MySqlServer) -> list[Finding]:
+    """Return a finding if the server is a replica that does not log the changes that it receives."""
     v = server.variables
     if v.get("log_replica_updates", v.get("log_slave_updates", "ON")).upper() in ("ON", "1"):
         return []
@@ -122,7 +124,7 @@ def _replica(connection: Connection, server: Server) -> list[Finding]:
         question = "SELECT @@GLOBAL.gtid_slave_pos <> ''"
     else:
         question = "SELECT COUNT(*) > 0 FROM performance_schema.replication_connection_configuration"
-    if not scalar(connection, question):
+    if not query_scalar(connection, question):
         return []
     name = "log_slave_updates" if server.mariadb else "log_replica_updates"
     # MariaDB only shows whether it has ever been a replica
@@ -135,19 +137,22 @@ def _replica(connection: Connection, server: Server) -> list[Finding]:
     ]
 
 
-def _logged(connection: Connection, server: Server, config: MySqlConfig, signals: TableId | None) -> list[Finding]:
-    """Findings for databases with captured tables that the server does not log: they would never have a change."""
-    logged, filters = BinlogFilters.of(connection, server), Filters(config)
+def _logged(connection: Connection, server: MySqlServer, config: MySqlConfig, signals: TableId | None) -> list[Finding]:
+    """Return findings for databases with captured tables that the server does not log.
+
+    Such tables would never have a change.
+    """
+    logged, filters = BinlogFilters.from_server(connection, server), Filters(config)
     if not logged.do_db and not logged.ignore_db:
         return []
     with connection.cursor() as cursor:
         cursor.execute("SELECT table_schema, table_name FROM information_schema.tables")
         tables = [TableId(namespace=str(schema), name=str(name)) for schema, name in cursor.fetchall()]
-    captured = {t.namespace for t in tables if filters.table(t) and t != signals} - SYSTEM_DATABASES
+    captured = {t.namespace for t in tables if filters.is_table_captured(t) and t != signals} - SYSTEM_DATABASES
     return [
         Finding(
             f"The server does not log database {name} ({setting}), of which tables are captured: their changes would be lost.",
-            f"{logged.remedy(name)}, then read its tables again; or leave it out with database.exclude.list",
+            f"{logged.suggest_remedy(name)}, then read its tables again; or leave it out with database.exclude.list",
         )
         for name in sorted(captured)
         if (setting := logged.excluded_by(name)) is not None
@@ -155,8 +160,10 @@ def _logged(connection: Connection, server: Server, config: MySqlConfig, signals
 
 
 def _character_sets(connection: Connection, config: MySqlConfig) -> list[Finding]:
-    """Findings for captured columns in a character set that is not known here, as a later server may have one: the snapshot would read them,
-    and the first change could not be read."""
+    """Return findings for captured columns in a character set that is not known here.
+
+    A later server may have one: the snapshot would read such columns, and the first change could not be read.
+    """
     with connection.cursor() as cursor:
         cursor.execute("SELECT character_set_name FROM information_schema.character_sets")
         unknown = sorted(str(name) for (name,) in cursor.fetchall() if not is_known(str(name)))
@@ -172,7 +179,7 @@ def _character_sets(connection: Connection, config: MySqlConfig) -> list[Finding
     found = []
     for namespace, name, column, charset in columns:
         table = TableId(namespace=namespace, name=name)
-        if namespace not in SYSTEM_DATABASES and filters.table(table) and filters.in_images(table, column):
+        if namespace not in SYSTEM_DATABASES and filters.is_table_captured(table) and filters.in_images(table, column):
             found.append(
                 Finding(
                     f"Texts of {table}.{column} are in the character set {charset}, which is not known here: changes of them cannot be read.",
@@ -183,7 +190,7 @@ def _character_sets(connection: Connection, config: MySqlConfig) -> list[Finding
 
 
 def retention_seconds(v: Mapping[str, str]) -> float | None:
-    """How long the server keeps its log, seconds; ``None`` = without limit, or not known.
+    """Return the time that the server keeps its log, seconds; ``None`` = without limit, or not known.
 
     :param v: the server's variables
     """
@@ -192,7 +199,10 @@ def retention_seconds(v: Mapping[str, str]) -> float | None:
 
 
 def kept_for_s(connection: Connection) -> float | None:
-    """The same as the server is set up now; ``None`` too where it removes nothing by itself."""
+    """Query the time that the server, as it is set up now, keeps its log, seconds.
+
+    ``None`` = without limit, or not known, or the server removes nothing by itself.
+    """
     with connection.cursor() as cursor:
         cursor.execute("SHOW GLOBAL VARIABLES LIKE '%expire\\_logs%'")
         found = {str(name): str(value) for name, value in cursor.fetchall()}
@@ -200,8 +210,11 @@ def kept_for_s(connection: Connection) -> float | None:
 
 
 def _privileges(connection: Connection, config: MySqlConfig) -> list[Finding]:
-    """Findings for missing privileges. LOCK TABLES can replace RELOAD: the tables are locked one by one then. With
-    ``snapshot.locking.mode=custom`` it is not known which privileges the statements need."""
+    """Return findings for missing privileges.
+
+    LOCK TABLES can replace RELOAD: the tables are locked one by one then. With ``snapshot.locking.mode=custom`` it is not known
+    which privileges the statements need.
+    """
     with connection.cursor() as cursor:
         cursor.execute("SHOW GRANTS")
         grants = [str(row[0]) for row in cursor.fetchall()]
@@ -217,16 +230,16 @@ def _privileges(connection: Connection, config: MySqlConfig) -> list[Finding]:
         missing += ["RELOAD"] if locks and not lockers & (everywhere | somewhere) else []
     return [
         Finding(
-            f"Account {account(connection)} lacks the privilege {name}.",
-            f"GRANT {name} ON *.* TO {account(connection)}",
+            f"Account {query_account(connection)} lacks the privilege {name}.",
+            f"GRANT {name} ON *.* TO {query_account(connection)}",
         )
         for name in missing
     ]
 
 
-def account(connection: Connection) -> str:
-    """The account that the server uses for this connection, as ``GRANT`` takes it: ``'cdc'@'%'``."""
-    user, _, host = str(scalar(connection, "SELECT CURRENT_USER()")).rpartition("@")
+def query_account(connection: Connection) -> str:
+    """Return the account that the server uses for this connection, as ``GRANT`` takes it: ``'cdc'@'%'``."""
+    user, _, host = str(query_scalar(connection, "SELECT CURRENT_USER()")).rpartition("@")
     return f"'{user}'@'{host}'"
 
 

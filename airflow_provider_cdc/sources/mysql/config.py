@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
-from airflow_provider_cdc.core.config.enums import Patterns
+from airflow_provider_cdc.core.config.base_configuration import ConnectionForm, PropertyEffect
+from airflow_provider_cdc.core.config.property_enums import Patterns
 from airflow_provider_cdc.core.config.select_overrides import name_parts, with_statements
-from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.spi.converters import check_converters
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.spi.custom_converters import check_converters
 from airflow_provider_cdc.sources.mysql.converters import CONVERTERS
 from airflow_provider_cdc.sources.relational.config import RelationalConfig
 
@@ -147,14 +147,14 @@ class MySqlConfig(RelationalConfig):
         stand_ins={"database.server.id": 4_294_967_295},
     )
     CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("connect.timeout.ms",)
-    LISTS: ClassVar[Mapping[str, Decides]] = {
-        "database.include.list": Decides.TABLES,
-        "database.exclude.list": Decides.TABLES,
-        "gtid.source.includes": Decides.CHANGES,
-        "gtid.source.excludes": Decides.CHANGES,
-        "gtid.source.filter.dml.events": Decides.CHANGES,
-        "snapshot.select.statement.overrides": Decides.QUERIES,
-        "bigint.unsigned.handling.mode": Decides.FORM,
+    LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
+        "database.include.list": PropertyEffect.TABLES,
+        "database.exclude.list": PropertyEffect.TABLES,
+        "gtid.source.includes": PropertyEffect.CHANGES,
+        "gtid.source.excludes": PropertyEffect.CHANGES,
+        "gtid.source.filter.dml.events": PropertyEffect.CHANGES,
+        "snapshot.select.statement.overrides": PropertyEffect.QUERIES,
+        "bigint.unsigned.handling.mode": PropertyEffect.FORM,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "database.jdbc.driver": "there is no JDBC here",
@@ -201,8 +201,8 @@ class MySqlConfig(RelationalConfig):
             raise ValueError(f"include.query: the statements would show what {', '.join(self.column_texts)} hides")
         return self
 
-    def wider(self, before: Self) -> list[str]:
-        found = super().wider(before)
+    def find_widened_lists(self, before: Self) -> list[str]:
+        found = super().find_widened_lists(before)
         left_out = before.gtid_source_filter_dml_events and (before.gtid_source_includes or before.gtid_source_excludes)
         if left_out and not self.gtid_source_filter_dml_events:
             found.append("gtid.source.filter.dml.events")
@@ -223,5 +223,5 @@ class MySqlConfig(RelationalConfig):
     def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return self.database_include_list, self.database_exclude_list
 
-    def dataset(self, table: TableId) -> tuple[str, str]:
-        return f"mysql://{self.address}", str(table)  # MariaDB has no name of its own there
+    def build_dataset_name(self, table: TableId) -> tuple[str, str]:
+        return f"mysql://{self.server_address}", str(table)  # MariaDB has no name of its own there

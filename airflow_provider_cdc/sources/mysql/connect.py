@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.errors import (
     AccessDenied,
     CdcError,
     PrerequisiteError,
-    QueryRefused,
+    QueryRejected,
     SourceBusy,
     SourceUnavailable,
 )
@@ -31,7 +31,7 @@ _SAME_REPLICA = 4052
 _SAME_REPLICA_TEXT = "with the same server_"
 """MySQL has one error code for everything that ends a binlog dump. Only the text distinguishes this case; ``dump_errors`` has the others."""
 SEVERAL = {"client_flag": CLIENT.MULTI_STATEMENTS}
-"""Connection options that :func:`batch` needs: several statements in one request."""
+"""Connection options that :func:`execute_statements` needs: several statements in one request."""
 _PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1317, 1927, 1969, 3024, 4031}
 """Errors that are not about the statement: the server is shutting down or too busy, or the statement was killed."""
 _BUSY = {1205, 1213, 1317, 1969, 3024}
@@ -73,7 +73,7 @@ The isolation level is set when a view is opened, the character set by PyMySQL.
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class MySqlServer:
     """A server's version, identity and variables.
 
     :param identity: ``server_uuid``; with MariaDB ``id-<server_id>``
@@ -86,12 +86,12 @@ class Server:
     variables: dict[str, str]
 
     @property
-    def gtids(self) -> bool:
-        """Whether transactions have global ids."""
+    def has_gtids(self) -> bool:
+        """Check whether transactions have global ids."""
         return self.mariadb or self.variables.get("gtid_mode", "OFF") == "ON"
 
     @property
-    def number(self) -> tuple[int, int, int]:
+    def version_tuple(self) -> tuple[int, int, int]:
         """Version as numbers: ``10.11.6-MariaDB-log`` → (10, 11, 6)."""
         parts = self.version.split("-")[0].split(".")
         return int(parts[0]), int(parts[1]), int(parts[2])
@@ -99,7 +99,7 @@ class Server:
     @property
     def version_number(self) -> int:
         """Version as executable comments spell it: ``10.11.6-MariaDB-log`` → 101106."""
-        major, minor, patch = self.number
+        major, minor, patch = self.version_tuple
         return major * 10_000 + minor * 100 + patch
 
 
@@ -124,10 +124,10 @@ def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Con
         "read_timeout": seconds,  # of the greeting and the login; queries have their own
         "program_name": "airflow_provider_cdc",
     }
-    with translated(config):
+    with raise_cdc_errors(config):
         connection = _open(config, settings | options)
         connection._read_timeout = config.database_query_timeout_ms / 1000 or None
-        if config.database_ssl_mode in ENCRYPTED and not encryption(connection):
+        if config.database_ssl_mode in ENCRYPTED and not inspect_encryption(connection):
             connection._force_close()
             raise _not_encrypted(config)
         with connection.cursor() as cursor:
@@ -149,7 +149,7 @@ def _open(config: MySqlConfig, settings: dict[str, Any]) -> Connection:
         return pymysql.connect(**settings, ssl_disabled=True)
 
 
-def encryption(connection: Connection) -> str:
+def inspect_encryption(connection: Connection) -> str:
     """Protocol and cipher of a connection; empty if it is not encrypted on the whole way to the server.
 
     Both ends are asked: the client sees TLS up to a proxy, the server sees TLS from the proxy on. A proxy that removes TLS on one side
@@ -177,23 +177,26 @@ def _tls(config: MySqlConfig) -> ssl.SSLContext:
 
 
 def _statements(text: str) -> list[str]:
-    """The single statements of ``database.initial.statements``: separated by ``;``, where ``;;`` is a literal semicolon."""
+    """Split ``database.initial.statements`` into single statements.
+
+    They are separated by ``;``, where ``;;`` is a literal semicolon.
+    """
     return [s.replace("\0", ";").strip() for s in text.replace(";;", "\0").split(";") if s.strip()]
 
 
 @contextlib.contextmanager
-def translated(config: MySqlConfig, where: str | None = None) -> Iterator[None]:
+def raise_cdc_errors(config: MySqlConfig, where: str | None = None) -> Iterator[None]:
     """Raise PyMySQL's errors as errors of this project. They never contain the password."""
     try:
         yield
     except pymysql.err.Error as e:
-        raise translate(e, config, where) from e
+        raise translate_error(e, config, where) from e
     except (OSError, EOFError) as e:
         raise _unavailable(config, str(e), where) from e
 
 
-def translate(e: pymysql.err.Error, config: MySqlConfig, where: str | None) -> CdcError:
-    """The error of this project for an error of the server or of the connection."""
+def translate_error(e: pymysql.err.Error, config: MySqlConfig, where: str | None) -> CdcError:
+    """Return the error of this project for an error of the server or of the connection."""
     code = e.args[0] if e.args and isinstance(e.args[0], int) else 0
     message = str(e.args[1]) if len(e.args) > 1 else str(e)
     if code in _DENIED:
@@ -231,19 +234,19 @@ def translate(e: pymysql.err.Error, config: MySqlConfig, where: str | None) -> C
 
 
 @contextlib.contextmanager
-def refusing(config: MySqlConfig, where: str, remedy: str) -> Iterator[None]:
-    """Like :func:`translated`, for SQL that users write, or that writes to the database: an error of the statement itself is theirs to mend.
+def raise_query_refused(config: MySqlConfig, where: str, remedy: str) -> Iterator[None]:
+    """Like :func:`raise_cdc_errors`, for SQL that users write, or that writes to the database: an error of the statement itself is theirs to mend.
 
-    :raises QueryRefused: the server refuses the statement; with its message
+    :raises QueryRejected: the server refuses the statement; with its message
     """
     try:
-        with translated(config, where):
+        with raise_cdc_errors(config, where):
             yield
     except CdcError as e:
         code, message = _error(e.__cause__)
         if not (1000 <= code < 2000 or 3000 <= code < 6000) or code in _PASSING:
             raise
-        raise QueryRefused(
+        raise QueryRejected(
             f"The database refuses a statement: {message} (error {code})",
             where=where,
             safe="Nothing was read or written by it; capture goes on.",
@@ -308,7 +311,7 @@ _VARIABLES = (
 )  # fmt: skip
 
 
-def server_of(connection: Connection) -> Server:
+def server_of(connection: Connection) -> MySqlServer:
     """Ask a server for its version, identity and the variables that capture depends on."""
     names = ", ".join(f"'{n}'" for n in _VARIABLES)
     with connection.cursor() as cursor:
@@ -317,10 +320,10 @@ def server_of(connection: Connection) -> Server:
     version = variables.get("version", "")
     mariadb = "mariadb" in version.lower()
     identity = variables.get("server_uuid") or f"id-{variables.get('server_id', '0')}"
-    return Server(version, mariadb, identity, variables)
+    return MySqlServer(version, mariadb, identity, variables)
 
 
-def batch(connection: Connection, statements: Sequence[str]) -> list[tuple[tuple[Any, ...], ...]]:
+def execute_statements(connection: Connection, statements: Sequence[str]) -> list[tuple[tuple[Any, ...], ...]]:
     """Run several statements in one round trip; returns the rows of each. The first error ends them.
 
     :param connection: opened with the options :data:`SEVERAL`
@@ -333,7 +336,7 @@ def batch(connection: Connection, statements: Sequence[str]) -> list[tuple[tuple
     return found
 
 
-def scalar(connection: Connection, sql: str) -> Any:
+def query_scalar(connection: Connection, sql: str) -> Any:
     """First value of a query, ``None`` without a row."""
     with connection.cursor() as cursor:
         cursor.execute(sql)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from airflow_provider_cdc.core.model.schema import Column
-from airflow_provider_cdc.core.spi.converters import selects
+from airflow_provider_cdc.core.model.table_schema import Column
+from airflow_provider_cdc.core.spi.custom_converters import is_column_selected
 
 BOOLEAN: Final = "io.debezium.connector.binlog.converters.TinyIntOneToBooleanConverter"
 JDBC_SINK: Final = "io.debezium.connector.binlog.converters.JdbcSinkDataTypesConverter"
@@ -25,8 +25,8 @@ CONVERTERS: Final[Mapping[str, Mapping[str, str]]] = {
 CHARSET: Final = "__debezium.source.column.character_set"
 
 
-def converted(column: Column, where: str, converters: Sequence[Mapping[str, str]]) -> Column:
-    """A column after the converters were applied.
+def apply_converters(column: Column, where: str, converters: Sequence[Mapping[str, str]]) -> Column:
+    """Return a column after the converters were applied.
 
     :param where: its full name, ``database.table.column``
     :param converters: the configured converters, as ``MySqlConfig.converters`` has them
@@ -34,7 +34,7 @@ def converted(column: Column, where: str, converters: Sequence[Mapping[str, str]
     for converter in converters:
         if converter["type"] == JDBC_SINK:
             column = _with_charset(column, where, converter)
-        elif _is_boolean(column, converter) and selects(converter.get("selector"), where):
+        elif _is_boolean(column, converter) and is_column_selected(converter.get("selector"), where):
             column = column.model_copy(update={"type": "bool"})
     return column
 
@@ -48,6 +48,6 @@ def _is_boolean(column: Column, converter: Mapping[str, str]) -> bool:
 
 def _with_charset(column: Column, where: str, converter: Mapping[str, str]) -> Column:
     charset = column.declared.charset
-    if charset is None or not selects(converter.get("selector.string"), where):
+    if charset is None or not is_column_selected(converter.get("selector.string"), where):
         return column
     return column.model_copy(update={"parameters": column.parameters | {CHARSET: charset}})

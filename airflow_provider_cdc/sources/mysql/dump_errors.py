@@ -135,12 +135,12 @@ _MEANINGS: Final[tuple[tuple[re.Pattern[str], ErrorMeaning], ...]] = (
 
 
 def position_lost(message: str, where: str) -> CdcError:
-    """The error for a position that is not in the log any more."""
-    return _LOST.error(message, where)
+    """Return the error for a position that is not in the log any more."""
+    return _LOST.build_error(message, where)
 
 
 def another_log(why: str, where: str) -> CdcError:
-    """The error for a log that was begun again, with transactions that have the GTIDs of captured ones."""
+    """Return the error for a log that was begun again, with transactions that have the GTIDs of captured ones."""
     return PositionLost(
         f"The server's log is another one than the position's, although its GTIDs match: {why}.",
         where=where,
@@ -151,7 +151,7 @@ def another_log(why: str, where: str) -> CdcError:
 
 
 def dump_error(message: str, where: str) -> CdcError:
-    """The error for the server's message at the end of a dump.
+    """Return the error for the server's message at the end of a dump.
 
     >>> type(dump_error("log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source", "binlog.000003:4")).__name__
     'PrerequisiteError'
@@ -159,5 +159,5 @@ def dump_error(message: str, where: str) -> CdcError:
     why = message.partition("; the first event ")[0]  # log positions follow
     for texts, meaning in _MEANINGS:
         if texts.search(why):
-            return meaning.error(message, where)
-    return _UNKNOWN.error(message, where)
+            return meaning.build_error(message, where)
+    return _UNKNOWN.build_error(message, where)

@@ -1,6 +1,6 @@
 """Metrics of the binlog reader, under the documented names (Debezium MySQL connector, "Monitoring").
 
-The stream updates them once per block of transactions; :meth:`MySqlSource.metrics` returns them. A lost connection and a malformed
+The stream updates them once per block of transactions; :meth:`MySqlSource.collect_stream_metrics` returns them. A lost connection and a malformed
 transaction are counted and end the run with an error. So a run that succeeds has counted only those that did no harm.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 
@@ -48,37 +48,37 @@ class LogMetrics:
         self.last_transaction = last
 
     def statement_ended(self, gtid: object) -> None:
-        """A statement that is a transaction of its own (DDL) was delivered.
+        """Record that a statement that is a separate transaction (DDL) was delivered.
 
         :param gtid: its GTID, if the server has GTIDs
         """
         self.last_transaction = str(gtid or self.last_transaction)
 
-    def malformed(self) -> None:
-        """A transaction is malformed."""
+    def count_malformed(self) -> None:
+        """Count a malformed transaction."""
         self.not_well_formed += 1
 
-    def disconnected(self) -> None:
-        """A connection to the server was lost."""
+    def count_disconnect(self) -> None:
+        """Count a lost connection to the server."""
         self.disconnects += 1
 
     def read_up_to(self, position: MySqlPosition) -> None:
-        """The log was read up to this position."""
+        """Record that the log was read up to this position."""
         self.read = position
 
     def set_locked(self, held: bool) -> None:
-        """A snapshot has taken or released its locks."""
+        """Record that a snapshot has taken or released its locks."""
         self.locked = held
 
     def event_delivered(self, server_id: int, file: str, pos: int) -> None:
-        """An event was delivered.
+        """Record that an event was delivered.
 
         :param pos: offset at which it begins
         """
         self.event = {"server_id": str(server_id), "file": file, "pos": str(pos)}
 
-    def document(self, *, gtids: bool) -> dict[str, Value]:
-        """The metrics by their documented names.
+    def build_metrics(self, *, gtids: bool) -> dict[str, Value]:
+        """Return the metrics by their documented names.
 
         :param gtids: whether the server has GTIDs
         """

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids, parse_gtids
+from airflow_provider_cdc.sources.mysql.gtid_sets import MariaDbGtids, MySqlGtids, parse_gtids
 
 _FILE = re.compile(r".+\.\d+")
 
@@ -38,7 +38,7 @@ class MySqlPosition:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`.
+        """Parse the form that :meth:`to_json` returns.
 
         :raises TypeError: it is no such position
         :raises ValueError: it is none either
@@ -72,8 +72,8 @@ class MySqlPosition:
             document["last"] = self.last
         return document
 
-    def reached(self, other: MySqlPosition) -> bool:
-        """Whether this position is at or after another one.
+    def has_reached(self, other: MySqlPosition) -> bool:
+        """Check whether this position is at or after another one.
 
         Where both have GTIDs, they alone decide: files and offsets begin again when a log is reset, and differ between servers. Otherwise
         files and offsets decide, on the same server.
@@ -83,14 +83,14 @@ class MySqlPosition:
         if not (self.file and other.file):
             return not other.gtids
         # a position that does not name a server is assumed to be of the same one
-        return (self.same_log(other) or not (self.server and other.server)) and not self.before(other)
+        return (self.same_log(other) or not (self.server and other.server)) and not self.is_earlier(other)
 
     def same_log(self, other: MySqlPosition) -> bool:
-        """Whether both are of the same server, so that files and offsets can be compared."""
+        """Check whether both are of the same server, so that files and offsets can be compared."""
         return self.server == other.server
 
-    def before(self, other: MySqlPosition) -> bool:
-        """Whether file and offset are before those of another position of the same log."""
+    def is_earlier(self, other: MySqlPosition) -> bool:
+        """Check whether file and offset are before those of another position of the same log."""
         return self._coordinates() < other._coordinates()
 
     def _coordinates(self) -> tuple[int, int]:
@@ -109,8 +109,8 @@ def _is_number(value: object) -> bool:
 def _covers(mine: str, theirs: str) -> bool:
     a, b = parse_gtids(mine), parse_gtids(theirs)
     if isinstance(a, MySqlGtids) and isinstance(b, MySqlGtids):
-        return a.covers(b)
-    return isinstance(a, MariaDbGtids) and isinstance(b, MariaDbGtids) and a.covers(b)
+        return a.contains_gtids(b)
+    return isinstance(a, MariaDbGtids) and isinstance(b, MariaDbGtids) and a.contains_gtids(b)
 
 
 def file_number(name: str) -> int:

@@ -8,13 +8,13 @@ from typing import Final
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.config.enums import WatermarkStrategy
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.config.property_enums import WatermarkStrategy
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import Server, scalar
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer, query_scalar
 from airflow_provider_cdc.sources.mysql.log.binlog_filters import BinlogFilters
-from airflow_provider_cdc.sources.mysql.schema.catalog import quoted, quoted_name
+from airflow_provider_cdc.sources.mysql.schema.catalog import quote_table, quoted_name
 from airflow_provider_cdc.sources.mysql.snapshot.signal_table import ENGINE, column_names, signal_table_sql
 
 _TEXTS: Final = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
@@ -25,9 +25,9 @@ WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position LIMIT 3"""
 
 
 def signal_findings(
-    connection: Connection, server: Server, config: MySqlConfig, table: TableId, account: str
+    connection: Connection, server: MySqlServer, config: MySqlConfig, table: TableId, account: str
 ) -> Iterator[Finding]:
-    """Findings about the signal table, each with the statement that mends it.
+    """Return findings about the signal table, each with the statement that mends it.
 
     :param table: the signal table
     :param account: as ``GRANT`` takes it: ``'cdc'@'%'``
@@ -46,11 +46,11 @@ def signal_findings(
     if writes and engine is not None and engine[0] != "InnoDB":
         yield _advice(
             f"The signal table {table} is of the engine {engine[0]}: what is written to it is not part of a transaction.",
-            f"ALTER TABLE {quoted(table)} ENGINE = InnoDB",
+            f"ALTER TABLE {quote_table(table)} ENGINE = InnoDB",
         )
     if writes:
         yield from _rights(connection, config, table, names, account)
-        if not server.mariadb and not scalar(connection, "SELECT @@GLOBAL.binlog_order_commits"):
+        if not server.mariadb and not query_scalar(connection, "SELECT @@GLOBAL.binlog_order_commits"):
             yield _advice(
                 "binlog_order_commits is OFF: watermarks in the signal table would not show which changes a chunk contains, so incremental "
                 "snapshots are refused.",
@@ -66,35 +66,38 @@ def _columns(connection: Connection, table: TableId) -> Iterator[Finding]:
         if str(kind).lower() not in _TEXTS or int(length) < needed:
             yield _advice(
                 f"{table}.{name} is {declared}, which does not hold {what}.",
-                f"ALTER TABLE {quoted(table)} MODIFY {quoted_name(str(name))} VARCHAR({64 if needed > 32 else 32}) NOT NULL",
+                f"ALTER TABLE {quote_table(table)} MODIFY {quoted_name(str(name))} VARCHAR({64 if needed > 32 else 32}) NOT NULL",
             )
     name, kind, declared, length = columns[2]
     if str(kind).lower() not in _TEXTS | {"json"} or int(length or 1 << 30) < 2048:
         yield _advice(
             f"{table}.{name} is {declared}, which does not hold the data of signals.",
-            f"ALTER TABLE {quoted(table)} MODIFY {quoted_name(str(name))} TEXT NULL",
+            f"ALTER TABLE {quote_table(table)} MODIFY {quoted_name(str(name))} TEXT NULL",
         )
 
 
-def _logged(connection: Connection, server: Server, table: TableId) -> Iterator[Finding]:
-    """A finding if the server does not log the table's database."""
-    logged = BinlogFilters.of(connection, server)
+def _logged(connection: Connection, server: MySqlServer, table: TableId) -> Iterator[Finding]:
+    """Return a finding if the server does not log the table's database."""
+    logged = BinlogFilters.from_server(connection, server)
     if (setting := logged.excluded_by(table.namespace)) is not None:
         yield _advice(
             f"The server does not log the database of the signal table {table} ({setting}): neither signals nor watermarks come back "
             "from it.",
-            f"{logged.remedy(table.namespace)}, or set signal.data.collection to a table of a database that is logged",
+            f"{logged.suggest_remedy(table.namespace)}, or set signal.data.collection to a table of a database that is logged",
         )
 
 
 def _rights(
     connection: Connection, config: MySqlConfig, table: TableId, names: list[str], account: str
 ) -> Iterator[Finding]:
-    """Findings for missing privileges, found by EXPLAIN of INSERT and DELETE: it needs the same privileges and writes nothing."""
+    """Return findings for missing privileges.
+
+    They are found by EXPLAIN of INSERT and DELETE: it needs the same privileges and writes nothing.
+    """
     columns, marks = ", ".join(map(quoted_name, names)), "'', '', NULL"
-    tried = {"INSERT": f"EXPLAIN INSERT INTO {quoted(table)} ({columns}) VALUES ({marks})"}
+    tried = {"INSERT": f"EXPLAIN INSERT INTO {quote_table(table)} ({columns}) VALUES ({marks})"}
     if config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE:
-        tried["DELETE"] = f"EXPLAIN DELETE FROM {quoted(table)} WHERE {quoted_name(names[0])} = ''"
+        tried["DELETE"] = f"EXPLAIN DELETE FROM {quote_table(table)} WHERE {quoted_name(names[0])} = ''"
     missing = []
     for action, statement in tried.items():
         try:
@@ -117,9 +120,9 @@ def _rights(
         yield _advice(
             f"Account {account} lacks {' and '.join(missing[:2])} on {table}, with which watermarks of incremental snapshots "
             "are written.",
-            f"GRANT {', '.join(missing)} ON {quoted(table)} TO {account}; or set read.only=true",
+            f"GRANT {', '.join(missing)} ON {quote_table(table)} TO {account}; or set read.only=true",
         )
-    if scalar(connection, "SELECT @@GLOBAL.read_only") and not missing:
+    if query_scalar(connection, "SELECT @@GLOBAL.read_only") and not missing:
         yield _advice(
             f"The server has read_only=ON: watermarks can be written to {table} by privileged accounts only.",
             "set read.only=true",

@@ -11,31 +11,38 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
 from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
-from airflow_provider_cdc.core.model.log_range import LogWindow
-from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.run_metrics import Value
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
-from airflow_provider_cdc.core.spi.source import VARIED, Finding, SnapshotSession, Source, Tables, any_table
+from airflow_provider_cdc.core.spi.source import (
+    VARIED,
+    CapturedTableSchemas,
+    Finding,
+    SnapshotSession,
+    Source,
+    any_table,
+)
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.checks import check, kept_for_s, retention_seconds
+from airflow_provider_cdc.sources.mysql.checks import check_prerequisites, kept_for_s, retention_seconds
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import Server, connect, server_of, translated
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer, connect, raise_cdc_errors, server_of
 from airflow_provider_cdc.sources.mysql.dump_errors import position_lost
-from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids
+from airflow_provider_cdc.sources.mysql.gtid_sets import MariaDbGtids
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
-from airflow_provider_cdc.sources.mysql.log.events.event_bodies import parse_mariadb_gtid
-from airflow_provider_cdc.sources.mysql.log.failover import verify_beginnings, verify_gtids
-from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
+from airflow_provider_cdc.sources.mysql.log.events.event_body_parsers import parse_mariadb_gtid
+from airflow_provider_cdc.sources.mysql.log.gtid_failover import verify_beginnings, verify_gtids
+from airflow_provider_cdc.sources.mysql.log.gtid_source_filter import GtidSourceFilter
 from airflow_provider_cdc.sources.mysql.log.log_end import log_end, log_files
-from airflow_provider_cdc.sources.mysql.log.log_identity import LogIdentity
+from airflow_provider_cdc.sources.mysql.log.log_identity import LogIdentityCheck
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
-from airflow_provider_cdc.sources.mysql.schema.table_names import lower_case_of, lowered
+from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog
+from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import lower_case_of, lower_name
 from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import override_findings
 
 if TYPE_CHECKING:
@@ -63,27 +70,29 @@ class MySqlSource(Source):
     def __init__(self, config: MySqlConfig) -> None:
         self._config = config
         self._connection: Connection | None = None
-        self._server: Server | None = None
+        self._server: MySqlServer | None = None
         self._metrics = LogMetrics()
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    def check(self) -> list[Finding]:
+    def check_prerequisites(self) -> list[Finding]:
         named = self._config.signal_data_collection
         try:
             signals = None if named is None else self.signal_table(named)
             wrong = []
         except ConfigError as e:
             signals, wrong = None, [Finding(e.what, "write it as <database>.<table>", fatal=False)]
-        with translated(self._config):
-            found = [*check(self._connected(), self.server, self._config, signals), *wrong]
-        return found + override_findings(self._config, lambda tables: self._ask_catalog(lambda c: c.tables(tables)))
+        with raise_cdc_errors(self._config):
+            found = [*check_prerequisites(self._connected(), self.server_info, self._config, signals), *wrong]
+        return found + override_findings(
+            self._config, lambda tables: self._ask_catalog(lambda c: c.read_tables(tables))
+        )
 
-    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
-        return self._ask_catalog(lambda c: c.tables(needed=needed))
+    def discover_tables(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
+        return self._ask_catalog(lambda c: c.read_tables(needed=needed))
 
     def current_position(self) -> MySqlPosition:
-        with translated(self._config):
+        with raise_cdc_errors(self._config):
             connection = connect(self._config)
             try:
                 return log_end(connection, server_of(connection))
@@ -91,21 +100,21 @@ class MySqlSource(Source):
                 connection.close()
 
     def oldest_position(self) -> MySqlPosition:
-        with translated(self._config), self._connected().cursor() as cursor:
+        with raise_cdc_errors(self._config), self._connected().cursor() as cursor:
             cursor.execute("SHOW BINARY LOGS")
             files = cursor.fetchall()
-        return MySqlPosition(str(files[0][0]), 4, "", self._file_created(str(files[0][0])), self.server.identity)
+        return MySqlPosition(str(files[0][0]), 4, "", self._file_created(str(files[0][0])), self.server_info.identity)
 
     def may_have_changed(self, position: Position, end: Position) -> bool:
-        if not position.reached(end):
+        if not position.has_reached(end):
             return True
         # a log that ends before the position is another one; of excluded sources, a server need not have all transactions
-        return GtidSources.of(self._config).all and not end.reached(position)
+        return GtidSourceFilter.from_config(self._config).includes_all and not end.has_reached(position)
 
     def verify_position(self, position: Position) -> None:
         assert isinstance(position, MySqlPosition)
-        by_gtids, identity = bool(position.gtids) and self.server.gtids, self._identity
-        with translated(self._config, str(position)):
+        by_gtids, identity = bool(position.gtids) and self.server_info.has_gtids, self._identity
+        with raise_cdc_errors(self._config, str(position)):
             files = log_files(self._connected())
             another = identity.why_not_same(position, files)
             if another and not by_gtids:
@@ -122,13 +131,13 @@ class MySqlSource(Source):
     def log_window(self, position: Position) -> LogWindow:
         """By the sizes of the files, and how long the server keeps each after the next one was begun. Of files that another server has, nothing is known."""
         assert isinstance(position, MySqlPosition)
-        with translated(self._config, str(position)):
+        with raise_cdc_errors(self._config, str(position)):
             connection = connect(self._config)
             try:
-                files, kept, end = log_files(connection), kept_for_s(connection), log_end(connection, self.server)
+                files, kept, end = log_files(connection), kept_for_s(connection), log_end(connection, self.server_info)
             finally:
                 connection.close()
-        if position.gtids and position.reached(end) and not position.prepared:
+        if position.gtids and position.has_reached(end) and not position.prepared:
             # the files that were begun since have nothing in them
             return LogWindow(0, None if kept is None else int(time.time()) + kept)
         if self._identity.why_not_same(position, files):
@@ -145,23 +154,23 @@ class MySqlSource(Source):
         return LogWindow(max(behind, 0), closed + kept if closed else None)
 
     def _log_from(self, position: MySqlPosition) -> BinlogConnection:
-        """The raw log from a position on, beside a stream."""
+        """Open the raw log from a position on, beside a stream."""
         from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 
-        return BinlogConnection(self._config, self.server, position, unregistered=True)
+        return BinlogConnection(self._config, self.server_info, position, unregistered=True)
 
     def _verify_gtids(self, position: MySqlPosition) -> None:
-        sources, connection = GtidSources.of(self._config), self._connected()
-        with translated(self._config, str(position)):
-            verify_gtids(connection, self.server, position, sources, self._config.database_hostname)
-            if self.server.mariadb:
+        sources, connection = GtidSourceFilter.from_config(self._config), self._connected()
+        with raise_cdc_errors(self._config, str(position)):
+            verify_gtids(connection, self.server_info, position, sources, self._config.database_hostname)
+            if self.server_info.mariadb:
                 verify_beginnings(connection, position, sources, self._first_of)
 
     def _tell_expiry(self, position: MySqlPosition, files: list[str]) -> None:
         """Warn if the position's log file may soon be purged."""
-        seconds = retention_seconds(self.server.variables)
+        seconds = retention_seconds(self.server_info.variables)
         rest = files[files.index(position.file) + 1 :]
-        if seconds is None or not rest or (position.gtids and position.reached(self.current_position())):
+        if seconds is None or not rest or (position.gtids and position.has_reached(self.current_position())):
             return
         age = time.time() - self._file_created(rest[0])
         if age > seconds * _WARN_AT:
@@ -178,8 +187,8 @@ class MySqlSource(Source):
             next(connection.event_headers(), None)
 
     def _first_of(self, domain: int, others: str) -> MariaDbGtids:
-        """The first transaction of a replication domain in MariaDB's log."""
-        start = MySqlPosition("", 4, others, server=self.server.identity)
+        """Return the first transaction of a replication domain in MariaDB's log."""
+        start = MySqlPosition("", 4, others, server=self.server_info.identity)
         with self._log_from(start) as connection:
             for event in connection.raw_events():
                 if event[4] != ev.MARIADB_GTID:
@@ -193,16 +202,16 @@ class MySqlSource(Source):
         return MySqlPosition.from_json(document)
 
     def position_of(self, data: Mapping[str, Any]) -> Position:
-        from airflow_provider_cdc.sources.mysql.log.position_lookup import position_of, refused
+        from airflow_provider_cdc.sources.mysql.log.position_lookup import build_position_error, position_of
 
-        with translated(self._config, str(dict(data))):
-            named = position_of(data, self._config, self.server, self._connected())
+        with raise_cdc_errors(self._config, str(dict(data))):
+            named = position_of(data, self._config, self.server_info, self._connected())
         if named is None:
             return super().position_of(data)
         try:
             self.verify_position(named)
         except PositionLost as e:
-            raise refused(e) from e
+            raise build_position_error(e) from e
         return named
 
     def table_of(self, document: Mapping[str, Any], database: str, schema: str | None) -> TableChange:
@@ -212,48 +221,48 @@ class MySqlSource(Source):
 
     def signal_table(self, text: str) -> TableId:
         named = super().signal_table(text)
-        lower = TableId(namespace=lowered(named.namespace), name=lowered(named.name))
-        return lower if lower != named and lower_case_of(self.server) == 1 else named
+        lower = TableId(namespace=lower_name(named.namespace), name=lower_name(named.name))
+        return lower if lower != named and lower_case_of(self.server_info) == 1 else named
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def snapshot(
+    def open_snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
-        from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
+        from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
 
         return MySqlSnapshot(self._config, tables, readers, self._file_created, selects, self._metrics)
 
-    def chunks(self, *, signals: TableId | None) -> ChunkReader:
+    def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:
         from airflow_provider_cdc.sources.mysql.snapshot.chunk_reader import open_chunk_reader
 
-        return open_chunk_reader(self._config, self.server, signals)
+        return open_chunk_reader(self._config, self.server_info, signals)
 
-    def stream(
+    def stream_log(
         self,
         start: Position,
-        tables: Tables,
+        tables: CapturedTableSchemas,
         *,
         until: Position | None,
         patience: Callable[[], float] | None = None,
     ) -> Iterator[LogItem]:
-        from airflow_provider_cdc.sources.mysql.log.stream import BinlogStream
-        from airflow_provider_cdc.sources.mysql.schema.live_catalog import PresentCatalog
+        from airflow_provider_cdc.sources.mysql.log.binlog_stream import BinlogStream
+        from airflow_provider_cdc.sources.mysql.schema.live_catalog import LiveCatalog
 
         assert isinstance(start, MySqlPosition)
         assert until is None or isinstance(until, MySqlPosition)
         stream = BinlogStream(
-            self._config, self.server, start, until, tables, PresentCatalog(self._ask_catalog, any_case=lower_case_of(self.server) == 2),
+            self._config, self.server_info, start, until, tables, LiveCatalog(self._ask_catalog, any_case=lower_case_of(self.server_info) == 2),
             patience=patience, metrics=self._metrics,
         )  # fmt: skip
         self._metrics.read_up_to(start)
-        for item in stream.items():
-            self._metrics.read_up_to(stream.position)
+        for item in stream.read_items():
+            self._metrics.read_up_to(stream.last_position)
             yield item
-        self._metrics.read_up_to(stream.position)
+        self._metrics.read_up_to(stream.last_position)
 
-    def execute(self, statement: str) -> None:
-        with translated(self._config, statement):
+    def execute_statement(self, statement: str) -> None:
+        with raise_cdc_errors(self._config, statement):
             connection = connect(self._config)
             try:
                 with connection.cursor() as cursor:
@@ -262,8 +271,8 @@ class MySqlSource(Source):
             finally:
                 connection.close()
 
-    def metrics(self) -> Mapping[str, Value]:
-        return self._metrics.document(gtids=self._server is not None and self._server.gtids)
+    def collect_stream_metrics(self) -> Mapping[str, Value]:
+        return self._metrics.build_metrics(gtids=self._server is not None and self._server.has_gtids)
 
     @property
     def source_fields(self) -> list[pa.Field]:
@@ -282,7 +291,7 @@ class MySqlSource(Source):
     # -- connections --------------------------------------------------------------------------------------------------
 
     @property
-    def server(self) -> Server:
+    def server_info(self) -> MySqlServer:
         """Version, identity and variables of the server, asked once.
 
         :raises ConfigError: it is MariaDB where the connector's source is MySQL, or the other way round
@@ -307,23 +316,23 @@ class MySqlSource(Source):
             self._connection = connect(self._config)
         return self._connection
 
-    def _ask_catalog(self, question: Callable[[Catalog], _T]) -> _T:
+    def _ask_catalog(self, question: Callable[[MySqlCatalog], _T]) -> _T:
         """Ask the catalog. The server may have closed an idle connection, so a second attempt uses a new one."""
-        mariadb = self.server.mariadb
+        mariadb = self.server_info.mariadb
         try:
-            return question(Catalog(self._connected(), self._config, mariadb=mariadb))
+            return question(MySqlCatalog(self._connected(), self._config, mariadb=mariadb))
         except pymysql.err.OperationalError:
-            self._metrics.disconnected()
+            self._metrics.count_disconnect()
             self.close()
-            with translated(self._config):
-                return question(Catalog(self._connected(), self._config, mariadb=mariadb))
+            with raise_cdc_errors(self._config):
+                return question(MySqlCatalog(self._connected(), self._config, mariadb=mariadb))
 
     @property
-    def _identity(self) -> LogIdentity:
-        return LogIdentity(self._connected(), self.server, self._log_from)
+    def _identity(self) -> LogIdentityCheck:
+        return LogIdentityCheck(self._connected(), self.server_info, self._log_from)
 
     def _file_created(self, file: str) -> int:
-        return self._identity.created(file)
+        return self._identity.read_creation_time(file)
 
 
 class MariaDbSource(MySqlSource):

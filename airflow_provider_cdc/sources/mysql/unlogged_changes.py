@@ -10,13 +10,13 @@ from typing import Final
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import Server, scalar
-from airflow_provider_cdc.sources.mysql.schema.catalog import create_statement, quoted
-from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer, query_scalar
+from airflow_provider_cdc.sources.mysql.schema.catalog import create_statement, quote_table
+from airflow_provider_cdc.sources.mysql.schema.column_types import SYSTEM_DATABASES
 
 _SHOWN: Final = 20
 _LOGGED_SINCE: Final = (9, 6, 0)
@@ -47,41 +47,41 @@ _ELSEWHERE: Final = {
 
 
 def unlogged_changes(
-    connection: Connection, server: Server, config: MySqlConfig, signals: TableId | None
+    connection: Connection, server: MySqlServer, config: MySqlConfig, signals: TableId | None
 ) -> list[Finding]:
-    """One finding for each kind of change that the log will not have, with the tables; none of them is fatal."""
+    """Return a finding for each kind of change that the log will not have, with the tables; none of them is fatal."""
     filters = Filters(config)
 
     def captured(table: TableId) -> bool:
-        return table.namespace not in SYSTEM_DATABASES and filters.table(table) and table != signals
+        return table.namespace not in SYSTEM_DATABASES and filters.is_table_captured(table) and table != signals
 
     return [*_cascades(connection, server, captured), *_engines(connection, captured)]
 
 
-def logs_cascades(server: Server) -> bool:
-    """Whether the rows that a foreign key changes are in the log."""
+def logs_cascades(server: MySqlServer) -> bool:
+    """Check whether the rows that a foreign key changes are in the log."""
     native = server.variables.get("innodb_native_foreign_keys", "OFF").upper() in ("ON", "1")
-    return not server.mariadb and server.number >= _LOGGED_SINCE and not native
+    return not server.mariadb and server.version_tuple >= _LOGGED_SINCE and not native
 
 
-def _cascades(connection: Connection, server: Server, captured: Callable[[TableId], bool]) -> list[Finding]:
+def _cascades(connection: Connection, server: MySqlServer, captured: Callable[[TableId], bool]) -> list[Finding]:
     if logs_cascades(server):
         return []
     try:
         ours = [one for one in _constraints(connection, server, captured) if one.rules]
-    except _TooMany as e:
+    except _TooManyTables as e:
         return [
             Finding(
                 f"Whether foreign keys change rows of captured tables, which the server does not log, was not looked at: {e} tables are "
                 "too many to ask for each, and the account may not see their constraints.",
-                f"GRANT SHOW VIEW ON *.* TO {scalar(connection, 'SELECT CURRENT_USER()')}, with which MariaDB shows constraints, too",
+                f"GRANT SHOW VIEW ON *.* TO {query_scalar(connection, 'SELECT CURRENT_USER()')}, with which MariaDB shows constraints, too",
                 fatal=False,
             )
         ]
     found = [f"{one.child} ({one.name} to {one.parent}, {', '.join(one.rules)})" for one in ours]
     if not found:
         return []
-    modern = not server.mariadb and server.number >= _LOGGED_SINCE
+    modern = not server.mariadb and server.version_tuple >= _LOGGED_SINCE
     cure = (
         "set innodb_native_foreign_keys=OFF in the server's configuration and restart it"
         if modern
@@ -99,7 +99,7 @@ def _cascades(connection: Connection, server: Server, captured: Callable[[TableI
 
 
 @dataclass(frozen=True)
-class _Constraint:
+class _ForeignKey:
     """A foreign key of a captured table, with what it does to rows of it."""
 
     child: TableId
@@ -108,12 +108,17 @@ class _Constraint:
     rules: list[str]
 
 
-class _TooMany(Exception):
+class _TooManyTables(Exception):
     """The tables are too many to look at each."""
 
 
-def _constraints(connection: Connection, server: Server, captured: Callable[[TableId], bool]) -> Iterator[_Constraint]:
-    """The foreign keys of captured tables. MariaDB shows them in its catalog only to who may do more than ``SELECT``."""
+def _constraints(
+    connection: Connection, server: MySqlServer, captured: Callable[[TableId], bool]
+) -> Iterator[_ForeignKey]:
+    """Yield the foreign keys of captured tables.
+
+    MariaDB shows them in its catalog only to accounts that may do more than ``SELECT``.
+    """
     with connection.cursor() as cursor:
         cursor.execute("SHOW GRANTS")
         if not server.mariadb or any(_MORE_THAN_SELECT.match(str(row[0])) for row in cursor.fetchall()):
@@ -122,12 +127,12 @@ def _constraints(connection: Connection, server: Server, captured: Callable[[Tab
                 child = TableId(namespace=str(schema), name=str(name))
                 if captured(child):
                     rules = [f"ON {e} {r}" for e, r in (("DELETE", on_delete), ("UPDATE", on_update)) if r in _RULES]
-                    yield _Constraint(child, str(constraint), f"{parent_schema}.{parent}", rules)
+                    yield _ForeignKey(child, str(constraint), f"{parent_schema}.{parent}", rules)
             return
         cursor.execute("SELECT table_schema, table_name FROM information_schema.tables WHERE engine = 'InnoDB'")
         tables = [t for t in (TableId(namespace=str(s), name=str(n)) for s, n in cursor.fetchall()) if captured(t)]
         if len(tables) > _ASKED_EACH:
-            raise _TooMany(len(tables))
+            raise _TooManyTables(len(tables))
         for table in tables:
             try:
                 shown = create_statement(connection, table)
@@ -138,7 +143,7 @@ def _constraints(connection: Connection, server: Server, captured: Callable[[Tab
             for name, parent, actions in _FOREIGN_KEY.findall(shown):
                 parent_name = parent.replace("`", "")
                 parent_name = parent_name if "." in parent_name else f"{table.namespace}.{parent_name}"
-                yield _Constraint(table, name, parent_name, [a for a in _ACTION.findall(actions) if a.split(" ", 2)[2] in _RULES])  # fmt: skip
+                yield _ForeignKey(table, name, parent_name, [a for a in _ACTION.findall(actions) if a.split(" ", 2)[2] in _RULES])  # fmt: skip
 
 
 def _engines(connection: Connection, captured: Callable[[TableId], bool]) -> list[Finding]:
@@ -164,7 +169,7 @@ def _open(connection: Connection, table: TableId) -> None:
     """Open a MEMORY table: a server that was restarted logs only then that it is empty."""
     with connection.cursor() as cursor:
         try:
-            cursor.execute(f"SELECT 1 FROM {quoted(table)} LIMIT 0")
+            cursor.execute(f"SELECT 1 FROM {quote_table(table)} LIMIT 0")
         except pymysql.err.MySQLError as e:
             if e.args[0] not in _NOT_SHOWN:
                 raise

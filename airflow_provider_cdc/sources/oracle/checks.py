@@ -13,37 +13,37 @@ from typing import Final
 import oracledb
 from oracledb import Connection
 
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, TransientError
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.core.remedy_commands import read_whole
 from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_enums import MiningStrategy
 from airflow_provider_cdc.sources.oracle.connect import (
-    Database,
+    DatabaseStatus,
     connect,
     database_of,
     enter_container,
     pluggable_database,
     supplemental_logging,
-    translated,
+    translate_driver_errors,
 )
 from airflow_provider_cdc.sources.oracle.privileges import (
     CLUSTER_VIEWS,
     VIEWS,
-    Grant,
-    asked,
+    GrantBuilder,
+    fetch_view_rows,
     log_view_findings,
     privileges_of,
     server_findings,
     table_findings,
     view_findings,
 )
-from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
-from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
-from airflow_provider_cdc.sources.oracle.schema.types import UNSUPPORTED, ColumnType
+from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
+from airflow_provider_cdc.sources.oracle.schema.column_types import UNSUPPORTED, ColumnType
+from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table
 from airflow_provider_cdc.sources.oracle.signal_checks import signal_findings
 from airflow_provider_cdc.sources.oracle.transactions.unreadable_rows import may_be_unlogged
 
@@ -59,18 +59,18 @@ _ROOT_FIRST: Final = "; where ORA-31541 refuses it, before that in the root: ALT
 _RETENTION: Final = "SELECT VALUE FROM V$PARAMETER WHERE NAME = 'undo_retention'"
 
 
-def check(config: OracleConfig) -> list[Finding]:
+def check_prerequisites(config: OracleConfig) -> list[Finding]:
     """All findings about prerequisites that are not met; an empty list = ready.
 
     :raises SourceUnavailable: the database does not answer
     :raises AccessDenied: user or password is wrong
     """
-    with contextlib.closing(connect(config)) as connection, translated(config):
+    with contextlib.closing(connect(config)) as connection, translate_driver_errors(config):
         return _check(connection, config)
 
 
 def _check(connection: Connection, config: OracleConfig) -> list[Finding]:
-    grant, pdb = Grant(config), pluggable_database(connection)
+    grant, pdb = GrantBuilder(config), pluggable_database(connection)
     if pdb is None:
         found = list(view_findings(connection, grant))
     else:
@@ -101,7 +101,7 @@ def _check(connection: Connection, config: OracleConfig) -> list[Finding]:
 # -- the database -----------------------------------------------------------------------------------------------------
 
 
-def _modes(database: Database, pdb: str | None) -> Iterator[Finding]:
+def _modes(database: DatabaseStatus, pdb: str | None) -> Iterator[Finding]:
     if database.log_mode != "ARCHIVELOG":
         yield Finding(
             f"The database does not archive its redo logs (LOG_MODE is {database.log_mode}): changes would be overwritten.",
@@ -114,7 +114,7 @@ def _modes(database: Database, pdb: str | None) -> Iterator[Finding]:
             f"ALTER {'PLUGGABLE ' if pdb else ''}DATABASE ADD SUPPLEMENTAL LOG DATA{_ROOT_FIRST if pdb else ''}. On Amazon RDS: "
             "EXEC rdsadmin.rdsadmin_util.alter_supplemental_logging('ADD')",
         )
-    if database.number < (12, 1):
+    if database.version_numbers < (12, 1):
         yield Finding(
             f"Oracle {database.version} is older than 12.1.",
             "upgrade the database; 19c and newer are best",
@@ -122,10 +122,10 @@ def _modes(database: Database, pdb: str | None) -> Iterator[Finding]:
         )
 
 
-def _standby(connection: Connection, database: Database, config: OracleConfig) -> Iterator[Finding]:
-    """Findings about the database's role, the mined standby, and the mining strategy."""
+def _standby(connection: Connection, database: DatabaseStatus, config: OracleConfig) -> Iterator[Finding]:
+    """Yield findings about the database's role, the mined standby, and the mining strategy."""
     host = config.log_mining_readonly_hostname
-    if not database.primary and not host:
+    if not database.is_primary and not host:
         yield Finding(
             f"{database.name} is a {database.role.lower()}, which is read-only.",
             "set database.hostname to the primary, and log.mining.readonly.hostname to this standby",
@@ -152,8 +152,10 @@ def _standby(connection: Connection, database: Database, config: OracleConfig) -
         )
 
 
-def _names(connection: Connection, database: Database, config: OracleConfig, here: str | None) -> Iterator[Finding]:
-    """Findings about ``database.dbname`` and ``database.pdb.name``."""
+def _names(
+    connection: Connection, database: DatabaseStatus, config: OracleConfig, here: str | None
+) -> Iterator[Finding]:
+    """Yield findings about ``database.dbname`` and ``database.pdb.name``."""
     wanted = config.database_dbname.partition(".")[0].upper()
     pdb = config.database_pdb_name
     if not database.cdb:
@@ -176,14 +178,14 @@ def _names(connection: Connection, database: Database, config: OracleConfig, her
         )
 
 
-def _inside(here: str, database: Database, config: OracleConfig) -> Iterator[Finding]:
-    """Findings about a connection to a pluggable database, where the log is mined then.
+def _inside(here: str, database: DatabaseStatus, config: OracleConfig) -> Iterator[Finding]:
+    """Yield findings about a connection to a pluggable database, where the log is mined then.
 
     :param here: its name
     """
     root = f"set database.dbname to the name of the root container, and database.pdb.name={here}"
     pdb = config.database_pdb_name
-    if database.number < MINES_INSIDE:
+    if database.version_numbers < MINES_INSIDE:
         yield Finding(
             f"The connection leads to the pluggable database {here}; before release 19c, LogMiner works in the root.",
             root,
@@ -218,7 +220,7 @@ def _inside(here: str, database: Database, config: OracleConfig) -> Iterator[Fin
 
 
 def _containers(connection: Connection, config: OracleConfig) -> Iterator[Finding]:
-    seen = asked(connection, "SELECT NAME, OPEN_MODE FROM V$PDBS")
+    seen = fetch_view_rows(connection, "SELECT NAME, OPEN_MODE FROM V$PDBS")
     modes = {str(name): str(mode) for name, mode in seen or []}
     there = ", ".join(sorted(name for name in modes if name != "PDB$SEED"))
     pdb = config.database_pdb_name
@@ -238,9 +240,9 @@ def _containers(connection: Connection, config: OracleConfig) -> Iterator[Findin
 
 
 def _destination(connection: Connection, config: OracleConfig) -> Iterator[Finding]:
-    """Findings about the archive destination."""
+    """Yield findings about the archive destination."""
     sql = "SELECT DEST_NAME, STATUS, TYPE FROM V$ARCHIVE_DEST_STATUS"
-    seen = asked(connection, sql)
+    seen = fetch_view_rows(connection, sql)
     if seen is None:
         return
     known = {str(name): (str(status), str(kind)) for name, status, kind in seen}
@@ -259,8 +261,8 @@ def _destination(connection: Connection, config: OracleConfig) -> Iterator[Findi
         )
 
 
-def _advice(connection: Connection, database: Database, config: OracleConfig) -> Iterator[Finding]:
-    """Findings that are not fatal: heartbeats, undo retention, size of redo logs."""
+def _advice(connection: Connection, database: DatabaseStatus, config: OracleConfig) -> Iterator[Finding]:
+    """Yield findings that are not fatal: heartbeats, undo retention, size of redo logs."""
     if database.cdb and config.heartbeat_interval_ms and not config.heartbeat_action_query:
         yield Finding(
             "heartbeat.interval.ms is set without heartbeat.action.query: while the pluggable database is quiet and others are "
@@ -268,14 +270,14 @@ def _advice(connection: Connection, database: Database, config: OracleConfig) ->
             "set heartbeat.action.query to a statement that changes a captured table, as UPDATE <schema>.<table> SET TS = SYSTIMESTAMP",
             fatal=False,
         )
-    ((retention,),) = asked(connection, _RETENTION) or ((None,),)
+    ((retention,),) = fetch_view_rows(connection, _RETENTION) or ((None,),)
     if retention is not None and int(retention) < SHORT_UNDO and not never_reads(config):
         yield Finding(
             f"The undo is kept for {int(retention):,} s: a snapshot that takes longer may fail with ORA-01555.",
             "ALTER SYSTEM SET UNDO_RETENTION = 86400, until the snapshot has ended",
             fatal=False,
         )
-    ((smallest,),) = asked(connection, "SELECT MIN(BYTES) FROM V$LOG") or ((None,),)
+    ((smallest,),) = fetch_view_rows(connection, "SELECT MIN(BYTES) FROM V$LOG") or ((None,),)
     if smallest is not None and int(smallest) < SMALL_LOG:
         why = "" if config.log_mining_strategy is MiningStrategy.ONLINE_CATALOG else ", and must hold a dictionary each"
         yield Finding(
@@ -288,10 +290,12 @@ def _advice(connection: Connection, database: Database, config: OracleConfig) ->
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _tables(connection: Connection, database: Database, config: OracleConfig, grant: Grant) -> Iterator[Finding]:
+def _tables(
+    connection: Connection, database: DatabaseStatus, config: OracleConfig, grant: GrantBuilder
+) -> Iterator[Finding]:
     filters, rights = Filters(config), privileges_of(connection, config)
-    captured = [*Catalog(connection, config).needed_tables(filters.table).values()]
-    if not captured and (rights.any("SELECT ANY TABLE") or never_reads(config)):
+    captured = [*OracleCatalog(connection, config).needed_tables(filters.is_table_captured).values()]
+    if not captured and (rights.has_any_privilege("SELECT ANY TABLE") or never_reads(config)):
         yield Finding(
             "No table that the account can see is captured.",
             "correct schema.include.list and table.include.list, or " + grant("SELECT ANY TABLE"),
@@ -299,14 +303,14 @@ def _tables(connection: Connection, database: Database, config: OracleConfig, gr
         )
     yield from table_findings(captured, config, rights, grant)
 
-    findings, signals = signal_findings(Catalog(connection, config), config, rights, grant)
+    findings, signals = signal_findings(OracleCatalog(connection, config), config, rights, grant)
     yield from findings
-    if signals is not None and not filters.table(signals.id):
+    if signals is not None and not filters.is_table_captured(signals.id):
         captured.append(signals)
     yield from _logging(connection, config, captured)
     yield from _types(connection, config, captured)
     for schema in captured:
-        names = [name for name in (schema.id.name, *schema.names) if len(name.encode()) > LONGEST_NAME]
+        names = [name for name in (schema.id.name, *schema.column_names) if len(name.encode()) > LONGEST_NAME]
         if names:
             yield Finding(
                 f"LogMiner does not show rows of {schema.id}, because of names with more than {LONGEST_NAME} bytes: {', '.join(names)}.",
@@ -315,11 +319,18 @@ def _tables(connection: Connection, database: Database, config: OracleConfig, gr
 
 
 def _types(connection: Connection, config: OracleConfig, captured: list[TableSchema]) -> Iterator[Finding]:
-    """Findings about tables whose changes LogMiner does not show. They are not fatal: the stream stops such a table alone."""
+    """Yield findings about tables whose changes LogMiner does not show.
+
+    They are not fatal: the stream stops such a table alone.
+    """
     fix = "leave the table out with table.exclude.list={name}, drop the columns, or read it whole whenever its rows are wanted: `{read}`"
-    unlogged = Catalog(connection, config).unlogged(schema.id for schema in captured if may_be_unlogged(schema))
+    unlogged = OracleCatalog(connection, config).find_unlogged_columns(
+        schema.id for schema in captured if may_be_unlogged(schema)
+    )
     for schema in captured:
-        unsupported = [f"{c.name} ({base})" for c in schema.columns if (base := ColumnType.of(c).base) in UNSUPPORTED]
+        unsupported = [
+            f"{c.name} ({base})" for c in schema.columns if (base := ColumnType.from_column(c).base) in UNSUPPORTED
+        ]
         if columns := unlogged.get(schema.id) or unsupported:
             what = "shows no change" if schema.id in unlogged else "cannot show the changes"
             again = read_whole(config.connector_name, schema.id)
@@ -331,11 +342,11 @@ def _types(connection: Connection, config: OracleConfig, captured: list[TableSch
 
 
 def _logging(connection: Connection, config: OracleConfig, captured: list[TableSchema]) -> Iterator[Finding]:
-    """Findings about supplemental logging of all columns, of the container or of each table."""
+    """Yield findings about supplemental logging of all columns, of the container or of each table."""
     container = supplemental_logging(connection)
     if "ALL" in container:
         return
-    kinds = Catalog(connection, config).log_groups(schema.id for schema in captured)
+    kinds = OracleCatalog(connection, config).log_groups(schema.id for schema in captured)
     for schema in captured:
         has = kinds.get(schema.id, set())
         if "ALL COLUMN LOGGING" in has:
@@ -348,6 +359,6 @@ def _logging(connection: Connection, config: OracleConfig, captured: list[TableS
         )
         yield Finding(
             f"{schema.id} has no supplemental logging of all columns: {outcome}.",
-            f"ALTER TABLE {quoted(schema.id)} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS",
+            f"ALTER TABLE {quote_table(schema.id)} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS",
             fatal=not keyed,
         )

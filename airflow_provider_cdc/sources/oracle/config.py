@@ -8,23 +8,23 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
-from airflow_provider_cdc.core.config.enums import Patterns, TimePrecision
+from airflow_provider_cdc.core.config.base_configuration import ConnectionForm, PropertyEffect
+from airflow_provider_cdc.core.config.property_enums import Patterns, TimePrecision
 from airflow_provider_cdc.core.config.select_overrides import with_statements
-from airflow_provider_cdc.core.model.schema import Column, TableId
+from airflow_provider_cdc.core.model.table_schema import Column, TableId
 from airflow_provider_cdc.sources.oracle.config_enums import (
     LOBS,
-    Adapter,
     BufferType,
+    ConnectionAdapter,
     IntervalHandling,
     LockingMode,
     MiningStrategy,
     Names,
-    Protocol,
-    QueryFilter,
+    NetworkProtocol,
+    QueryFilterMode,
     Strategy,
 )
-from airflow_provider_cdc.sources.oracle.converters import check_number_converters
+from airflow_provider_cdc.sources.oracle.number_column_converters import check_number_converters
 from airflow_provider_cdc.sources.relational.config import RelationalConfig
 
 _HOST = re.compile(r"\(\s*HOST\s*=\s*([^)\s]+)\s*\)", re.IGNORECASE)
@@ -45,8 +45,8 @@ class OracleConfig(RelationalConfig):
     database_dbname: str = Field(
         alias="database.dbname", description="Name of the database; of the root container where there are containers."
     )
-    database_protocol: Protocol = Field(
-        Protocol.TCP,
+    database_protocol: NetworkProtocol = Field(
+        NetworkProtocol.TCP,
         alias="database.protocol",
         description="Ours. tcps: TLS from the first byte on, and the server has to be the one that its certificate names.",
     )
@@ -83,8 +83,8 @@ class OracleConfig(RelationalConfig):
     database_url: str | None = Field(
         None, alias="database.url", description="Connect descriptor or TNS name, instead of host and port."
     )
-    database_connection_adapter: Adapter = Field(
-        Adapter.LOGMINER, alias="database.connection.adapter", description="How changes are read."
+    database_connection_adapter: ConnectionAdapter = Field(
+        ConnectionAdapter.LOGMINER, alias="database.connection.adapter", description="How changes are read."
     )
     rac_nodes: Names = Field(
         (), alias="rac.nodes", description="Hosts of a cluster, host or host:port, separated by commas."
@@ -137,8 +137,8 @@ class OracleConfig(RelationalConfig):
         description="The dictionary from which LogMiner takes names of tables and columns. With `lob.enabled=true` the default is "
         "`redo_log_catalog`: `hybrid` cannot read rows with LOBs that are older than a change of their table.",
     )
-    log_mining_query_filter_mode: QueryFilter = Field(
-        QueryFilter.NONE,
+    log_mining_query_filter_mode: QueryFilterMode = Field(
+        QueryFilterMode.NONE,
         alias="log.mining.query.filter.mode",
         description="Which filters the database applies: none, exact names, or regular expressions.",
     )
@@ -288,16 +288,16 @@ class OracleConfig(RelationalConfig):
     )
     CONNECTION: ClassVar[Mapping[str, str]] = {**RelationalConfig.CONNECTION, "schema": "database.dbname"}
     CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("rac.nodes", "log.mining.readonly.hostname")  # fmt: skip
-    LISTS: ClassVar[Mapping[str, Decides]] = {
-        "schema.include.list": Decides.TABLES,
-        "schema.exclude.list": Decides.TABLES,
-        "lob.enabled": Decides.COLUMNS,
-        "snapshot.select.statement.overrides": Decides.QUERIES,
-        "interval.handling.mode": Decides.FORM,
-        "log.mining.username.include.list": Decides.CHANGES,
-        "log.mining.username.exclude.list": Decides.CHANGES,
-        "log.mining.clientid.include.list": Decides.CHANGES,
-        "log.mining.clientid.exclude.list": Decides.CHANGES,
+    LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
+        "schema.include.list": PropertyEffect.TABLES,
+        "schema.exclude.list": PropertyEffect.TABLES,
+        "lob.enabled": PropertyEffect.COLUMNS,
+        "snapshot.select.statement.overrides": PropertyEffect.QUERIES,
+        "interval.handling.mode": PropertyEffect.FORM,
+        "log.mining.username.include.list": PropertyEffect.CHANGES,
+        "log.mining.username.exclude.list": PropertyEffect.CHANGES,
+        "log.mining.clientid.include.list": PropertyEffect.CHANGES,
+        "log.mining.clientid.exclude.list": PropertyEffect.CHANGES,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "log.mining.transaction.snapshot.boundary.mode": "transactions that are open at a snapshot are always captured, as with all",
@@ -323,12 +323,12 @@ class OracleConfig(RelationalConfig):
         return super().parse(with_statements(properties, all_needed=True))
 
     @property
-    def catalog(self) -> str:
+    def catalog_name(self) -> str:
         """The catalog of table ids: the pluggable database, or the database where there are no containers."""
         return self.database_pdb_name or self.database_dbname
 
     @property
-    def everywhere(self) -> str:
+    def grant_suffix(self) -> str:
         """The end of a GRANT to a common user, which has its privileges in all containers."""
         common = self.database_pdb_name and self.database_user.upper().startswith("C##")
         return " CONTAINER=ALL" if common else ""
@@ -356,7 +356,7 @@ class OracleConfig(RelationalConfig):
                 raise ValueError(f"{name}: min, default and max must be in this order")
         if (hidden := ", ".join(self.column_texts)) and self.log_mining_include_redo_sql:
             raise ValueError(f"log.mining.include.redo.sql: the redo SQL would show what {hidden} hides")
-        if self.log_mining_query_filter_mode is QueryFilter.IN:
+        if self.log_mining_query_filter_mode is QueryFilterMode.IN:
             for name in ("schema_include_list", "schema_exclude_list", "table_include_list", "table_exclude_list"):
                 if wrong := [
                     p for p in getattr(self, name) if _SPECIAL.search(p.replace("\\.", "").replace("\\$", ""))
@@ -380,12 +380,12 @@ class OracleConfig(RelationalConfig):
 
     @property
     def hides_columns(self) -> bool:
-        """Whether there are columns, or parts of their values, that nobody is to see."""
+        """Check whether there are columns, or parts of their values, that no one is to see."""
         return bool(self.column_texts or self.column_include_list or self.column_exclude_list)
 
     @property
     def carried_bytes(self) -> int:
-        """How many bytes of uncommitted changes may be carried over. Their redo SQL has all columns."""
+        """Number of bytes of uncommitted changes that may be carried over. Their redo SQL has all columns."""
         if self.hides_columns and "log_mining_buffer_carry_max_bytes" not in self.model_fields_set:
             return 0
         return self.log_mining_buffer_carry_max_bytes
@@ -396,13 +396,13 @@ class OracleConfig(RelationalConfig):
     def has_values(self, column: Column) -> bool:
         return self.lob_enabled or column.declared.type_name not in LOBS
 
-    def dataset(self, table: TableId) -> tuple[str, str]:
-        return f"oracle://{self._listener()}", f"{self.catalog}.{table}"
+    def build_dataset_name(self, table: TableId) -> tuple[str, str]:
+        return f"oracle://{self._listener()}", f"{self.catalog_name}.{table}"
 
     def _listener(self) -> str:
         """``host:port``, by a connect descriptor too; of a TNS name, the name."""
         if not self.database_url:
-            return self.address
+            return self.server_address
         if host := _HOST.search(self.database_url):
             port = _PORT.search(self.database_url)
             return f"{host[1]}:{port[1] if port else _USUAL_PORT}"

@@ -14,7 +14,7 @@ LOBS: Final = frozenset({"CLOB", "NCLOB", "BLOB", "XMLTYPE"})
 """Column types that are captured with ``lob.enabled`` only: LogMiner shows their values in rows of their own, and not in ``where``."""
 
 
-class Adapter(enum.StrEnum):
+class ConnectionAdapter(enum.StrEnum):
     LOGMINER = "logminer"
 
 
@@ -23,7 +23,7 @@ class IntervalHandling(enum.StrEnum):
     STRING = "string"
 
 
-class Protocol(enum.StrEnum):
+class NetworkProtocol(enum.StrEnum):
     TCP = "tcp"
     TCPS = "tcps"
 
@@ -40,7 +40,7 @@ class MiningStrategy(enum.StrEnum):
     HYBRID = "hybrid"
 
 
-class QueryFilter(enum.StrEnum):
+class QueryFilterMode(enum.StrEnum):
     NONE = "none"
     IN = "in"
     REGEX = "regex"

@@ -14,12 +14,22 @@ from oracledb import Connection
 
 from airflow_provider_cdc.core.errors import ConfigError, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_enums import Protocol
-from airflow_provider_cdc.sources.oracle.errors import bare_url, code_of, translate, without_secrets
+from airflow_provider_cdc.sources.oracle.config_enums import NetworkProtocol
+from airflow_provider_cdc.sources.oracle.error_translation import bare_url, code_of, translate_error, without_secrets
 
 __all__ = [
-    "Connection", "Database", "code_of", "connect", "current_scn", "database_of", "enter_container", "pluggable_database", "rows", "scalar",
-    "translated", "utc_offset",
+    "Connection",
+    "DatabaseStatus",
+    "code_of",
+    "connect",
+    "current_scn",
+    "database_of",
+    "enter_container",
+    "fetch_rows",
+    "fetch_scalar",
+    "pluggable_database",
+    "translate_driver_errors",
+    "utc_offset",
 ]  # fmt: skip
 
 CONNECT_SECONDS: Final = 20.0
@@ -40,7 +50,7 @@ _HOST = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:]+))(?::(?P<port>\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Database:
+class DatabaseStatus:
     """Identity, role and modes of a database.
 
     :param name: name of the database (of the root of a container database)
@@ -67,16 +77,16 @@ class Database:
     utc_offset: int
 
     @property
-    def primary(self) -> bool:
+    def is_primary(self) -> bool:
         return self.role == "PRIMARY"
 
     @property
-    def writable(self) -> bool:
-        """Whether rows can be written here, as the flush table's are."""
+    def is_writable(self) -> bool:
+        """Check whether rows can be written here, as the flush table's are."""
         return self.open_mode == "READ WRITE"
 
     @property
-    def number(self) -> tuple[int, ...]:
+    def version_numbers(self) -> tuple[int, ...]:
         """Version as numbers: ``19.3.0.0.0`` → (19, 3, 0, 0, 0)."""
         return tuple(int(part) for part in self.version.split(".") if part.isdigit())
 
@@ -93,7 +103,7 @@ def connect(config: OracleConfig, *, host: str | None = None, container: bool = 
     :raises ConfigError: host or URL cannot be understood
     """
     settings = _target(config, host)
-    with translated(config, host or ""):
+    with translate_driver_errors(config, host or ""):
         connection = oracledb.connect(
             user=config.database_user,
             password=config.database_password.get_secret_value(),
@@ -124,29 +134,31 @@ def enter_container(connection: Connection, config: OracleConfig) -> None:
 
 
 def pluggable_database(connection: Connection) -> str | None:
-    """The pluggable database that a connection is in; ``None`` in the root, and in a database without containers."""
-    name, number = rows(connection, _CONTAINER)[0]
+    """Return the pluggable database of a connection; ``None`` in the root, and in a database without containers."""
+    name, number = fetch_rows(connection, _CONTAINER)[0]
     return None if not int(number) or name == ROOT else str(name)
 
 
 def container_id(connection: Connection, config: OracleConfig) -> int | None:
-    """The number of the captured container, as in ``SRC_CON_ID``; ``None`` if LogMiner shows no other container.
+    """Return the number of the captured container, as in ``SRC_CON_ID``.
+
+    The number is ``None`` if LogMiner shows no other container.
 
     :param connection: is in the same container afterwards
     """
-    here, number = rows(connection, _CONTAINER)[0]
+    here, number = fetch_rows(connection, _CONTAINER)[0]
     if not int(number) or here != ROOT:
         return None
     if config.database_pdb_name:
         enter_container(connection, config)
-        number = scalar(connection, "SELECT SYS_CONTEXT('USERENV', 'CON_ID') FROM DUAL")
+        number = fetch_scalar(connection, "SELECT SYS_CONTEXT('USERENV', 'CON_ID') FROM DUAL")
         with connection.cursor() as cursor:
             cursor.execute(f"ALTER SESSION SET CONTAINER = {ROOT}")
     return int(number)
 
 
 def _target(config: OracleConfig, host: str | None) -> dict[str, Any]:
-    """The address to connect to, as arguments of the driver."""
+    """Return the address to connect to, as arguments of the driver."""
     url = bare_url(config.database_url) if config.database_url else None
     service, protocols = config.database_dbname, {config.database_protocol.value}
     if url is not None:
@@ -155,7 +167,7 @@ def _target(config: OracleConfig, host: str | None) -> dict[str, Any]:
             parsed.parse_connect_string(url)
             service = str(parsed.service_name or service)
             protocols = _listed(parsed.protocol)
-        if config.database_protocol is Protocol.TCPS and protocols != {"tcps"}:
+        if config.database_protocol is NetworkProtocol.TCPS and protocols != {"tcps"}:
             raise ConfigError(
                 f"database.protocol is tcps, and database.url is of {', '.join(sorted(protocols))}.",
                 where="database.url",
@@ -183,12 +195,12 @@ def _target(config: OracleConfig, host: str | None) -> dict[str, Any]:
 
 
 def _listed(protocols: Any) -> set[str]:
-    """The protocols of all addresses; the driver gives one text or a list."""
+    """Return the protocols of all addresses; the driver gives one text or a list."""
     return {str(p).lower() for p in (protocols if isinstance(protocols, list) else [protocols])}
 
 
 def _tls(config: OracleConfig) -> dict[str, Any]:
-    """The arguments for TLS (tcps); those in a URL take precedence."""
+    """Return the arguments for TLS (tcps); those in a URL take precedence."""
     settings: dict[str, Any] = {"ssl_server_dn_match": config.database_ssl_server_dn_match}
     if config.database_ssl_server_cert_dn:
         settings["ssl_server_cert_dn"] = config.database_ssl_server_cert_dn
@@ -206,7 +218,7 @@ def _identifier(name: str) -> str:
 
 
 @contextlib.contextmanager
-def translated(config: OracleConfig, where: str = "") -> Iterator[None]:
+def translate_driver_errors(config: OracleConfig, where: str = "") -> Iterator[None]:
     """Translate the driver's errors; they never contain the password or the credentials of a URL.
 
     :param where: table, SCN or host, for the error's text; by default the server's address
@@ -215,10 +227,10 @@ def translated(config: OracleConfig, where: str = "") -> Iterator[None]:
         yield
     except (oracledb.Error, OSError, EOFError) as e:
         shown = without_secrets(str(e), config) == str(e)
-        raise translate(e, config, where) from (e if shown else None)
+        raise translate_error(e, config, where) from (e if shown else None)
 
 
-def rows(connection: Connection, sql: str, **binds: Any) -> list[tuple[Any, ...]]:
+def fetch_rows(connection: Connection, sql: str, **binds: Any) -> list[tuple[Any, ...]]:
     """All rows of a query; LOBs as values."""
     with connection.cursor() as cursor:
         cursor.arraysize = 1_000
@@ -226,18 +238,18 @@ def rows(connection: Connection, sql: str, **binds: Any) -> list[tuple[Any, ...]
         return list(cursor.fetchall())
 
 
-def scalar(connection: Connection, sql: str, **binds: Any) -> Any:
+def fetch_scalar(connection: Connection, sql: str, **binds: Any) -> Any:
     """First value of a query, ``None`` without a row."""
-    found = rows(connection, sql, **binds)
+    found = fetch_rows(connection, sql, **binds)
     return found[0][0] if found else None
 
 
 def current_scn(connection: Connection) -> int:
-    """The database's current SCN; on a standby the SCN up to which redo is applied.
+    """Return the database's current SCN; on a standby the SCN up to which redo is applied.
 
     :raises SourceUnavailable: the database is not open
     """
-    scn = scalar(connection, "SELECT CURRENT_SCN FROM V$DATABASE")
+    scn = fetch_scalar(connection, "SELECT CURRENT_SCN FROM V$DATABASE")
     if not scn:
         raise SourceUnavailable(
             "The database has no current SCN: it is mounted, not open.",
@@ -250,7 +262,7 @@ def current_scn(connection: Connection) -> int:
 
 def utc_offset(connection: Connection) -> int:
     """Offset of the server's clock from UTC, seconds; it changes with daylight saving time."""
-    text = str(scalar(connection, "SELECT TO_CHAR(SYSTIMESTAMP, 'TZH:TZM') FROM DUAL")).strip()
+    text = str(fetch_scalar(connection, "SELECT TO_CHAR(SYSTIMESTAMP, 'TZH:TZM') FROM DUAL")).strip()
     sign = -1 if text.startswith("-") else 1
     hours, _, minutes = text.lstrip("+-").partition(":")
     return sign * (int(hours) * 3600 + int(minutes or 0) * 60)
@@ -268,26 +280,26 @@ _THREADS = "SELECT THREAD#, STATUS FROM V$THREAD WHERE ENABLED <> 'DISABLED' ORD
 
 
 def supplemental_logging(connection: Connection) -> frozenset[str]:
-    """The kinds of supplemental logging in a connection's container: ``MIN``, ``ALL``, ``PK`` …
+    """Return the kinds of supplemental logging in a connection's container: ``MIN``, ``ALL``, ``PK`` and others.
 
     A pluggable database has those of the root, and may have others besides, which the root does not show.
     """
-    found = rows(connection, _SUPPLEMENTAL)
+    found = fetch_rows(connection, _SUPPLEMENTAL)
     if pluggable_database(connection) is not None:
         with contextlib.suppress(oracledb.DatabaseError):  # before 19c, or without the right to read it
-            found += rows(connection, _SUPPLEMENTAL_INSIDE)
+            found += fetch_rows(connection, _SUPPLEMENTAL_INSIDE)
     kinds = ("MIN", "ALL", "PK", "UI", "FK")
     return frozenset(
         kind for row in found for kind, value in zip(kinds, row, strict=True) if value in ("YES", "IMPLICIT")
     )
 
 
-def database_of(connection: Connection) -> Database:
+def database_of(connection: Connection) -> DatabaseStatus:
     """Ask a database for its identity, role and modes."""
-    found = rows(connection, _DATABASE)[0]
+    found = fetch_rows(connection, _DATABASE)[0]
     name, dbid, cdb, role, open_mode, log_mode, resetlogs = found
-    threads = rows(connection, _THREADS)
-    return Database(
+    threads = fetch_rows(connection, _THREADS)
+    return DatabaseStatus(
         name=str(name),
         dbid=int(dbid),
         version=connection.version,

@@ -1,7 +1,7 @@
 """Metrics of the streams of a source, under the documented names where there are such (Debezium Oracle connector, "Monitoring").
 
-:class:`StreamMetrics` owns the counters; each part of a stream updates its own. It also writes a line to the task's log once a minute and
-at the end of a run. :meth:`OracleSource.metrics` returns its values.
+:class:`LogMinerMetrics` owns the counters; each part of a stream updates its own. It also writes a line to the task's log once a minute and
+at the end of a run. :meth:`OracleSource.collect_stream_metrics` returns its values.
 
 Names that are not in Debezium's documents: ``ScnLag``, ``NumberOfMiningSessions``, ``NumberOfScnGaps``, ``NumberOfLogRetries``,
 ``OldestTransactionId``, ``OldestTransactionAgeInMilliseconds``, ``BufferedChangesCount``, ``BufferedChangesInBytes``, ``SpilledChangesCount``,
@@ -16,15 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.counters import (
+from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.stream_counters import (
     CarriedCounters,
     RowCounters,
     SessionCounters,
     WindowCounters,
 )
-from airflow_provider_cdc.sources.oracle.position import OraclePosition
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _PACKAGE: Final = __name__.rpartition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Gauges:
+class StreamGauges:
     """The state of a stream at one moment.
 
     :param current: the database's SCN when it was last asked
@@ -59,7 +59,7 @@ class Gauges:
 
 
 @dataclass(slots=True)
-class _Steps:
+class _MinedWindowCounters:
     """Counters of the mined windows; times in seconds."""
 
     count: int = 0
@@ -75,7 +75,7 @@ class _Steps:
     frozen: int = 0
 
 
-class _LogCounter(logging.Handler):
+class _LogMessageCounter(logging.Handler):
     """Counts the warnings and errors that the source logs."""
 
     def __init__(self) -> None:
@@ -89,42 +89,42 @@ class _LogCounter(logging.Handler):
             self.warnings += 1
 
 
-class StreamMetrics:
+class LogMinerMetrics:
     """Measures the streams of one source.
 
     ::
 
-        metrics.begin(position)
-        metrics.stepped(gauges, rows, seconds)  # after each window
-        metrics.end(gauges)
+        metrics.record_stream_start(position)
+        metrics.record_window(gauges, rows, seconds)  # after each window
+        metrics.record_stream_end(gauges)
     """
 
     def __init__(self, config: OracleConfig, *, clock: Callable[[], float] = time.time) -> None:
         self._config, self._clock = config, clock
         self.rows, self.session, self.windows = RowCounters(), SessionCounters(), WindowCounters()
         self.carried = CarriedCounters()
-        self._steps, self._log_counter = _Steps(), _LogCounter()
+        self._steps, self._log_counter = _MinedWindowCounters(), _LogMessageCounter()
         self._lags: list[int] = []  # last, least, most, in milliseconds
         self._began = self._shown = clock()
         self._changes = self._low = self._read = 0
 
-    def begin(self, position: OraclePosition) -> None:
-        """A stream begins at a position."""
+    def record_stream_start(self, position: OraclePosition) -> None:
+        """Begin to measure a stream that begins at a position."""
         self._low = self._read = position.scn
         logging.getLogger(_PACKAGE).addHandler(self._log_counter)
 
-    def end(self, gauges: Gauges) -> None:
-        """The stream ends."""
+    def record_stream_end(self, gauges: StreamGauges) -> None:
+        """End the measurement of a stream, and log a last line."""
         logging.getLogger(_PACKAGE).removeHandler(self._log_counter)
         log.info("%s", self._line(gauges))
 
     @property
-    def late(self) -> bool:
-        """Whether a line in the log is due, or no window was counted yet."""
+    def is_report_due(self) -> bool:
+        """Check whether a line in the log is due, or no window was counted yet."""
         return self._steps.count == 0 or self._clock() - self._shown >= REPORT_SECONDS
 
-    def stepped(self, gauges: Gauges, rows: int, seconds: float) -> None:
-        """A window was mined.
+    def record_window(self, gauges: StreamGauges, rows: int, seconds: float) -> None:
+        """Record that a window was mined.
 
         :param seconds: from opening the session until all rows were processed
         """
@@ -147,12 +147,12 @@ class StreamMetrics:
             self._shown = self._clock()
             log.info("%s", self._line(gauges))
 
-    def document(self, gauges: Gauges) -> dict[str, Value]:
-        """The metrics by name; times in milliseconds unless the name says otherwise."""
+    def to_document(self, gauges: StreamGauges) -> dict[str, Value]:
+        """Return the metrics by name; times in milliseconds unless the name says otherwise."""
         return self._of_position(gauges) | self._of_session() | self._of_steps(gauges) | self._of_transactions(gauges)
 
-    def _line(self, gauges: Gauges) -> str:
-        """The line for the log:
+    def _line(self, gauges: StreamGauges) -> str:
+        """Format the line for the log.
 
         ``Mined 12 windows up to SCN 91237 (7 behind, 0.4 s): 1,200 rows, 900 changes, 14 commits, 1 rollback …``
         """
@@ -170,7 +170,7 @@ class StreamMetrics:
 
     # -- parts ----------------------------------------------------------------------------------------------------------
 
-    def _of_position(self, gauges: Gauges) -> dict[str, Value]:
+    def _of_position(self, gauges: StreamGauges) -> dict[str, Value]:
         counted = self.rows
         return {
             "CurrentScn": str(gauges.read),
@@ -207,7 +207,7 @@ class StreamMetrics:
             **{f"MiningSession{name}InBytes": value for name, value in counters.memory.items()},
         }
 
-    def _of_steps(self, gauges: Gauges) -> dict[str, Value]:
+    def _of_steps(self, gauges: StreamGauges) -> dict[str, Value]:
         steps = self._steps
         return {
             "LastCapturedDmlCount": steps.last_changes,
@@ -226,7 +226,7 @@ class StreamMetrics:
             "NumberOfScnGaps": self.windows.gaps,
         }
 
-    def _of_transactions(self, gauges: Gauges) -> dict[str, Value]:
+    def _of_transactions(self, gauges: StreamGauges) -> dict[str, Value]:
         counted = self.rows
         oldest, _, oldest_ts_us = gauges.oldest or ("", 0, 0)
         age = int(self._clock() * 1000) - oldest_ts_us // 1000 if oldest else 0
@@ -260,8 +260,8 @@ class StreamMetrics:
         }
 
 
-def _behind(gauges: Gauges) -> int:
-    """Number of SCNs that the stream lags behind the database."""
+def _behind(gauges: StreamGauges) -> int:
+    """Return the number of SCNs that the stream lags behind the database."""
     return max(gauges.current - gauges.read, 0)
 
 

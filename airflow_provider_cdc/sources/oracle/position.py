@@ -23,7 +23,7 @@ _XID = struct.Struct("<HHI")
 
 
 def transaction_id(xid: bytes) -> str:
-    """The documented form of an XID: undo segment, slot and sequence.
+    """Return the documented form of an XID: undo segment, slot and sequence.
 
     >>> transaction_id(bytes.fromhex("06001c0027030000"))
     '6.28.807'
@@ -33,7 +33,7 @@ def transaction_id(xid: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Commits:
+class ThreadCommits:
     """The last captured commits of one redo thread.
 
     :param scn: SCN of the last one
@@ -59,21 +59,21 @@ class OraclePosition:
 
     scn: int
     read_scn: int
-    commits: dict[int, Commits] = field(default_factory=dict)
+    commits: dict[int, ThreadCommits] = field(default_factory=dict)
     resetlogs: int = 0
     dbid: int = 0
     given_up: frozenset[str] = frozenset()
     names: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
 
-    def captured(self, scn: int, thread: int, transaction: str) -> bool:
-        """Whether a commit is before this position."""
+    def has_commit(self, scn: int, thread: int, transaction: str) -> bool:
+        """Check whether a commit is before this position."""
         if scn <= self.read_scn:
             return True
         last = self.commits.get(thread)
         return last is not None and (scn < last.scn or (scn == last.scn and transaction in last.transactions))
 
-    def committed(self, scn: int, thread: int, transactions: frozenset[str]) -> OraclePosition:
-        """The position after more commits of a thread.
+    def advance_commits(self, scn: int, thread: int, transactions: frozenset[str]) -> OraclePosition:
+        """Return the position after more commits of a thread.
 
         :param scn: SCN of the last of them
         :param transactions: ids of those with this SCN
@@ -81,10 +81,10 @@ class OraclePosition:
         last = self.commits.get(thread)
         if last is not None and last.scn == scn:
             transactions |= last.transactions
-        return replace(self, commits=self.commits | {thread: Commits(scn, transactions)})
+        return replace(self, commits=self.commits | {thread: ThreadCommits(scn, transactions)})
 
-    def read(self, scn: int) -> OraclePosition:
-        """The position after the log was read up to ``scn``."""
+    def advance_read_scn(self, scn: int) -> OraclePosition:
+        """Return the position after the log was read up to ``scn``."""
         kept = {thread: last for thread, last in self.commits.items() if last.scn > scn}
         return replace(self, read_scn=max(scn, self.read_scn), commits=kept)
 
@@ -107,7 +107,7 @@ class OraclePosition:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> OraclePosition:
-        """The inverse of :meth:`to_json`; also reads the documented offsets ``{"scn": …, "commit_scn": …}``.
+        """Parse the form of :meth:`to_json`; also the documented offsets ``{"scn": …, "commit_scn": …}``.
 
         :raises ConfigError: it is not a position in a redo log
         """
@@ -125,9 +125,9 @@ class OraclePosition:
                 remedy='write it as {"scn": "324567897", "commit_scn": "324567900:1:6.28.807"}',
             ) from e
 
-    def reached(self, other: OraclePosition) -> bool:
+    def has_reached(self, other: OraclePosition) -> bool:
         return self.read_scn >= other.read_scn and all(
-            self.captured(last.scn, thread, t)
+            self.has_commit(last.scn, thread, t)
             for thread, last in other.commits.items()
             for t in last.transactions or ("",)
         )
@@ -137,14 +137,14 @@ class OraclePosition:
         return f"SCN {last}" + (f" (reading begins at {self.scn})" if self.scn < last else "")
 
 
-def _commits(text: str) -> dict[int, Commits]:
+def _commits(text: str) -> dict[int, ThreadCommits]:
     """Parse the three forms of ``commit_scn``: ``scn:thread:txid-txid`` per thread, a bare SCN, ``scn: "0xtxid:thread"``."""
-    found: dict[int, Commits] = {}
+    found: dict[int, ThreadCommits] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         if (old := _OLD.fullmatch(entry)) and ("x" in entry or '"' in entry):
-            found[int(old[3])] = Commits(int(old[1]), _transactions([old[2]]))
+            found[int(old[3])] = ThreadCommits(int(old[1]), _transactions([old[2]]))
         elif m := _ENTRY.fullmatch(entry):
-            found[int(m[2] or 1)] = Commits(int(m[1]), _transactions(filter(None, (m[3] or "").split("-"))))
+            found[int(m[2] or 1)] = ThreadCommits(int(m[1]), _transactions(filter(None, (m[3] or "").split("-"))))
         else:
             raise ValueError(f"{entry!r} is not a commit SCN")
     return found

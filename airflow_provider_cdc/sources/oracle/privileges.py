@@ -12,12 +12,12 @@ from typing import Any, Final
 import oracledb
 from oracledb import Connection
 
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_enums import LockingMode, MiningStrategy
-from airflow_provider_cdc.sources.oracle.connect import Database, code_of, rows, scalar
+from airflow_provider_cdc.sources.oracle.connect import DatabaseStatus, code_of, fetch_rows, fetch_scalar
 
 _MERE_STATISTICS: Final = ("V$MYSTAT", "V$STATNAME")
 VIEWS: Final = (
@@ -29,22 +29,22 @@ CLUSTER_VIEWS: Final = ("GV$TRANSACTION",)
 _FORBIDDEN: Final = {942, 1031}
 
 
-class Grant:
+class GrantBuilder:
     """Makes GRANT statements for the capture user.
 
-    >>> Grant(config)("SELECT ANY TABLE")
+    >>> GrantBuilder(config)("SELECT ANY TABLE")
     'GRANT SELECT ANY TABLE TO c##cdc CONTAINER=ALL'
     """
 
     def __init__(self, config: OracleConfig) -> None:
-        self._rest = f" TO {config.database_user}{config.everywhere}"
+        self._rest = f" TO {config.database_user}{config.grant_suffix}"
 
     def __call__(self, what: str) -> str:
         return f"GRANT {what}{self._rest}"
 
 
 @dataclass(frozen=True, slots=True)
-class Privileges:
+class AccountPrivileges:
     """The account's privileges in one container.
 
     :param privileges: system privileges and roles
@@ -56,34 +56,39 @@ class Privileges:
     objects: frozenset[tuple[str, str, str]]
     user: str
 
-    def any(self, *names: str) -> bool:
+    def has_any_privilege(self, *names: str) -> bool:
         return not self.privileges.isdisjoint(names)
 
-    def on(self, action: str, owner: str, name: str) -> bool:
+    def has_object_privilege(self, action: str, owner: str, name: str) -> bool:
         return (action, owner, name) in self.objects
 
     def on_table(self, actions: Iterable[str], table: TableId) -> bool:
-        """Whether the account has one of the object privileges on a table."""
-        return table.namespace == self.user or any(self.on(a, table.namespace, table.name) for a in actions)
+        """Check whether the account has one of the object privileges on a table."""
+        return table.namespace == self.user or any(
+            self.has_object_privilege(a, table.namespace, table.name) for a in actions
+        )
 
-    def may(self, action: str, table: TableId) -> bool:
-        """Whether an action is allowed on a table, by an object privilege or by a system privilege."""
-        return self.any(f"{action} ANY TABLE") or self.on_table([action], table)
+    def can_access_table(self, action: str, table: TableId) -> bool:
+        """Check whether an action is allowed on a table, by an object privilege or by a system privilege."""
+        return self.has_any_privilege(f"{action} ANY TABLE") or self.on_table([action], table)
 
 
-def asked(connection: Connection, sql: str, **binds: Any) -> list[tuple[Any, ...]] | None:
-    """The rows of a view; ``None`` if the account may not read it (other checks report that where it matters)."""
+def fetch_view_rows(connection: Connection, sql: str, **binds: Any) -> list[tuple[Any, ...]] | None:
+    """Return the rows of a view; ``None`` if the account may not read it.
+
+    Other checks report a view that may not be read, where it matters.
+    """
     try:
-        return rows(connection, sql, **binds)
+        return fetch_rows(connection, sql, **binds)
     except oracledb.DatabaseError as e:
         if code_of(e) not in _FORBIDDEN:
             raise
         return None
 
 
-def log_view_findings(connection: Connection, config: OracleConfig, grant: Grant) -> Iterator[Finding]:
-    """A finding for views of redo logs that the account may not read inside a pluggable database."""
-    hidden = [name for name in LOG_VIEWS if asked(connection, f"SELECT 1 FROM {name} WHERE 1 = 0") is None]
+def log_view_findings(connection: Connection, config: OracleConfig, grant: GrantBuilder) -> Iterator[Finding]:
+    """Yield a finding for views of redo logs that the account may not read inside a pluggable database."""
+    hidden = [name for name in LOG_VIEWS if fetch_view_rows(connection, f"SELECT 1 FROM {name} WHERE 1 = 0") is None]
     if "V$ARCHIVED_LOG" in hidden and config.log_mining_archive_log_only_mode:
         yield Finding(
             "The account may not read V$ARCHIVED_LOG, by which log.mining.archive.log.only.mode knows how far it may mine.",
@@ -98,12 +103,12 @@ def log_view_findings(connection: Connection, config: OracleConfig, grant: Grant
 
 
 def view_findings(
-    connection: Connection, grant: Grant, names: Sequence[str] = (*VIEWS, *LOG_VIEWS)
+    connection: Connection, grant: GrantBuilder, names: Sequence[str] = (*VIEWS, *LOG_VIEWS)
 ) -> Iterator[Finding]:
-    """Findings for ``V$`` views that the account may not read."""
+    """Yield findings for ``V$`` views that the account may not read."""
     for name in names:
         try:
-            rows(connection, f"SELECT 1 FROM {name} WHERE 1 = 0")
+            fetch_rows(connection, f"SELECT 1 FROM {name} WHERE 1 = 0")
         except oracledb.DatabaseError as e:
             if code_of(e) not in _FORBIDDEN:
                 continue  # another error than missing rights: V$LOGMNR_CONTENTS needs a LogMiner session
@@ -114,22 +119,22 @@ def view_findings(
             )
 
 
-def privileges_of(connection: Connection, config: OracleConfig) -> Privileges:
-    """The account's privileges in the connection's current container."""
-    names = {str(name) for (name,) in rows(connection, "SELECT PRIVILEGE FROM SESSION_PRIVS")}
-    names |= {str(name) for (name,) in rows(connection, "SELECT ROLE FROM SESSION_ROLES")}
+def privileges_of(connection: Connection, config: OracleConfig) -> AccountPrivileges:
+    """Return the account's privileges in the connection's current container."""
+    names = {str(name) for (name,) in fetch_rows(connection, "SELECT PRIVILEGE FROM SESSION_PRIVS")}
+    names |= {str(name) for (name,) in fetch_rows(connection, "SELECT ROLE FROM SESSION_ROLES")}
     sql = "SELECT PRIVILEGE, TABLE_SCHEMA, TABLE_NAME FROM ALL_TAB_PRIVS"
-    return Privileges(
+    return AccountPrivileges(
         frozenset(names),
-        frozenset((str(p), str(o), str(n)) for p, o, n in rows(connection, sql)),
+        frozenset((str(p), str(o), str(n)) for p, o, n in fetch_rows(connection, sql)),
         config.database_user.upper(),
     )
 
 
 def server_findings(
-    connection: Connection, database: Database, config: OracleConfig, grant: Grant, *, inside: bool = False
+    connection: Connection, database: DatabaseStatus, config: OracleConfig, grant: GrantBuilder, *, inside: bool = False
 ) -> Iterator[Finding]:
-    """Findings for missing privileges where the log is mined: LogMiner, its dictionary, and the flush table.
+    """Yield findings for missing privileges where the log is mined: LogMiner, its dictionary, and the flush table.
 
     :param inside: in a pluggable database, where no dictionary is written
     """
@@ -138,33 +143,39 @@ def server_findings(
     def missing(what: str, why: str, *, fatal: bool = True) -> Finding:
         return Finding(f"The account lacks {what}, {why}.", grant(what), fatal=fatal)
 
-    if config.database_pdb_name and not inside and not rights.any("SET CONTAINER"):
+    if config.database_pdb_name and not inside and not rights.has_any_privilege("SET CONTAINER"):
         yield missing("SET CONTAINER", "with which it enters the pluggable database")
-    if database.number >= (12, 1) and not rights.any("LOGMINING"):
+    if database.version_numbers >= (12, 1) and not rights.has_any_privilege("LOGMINING"):
         yield missing("LOGMINING", "without which LogMiner cannot be used")
-    if not rights.any("SELECT_CATALOG_ROLE", "SELECT ANY DICTIONARY"):
+    if not rights.has_any_privilege("SELECT_CATALOG_ROLE", "SELECT ANY DICTIONARY"):
         yield missing("SELECT_CATALOG_ROLE", "with which LogMiner reads the dictionary")
     builds = config.log_mining_strategy is not MiningStrategy.ONLINE_CATALOG and not config.log_mining_readonly_hostname
-    packages = rights.any("EXECUTE_CATALOG_ROLE")
+    packages = rights.has_any_privilege("EXECUTE_CATALOG_ROLE")
     if not packages and not inside:
         yield missing("EXECUTE_CATALOG_ROLE", "with which a dictionary is written to the log", fatal=builds)
     for package in ("DBMS_LOGMNR",) if inside else ("DBMS_LOGMNR", "DBMS_LOGMNR_D"):
-        if not (packages or rights.any("LOGMINING") or rights.on("EXECUTE", "SYS", package)):
+        if not (
+            packages or rights.has_any_privilege("LOGMINING") or rights.has_object_privilege("EXECUTE", "SYS", package)
+        ):
             yield missing(f"EXECUTE ON {package}", "without which LogMiner cannot be used")
     yield from _flush_table(connection, database, config, rights, grant)
-    if not inside and not rights.any("CREATE SEQUENCE"):
+    if not inside and not rights.has_any_privilege("CREATE SEQUENCE"):
         yield missing("CREATE SEQUENCE", "which the documents ask for; nothing here uses it", fatal=False)
 
 
 def _flush_table(
-    connection: Connection, database: Database, config: OracleConfig, rights: Privileges, grant: Grant
+    connection: Connection,
+    database: DatabaseStatus,
+    config: OracleConfig,
+    rights: AccountPrivileges,
+    grant: GrantBuilder,
 ) -> Iterator[Finding]:
-    """A finding if the flush table does not exist and cannot be created."""
-    if not database.writable or config.log_mining_readonly_hostname or rights.any("CREATE TABLE"):
+    """Yield a finding if the flush table does not exist and cannot be created."""
+    if not database.is_writable or config.log_mining_readonly_hostname or rights.has_any_privilege("CREATE TABLE"):
         return
     name = config.log_mining_flush_table_name
     sql = "SELECT COUNT(*) FROM ALL_TABLES WHERE OWNER = :owner AND TABLE_NAME = :name"
-    if not scalar(connection, sql, owner=config.database_user.upper(), name=name.upper()):
+    if not fetch_scalar(connection, sql, owner=config.database_user.upper(), name=name.upper()):
         yield Finding(
             f"The account lacks CREATE TABLE, and the flush table {name} does not exist, by which the log buffer is flushed.",
             grant("CREATE TABLE"),
@@ -172,9 +183,9 @@ def _flush_table(
 
 
 def table_findings(
-    captured: list[TableSchema], config: OracleConfig, rights: Privileges, grant: Grant
+    captured: list[TableSchema], config: OracleConfig, rights: AccountPrivileges, grant: GrantBuilder
 ) -> Iterator[Finding]:
-    """Findings for missing privileges to read, flashback and lock the captured tables."""
+    """Yield findings for missing privileges to read, flashback and lock the captured tables."""
     reads = not never_reads(config)
     locks = reads and config.snapshot_locking_mode is LockingMode.SHARED
     needed = [
@@ -183,12 +194,12 @@ def table_findings(
         ("LOCK ANY TABLE", ("SELECT", "INSERT", "UPDATE", "DELETE"), "with which DDL waits while a snapshot begins", locks),
     ]  # fmt: skip
     for privilege, actions, why, used in needed:
-        if not used or rights.any(privilege):
+        if not used or rights.has_any_privilege(privilege):
             continue
         without = [s for s in captured if not rights.on_table(actions, s.id)]
         if without or not captured:
             yield Finding(f"The account lacks {privilege}, {why}{_shown(without)}.", grant(privilege))
-    if reads and not rights.any("SELECT ANY TRANSACTION"):
+    if reads and not rights.has_any_privilege("SELECT ANY TRANSACTION"):
         yield Finding(
             "The account lacks SELECT ANY TRANSACTION, which the documents ask for beside FLASHBACK ANY TABLE.",
             grant("SELECT ANY TRANSACTION"),

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from airflow_provider_cdc.core.config.enums import WatermarkStrategy
+from airflow_provider_cdc.core.config.property_enums import WatermarkStrategy
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.privileges import Grant, Privileges
-from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
+from airflow_provider_cdc.sources.oracle.privileges import AccountPrivileges, GrantBuilder
+from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
+from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table
-from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
+from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 
 DDL: Final = "CREATE TABLE {} (id VARCHAR2(42) PRIMARY KEY, type VARCHAR2(32) NOT NULL, data VARCHAR2(2048))"
 _NEEDED: Final = (("ids", 42), ("types of signals", 32), ("the data of signals", 2048))
@@ -27,7 +27,7 @@ _TEXTS: Final = {"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2"}
 _CLOBS: Final = {"CLOB", "NCLOB"}
 
 
-def hidden(table: TableId, config: OracleConfig) -> str | None:
+def explain_uncaptured_signals(table: TableId, config: OracleConfig) -> str | None:
     """Why rows that this account writes to the signal table are not captured; ``None`` if they are."""
     if is_system(table, config):
         return f"{table} is a system table, which is never captured"
@@ -43,9 +43,9 @@ def hidden(table: TableId, config: OracleConfig) -> str | None:
 
 
 def signal_findings(
-    catalog: Catalog, config: OracleConfig, privileges: Privileges, grant: Grant
+    catalog: OracleCatalog, config: OracleConfig, privileges: AccountPrivileges, grant: GrantBuilder
 ) -> tuple[list[Finding], TableSchema | None]:
-    """Findings about the signal table, and its schema. No findings if none is configured, or nothing uses it.
+    """Return findings about the signal table, and its schema. No findings if none is configured, or nothing uses it.
 
     :param privileges: the account's privileges in the container of the tables
     """
@@ -57,13 +57,13 @@ def signal_findings(
     except ConfigError as e:
         return [Finding(e.what, e.remedy or "", fatal=False)], None
     found = []
-    if reason := hidden(table, config):
+    if reason := explain_uncaptured_signals(table, config):
         found.append(_advice(f"Signals and watermarks in the signal table are not captured: {reason}.", "correct it"))
-    schema = catalog.tables([table]).get(table)
+    schema = catalog.read_table_schemas([table]).get(table)
     if schema is None:
         what = f"The signal table {table.full_name} does not exist, or cannot be seen."
-        rights = grant(f"SELECT, INSERT, DELETE ON {quoted(table)}")
-        return [*found, _advice(what, f"{DDL.format(quoted(table))}; {rights}")], None
+        rights = grant(f"SELECT, INSERT, DELETE ON {quote_table(table)}")
+        return [*found, _advice(what, f"{DDL.format(quote_table(table))}; {rights}")], None
     found += _columns(schema, config)
     if writes:
         found += _rights(table, config, privileges, grant)
@@ -71,29 +71,31 @@ def signal_findings(
 
 
 def _columns(schema: TableSchema, config: OracleConfig) -> Iterator[Finding]:
-    fix = DDL.format(quoted(schema.id))
+    fix = DDL.format(quote_table(schema.id))
     if len(schema.columns) != len(_NEEDED):
         yield _advice(f"The signal table {schema.id} has {len(schema.columns)} columns instead of three.", fix)
         return
     for i, (column, (what, width)) in enumerate(zip(schema.columns, _NEEDED, strict=True)):
-        kind = ColumnType.of(column)
+        kind = ColumnType.from_column(column)
         if kind.base in _CLOBS and i == len(_NEEDED) - 1:
             if not config.lob_enabled:
                 yield _advice(
                     f"{schema.id}.{column.name} is a {kind.base}, whose values are not captured: signals have no data.",
-                    f"ALTER TABLE {quoted(schema.id)} with a column VARCHAR2(4000) instead, or set lob.enabled=true",
+                    f"ALTER TABLE {quote_table(schema.id)} with a column VARCHAR2(4000) instead, or set lob.enabled=true",
                 )
         elif kind.base not in _TEXTS or (kind.length or 0) < width:
-            yield _advice(f"{schema.id}.{column.name} is {kind.expression}, which does not hold {what}.", fix)
+            yield _advice(f"{schema.id}.{column.name} is {kind.ddl_expression}, which does not hold {what}.", fix)
 
 
-def _rights(table: TableId, config: OracleConfig, privileges: Privileges, grant: Grant) -> Iterator[Finding]:
+def _rights(
+    table: TableId, config: OracleConfig, privileges: AccountPrivileges, grant: GrantBuilder
+) -> Iterator[Finding]:
     needed = ["INSERT"]
     if config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE:
         needed += ["SELECT", "DELETE"]  # Oracle wants both for a DELETE that has a WHERE (SQL92_SECURITY)
-    if missing := [action for action in needed if not privileges.may(action, table)]:
+    if missing := [action for action in needed if not privileges.can_access_table(action, table)]:
         what = f"The account lacks {', '.join(missing)} on {table}, with which watermarks of incremental snapshots are written."
-        yield _advice(what, grant(f"{', '.join(missing)} ON {quoted(table)}") + ", or set read.only=true")
+        yield _advice(what, grant(f"{', '.join(missing)} ON {quote_table(table)}") + ", or set read.only=true")
 
 
 def _advice(what: str, fix: str) -> Finding:

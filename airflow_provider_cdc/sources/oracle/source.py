@@ -10,38 +10,38 @@ from typing import Any, ClassVar
 import oracledb
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import PositionLost
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.log_items import LogItem
-from airflow_provider_cdc.core.model.log_range import LogWindow
-from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.spi.carry_over import Carried
+from airflow_provider_cdc.core.model.run_metrics import Value
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.spi.carry_over import CarryOver
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
 from airflow_provider_cdc.core.spi.event_formats import EventForm
-from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables, any_table
-from airflow_provider_cdc.sources.oracle.checks import check
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas, Finding, SnapshotSession, Source, any_table
+from airflow_provider_cdc.sources.oracle.checks import check_prerequisites
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import (
     Connection,
-    Database,
+    DatabaseStatus,
     connect,
     current_scn,
     database_of,
-    translated,
+    translate_driver_errors,
 )
-from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
+from airflow_provider_cdc.sources.oracle.metrics import LogMinerMetrics
 from airflow_provider_cdc.sources.oracle.mining.catalog_lookups import CatalogLookups
 from airflow_provider_cdc.sources.oracle.mining.log_lag import window_around
-from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogCollector
-from airflow_provider_cdc.sources.oracle.mining.session_logs import session_logs
-from airflow_provider_cdc.sources.oracle.mining.stream import LogMinerStream, verified
+from airflow_provider_cdc.sources.oracle.mining.logminer_stream import LogMinerStream, verify_incarnation
+from airflow_provider_cdc.sources.oracle.mining.mining_session_logs import session_logs
+from airflow_provider_cdc.sources.oracle.mining.redo_log_collector import RedoLogCollector
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table, table_of
 from airflow_provider_cdc.sources.oracle.schema.source_fields import ROWID, SOURCE_FIELDS
-from airflow_provider_cdc.sources.oracle.transactions.unreadable_rows import may_be_unlogged, unlogged
-from airflow_provider_cdc.sources.oracle.xstream import XSTREAM
+from airflow_provider_cdc.sources.oracle.transactions.unreadable_rows import build_unlogged_error, may_be_unlogged
+from airflow_provider_cdc.sources.oracle.xstream_event_form import XSTREAM
 
 
 class OracleSource(Source):
@@ -56,26 +56,26 @@ class OracleSource(Source):
     def __init__(self, config: OracleConfig) -> None:
         self._config = config
         self._root: Connection | None = None
-        self._database: Database | None = None
+        self._database: DatabaseStatus | None = None
         self._lookups = CatalogLookups(config)
-        self._metrics = StreamMetrics(config)
+        self._metrics = LogMinerMetrics(config)
         self._stream: LogMinerStream | None = None
-        self._carried: Carried | None = None
+        self._carried: CarryOver | None = None
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    def check(self) -> list[Finding]:
-        return check(self._config)
+    def check_prerequisites(self) -> list[Finding]:
+        return check_prerequisites(self._config)
 
-    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
-        return self._lookups.tables(needed)
+    def discover_tables(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
+        return self._lookups.read_needed_schemas(needed)
 
     def current_position(self) -> OraclePosition:
         connection = connect(self._config, host=self._config.log_mining_readonly_hostname)
         try:
             database = database_of(connection)
             logs = session_logs(connection, self._config)
-            with translated(self._config):
+            with translate_driver_errors(self._config):
                 scn = logs.archived_scn() if logs.archived_only() else current_scn(connection)
         finally:
             connection.close()
@@ -84,11 +84,11 @@ class OracleSource(Source):
     def oldest_position(self) -> OraclePosition:
         with self._logs() as logs:
             scn = logs.oldest_scn()
-        return OraclePosition(scn, scn - 1, resetlogs=self.database.resetlogs, dbid=self.database.dbid)
+        return OraclePosition(scn, scn - 1, resetlogs=self.database_status.resetlogs, dbid=self.database_status.dbid)
 
     def verify_position(self, position: Position) -> None:
         assert isinstance(position, OraclePosition)
-        verified(position, self.database)
+        verify_incarnation(position, self.database_status)
         newest = self.current_position()
         if position.read_scn > newest.read_scn and not self._config.log_mining_archive_log_only_mode:
             raise PositionLost(
@@ -102,11 +102,11 @@ class OracleSource(Source):
 
     def log_window(self, position: Position) -> LogWindow:
         assert isinstance(position, OraclePosition)
-        if (position.dbid, position.resetlogs) != (self.database.dbid, self.database.resetlogs):
+        if (position.dbid, position.resetlogs) != (self.database_status.dbid, self.database_status.resetlogs):
             return LogWindow()
         connection = connect(self._config, host=self._config.log_mining_readonly_hostname)
         try:
-            with translated(self._config, str(position)):
+            with translate_driver_errors(self._config, str(position)):
                 return window_around(connection, position)
         finally:
             connection.close()
@@ -116,14 +116,14 @@ class OracleSource(Source):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def snapshot(
+    def open_snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
         from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
 
         return OracleSnapshot(self._config, tables, readers, selects)
 
-    def chunks(self, *, signals: TableId | None) -> ChunkReader:
+    def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:
         from airflow_provider_cdc.sources.oracle.snapshot.chunk_reader import OracleChunkReader
 
         return OracleChunkReader(self._config, signals)
@@ -134,13 +134,13 @@ class OracleSource(Source):
     def table_of(self, document: Mapping[str, Any], database: str, schema: str | None) -> TableChange:
         return table_of(document, database, schema, self._config)
 
-    def carry(self, carried: Carried) -> None:
+    def receive_carry_over(self, carried: CarryOver) -> None:
         self._carried = carried
 
-    def stream(
+    def stream_log(
         self,
         start: Position,
-        tables: Tables,
+        tables: CapturedTableSchemas,
         *,
         until: Position | None,
         patience: Callable[[], float] | None = None,
@@ -150,26 +150,31 @@ class OracleSource(Source):
         self._refuse_unlogged(tables)
         carried, self._carried = self._carried, None
         self._stream = LogMinerStream(
-            self._config, self.database, start, until, tables, self._lookups, self._metrics, patience, carried
+            self._config, self.database_status, start, until, tables, self._lookups, self._metrics, patience, carried
         )
-        yield from self._stream.items()
+        yield from self._stream.read_items()
 
-    def _refuse_unlogged(self, tables: Tables) -> None:
-        """
+    def _refuse_unlogged(self, tables: CapturedTableSchemas) -> None:
+        """Check that LogMiner shows the changes of the captured tables.
+
         :raises UnreadableValue: LogMiner shows no change of a captured table
         """
-        schemas = [schema for t in tables.known() if tables.captured(t) and (schema := tables.get(t)) is not None]
-        for table, columns in self._lookups.unlogged(s.id for s in schemas if may_be_unlogged(s)).items():
-            raise unlogged(table, columns)
+        schemas = [
+            schema
+            for t in tables.list_known_tables()
+            if tables.is_captured(t) and (schema := tables.find_schema(t)) is not None
+        ]
+        for table, columns in self._lookups.find_unlogged_columns(s.id for s in schemas if may_be_unlogged(s)).items():
+            raise build_unlogged_error(table, columns)
 
-    def metrics(self) -> Mapping[str, Value]:
-        return self._stream.measured() if self._stream is not None else {}
+    def collect_stream_metrics(self) -> Mapping[str, Value]:
+        return self._stream.read_metrics() if self._stream is not None else {}
 
-    def execute(self, statement: str) -> None:
+    def execute_statement(self, statement: str) -> None:
         """Run a statement and commit; in the pluggable database, if one is configured."""
         connection = connect(self._config, container=True)
         try:
-            with translated(self._config, statement), connection.cursor() as cursor:
+            with translate_driver_errors(self._config, statement), connection.cursor() as cursor:
                 cursor.execute(statement.strip().rstrip(";"))
                 connection.commit()
         finally:
@@ -182,10 +187,10 @@ class OracleSource(Source):
     # -- connections --------------------------------------------------------------------------------------------------
 
     @property
-    def database(self) -> Database:
+    def database_status(self) -> DatabaseStatus:
         """Identity, role and modes of the mined database, asked once."""
         if self._database is None:
-            with translated(self._config):
+            with translate_driver_errors(self._config):
                 self._database = database_of(self._rooted())
         return self._database
 
@@ -197,12 +202,15 @@ class OracleSource(Source):
         self._root = None
 
     def _rooted(self) -> Connection:
-        """A connection to the mined database, in the container where it is mined: the standby, if ``log.mining.readonly.hostname`` names one."""
+        """Return a connection to the mined database, in the container where it is mined.
+
+        The mined database is the standby, if ``log.mining.readonly.hostname`` names one.
+        """
         if self._root is None or not self._root.is_healthy():
             self._root = connect(self._config, host=self._config.log_mining_readonly_hostname)
         return self._root
 
     @contextlib.contextmanager
-    def _logs(self) -> Iterator[LogCollector]:
-        with translated(self._config):
+    def _logs(self) -> Iterator[RedoLogCollector]:
+        with translate_driver_errors(self._config):
             yield session_logs(self._rooted(), self._config)

@@ -1,14 +1,14 @@
-"""What sources of relational databases share: what each of them would otherwise write again, word for word.
+"""Shared parts of the sources of relational databases, which each of them would otherwise write again, word for word.
 
 Nothing here knows a particular database, or asks one anything. What only looks alike in two sources stays in each of them. A new
 relational source takes what it needs; each module stands alone:
 
 * :mod:`.config`: its configuration begins with ``RelationalConfig``, a ``TableConfig`` of core's: server, account, converters, what of Debezium's is refused
-* :mod:`.read_rows`: makes ``READ`` rows of what its queries give, for snapshots and chunks
+* :mod:`.snapshot_row_blocks`: makes ``READ`` rows of what its queries give, for snapshots and chunks
 * :mod:`.schema_signal`: reads the structures of ``schema-changes`` signals; the source adds its names and types
-* :mod:`.tokens` and :mod:`.ddl_statements`: what a reader of DDL is made of, and what it gives, as far as every database has it
-* :mod:`.altered_table` and :mod:`.captured_tables`: what statements of DDL do to tables, and to which
-* :mod:`.kernels` and :mod:`.value_format`: loops that numba compiles (the calendar, wide decimals), and values as text
+* :mod:`.sql_token_cursor` and :mod:`.ddl_statements`: what a reader of DDL is made of, and what it gives, as far as every database has it
+* :mod:`.alter_table_change` and :mod:`.captured_structures`: what statements of DDL do to tables, and to which
+* :mod:`.date_decimal_kernels` and :mod:`.value_format`: loops that numba compiles (the calendar, wide decimals), and values as text
 
 This is no base of every source: the memory source, and databases without tables, do without it. How kernels are compiled is therefore in
 :mod:`airflow_provider_cdc.sources.jit`, for all.

@@ -10,13 +10,15 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, SecretStr
 
-from airflow_provider_cdc.core.config.base import Decides
-from airflow_provider_cdc.core.config.tables import TableConfig
-from airflow_provider_cdc.core.spi.converters import with_converters
+from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
+from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.spi.custom_converters import with_converters
 
 
 class RelationalConfig(TableConfig):
-    """Who connects to which server, and the properties of Debezium's relational connectors that are without effect or refused here.
+    """Account and server of a connection, and properties without effect here.
+
+    Those are the properties of Debezium's relational connectors that are without effect or refused here.
 
     A source defines ``database.port`` again, with its default, checks the names and properties of ``converters``, and adds its own.
     """
@@ -52,8 +54,8 @@ class RelationalConfig(TableConfig):
         "password": "database.password",
     }
     CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("database.query.timeout.ms",)
-    LISTS: ClassVar[Mapping[str, Decides]] = {
-        "converters": Decides.FORM,
+    LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
+        "converters": PropertyEffect.FORM,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "schema.history.internal": "the schema history is kept in the state tables",
@@ -77,7 +79,7 @@ class RelationalConfig(TableConfig):
         return super().parse(with_converters(properties))
 
     @property
-    def address(self) -> str:
+    def server_address(self) -> str:
         """``host:port`` of the server."""
         host = self.database_hostname
         return f"[{host}]:{self.database_port}" if ":" in host else f"{host}:{self.database_port}"

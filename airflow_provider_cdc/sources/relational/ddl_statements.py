@@ -1,4 +1,4 @@
-"""What statements of DDL are, as far as it is the same in every relational database. A source's reader makes these values of texts.
+"""Statements of DDL, as far as they are the same in every relational database. A source's reader makes these values of texts.
 
 Statements and clauses that only resemble each other are the source's own: a ``TRUNCATE`` may cascade in one database and not in another.
 """
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class QualifiedName:
     """A name of a table, or of another object, as the catalog spells it.
 
     :param namespace: database (MySQL, MariaDB) or schema (Oracle, Db2); ``None`` when the statement's default is meant
 
-    >>> str(Name("shop", "orders"))
+    >>> str(QualifiedName("shop", "orders"))
     'shop.orders'
     """
 
@@ -30,21 +30,21 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class IgnoredStatement:
     """Concerns no table's structure or rows; ``kind`` says what it was (``create view``)."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownStatement:
     """Not understood for sure: the catalog has to be read.
 
     :param tables: the tables concerned as far as they were recognised; empty: any table may be
     """
 
     text: str
-    tables: tuple[Name, ...] = ()
+    tables: tuple[QualifiedName, ...] = ()
     reason: str = ""
 
 
@@ -55,18 +55,18 @@ class Unknown:
 class RenameTo:
     """The table has another name."""
 
-    table: Name
+    table: QualifiedName
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionData:
+class PartitionDataChange:
     """Rows come or go without being logged, for example because partitions are truncated, dropped or exchanged.
 
     :param tables: other tables that lose or gain the rows
     """
 
     what: str
-    tables: tuple[Name, ...] = ()
+    tables: tuple[QualifiedName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,15 @@ class NoColumnChange:
     what: str
 
 
-def names_of_alter(table: Name, actions: Iterable[object]) -> list[Name]:
-    """The tables that an ``ALTER TABLE`` concerns: the one it names first, its new name, and those whose rows come or go with it."""
+def names_of_alter(table: QualifiedName, actions: Iterable[object]) -> list[QualifiedName]:
+    """List the tables that an ``ALTER TABLE`` concerns.
+
+    These are the one it names first, its new name, and those whose rows come or go with it.
+    """
     names = [table]
     for action in actions:
         if isinstance(action, RenameTo):
             names.append(action.table)
-        elif isinstance(action, PartitionData):
+        elif isinstance(action, PartitionDataChange):
             names.extend(action.tables)
     return names

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableId, TableSchema
 
 _PART = r'(?:"(?:[^"]|"")+"|[^".]+)'
 _NAME = re.compile(rf"\s*{_PART}(?:\.{_PART}){{0,2}}\s*")
@@ -41,42 +41,42 @@ class SignalColumn:
     document: Mapping[str, Any]
 
     @property
-    def where(self) -> str:
+    def full_name(self) -> str:
         """Its whole name, for messages."""
         return f"{self.table}.{self.name}"
 
 
 class SignalDialect(Protocol):
-    """What of a structure is the database's own."""
+    """Parts of a structure that are the database's own."""
 
-    def tables(self, text: Any) -> tuple[TableId, TableId | None]:
-        """The table that ``id`` names, and where it renames one, the table's old id.
+    def resolve_tables(self, text: Any) -> tuple[TableId, TableId | None]:
+        """Return the table that ``id`` names, and where it renames one, the table's old id.
 
         :raises ConfigError: it names none
         """
 
-    def charset(self, table: TableId, structure: Mapping[str, Any]) -> str | None:
-        """The table's default character set; ``None`` where tables have none.
+    def find_charset(self, table: TableId, structure: Mapping[str, Any]) -> str | None:
+        """Return the table's default character set; ``None`` where tables have none.
 
         :raises ConfigError: it is no text
         """
 
-    def column(self, given: SignalColumn) -> Column:
-        """The change log column of a described one.
+    def build_column(self, given: SignalColumn) -> Column:
+        """Build the change log column of a described one.
 
         :raises ConfigError: there is no such type
         """
 
-    def folded(self, name: str) -> str:
-        """A column's name in the form that is equal for names that the database takes for the same."""
+    def fold_name(self, name: str) -> str:
+        """Return a column's name in the form that is equal for names that the database takes for the same."""
 
-    def refused(self, what: str) -> ConfigError:
-        """The error for a structure that cannot be used, with what helps."""
+    def build_structure_error(self, what: str) -> ConfigError:
+        """Return the error for a structure that cannot be used, with what helps."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseNames:
-    """What a database whose tables are in schemas is called, where people write ``<database>.<schema>.<table>``.
+    """Names of a database whose tables are in schemas, where people write ``<database>.<schema>.<table>``.
 
     :param catalog: as the connector's tables have it
     :param others: further names of the same database
@@ -88,12 +88,14 @@ class DatabaseNames:
     example: str
     others: tuple[str, ...] = ()
 
-    def mean(self, database: str) -> bool:
-        """Whether somebody means this database."""
+    def is_own_database(self, database: str) -> bool:
+        """Check whether a name means this database."""
         return database.upper() in {name.upper() for name in (self.catalog, *self.others)}
 
     def signal_table(self, text: str) -> TableId:
-        """The table of ``signal.data.collection``: with the database in front, or without. Names that are not in double quotes are in capitals, as in SQL.
+        """Return the table of ``signal.data.collection``: with the database in front, or without.
+
+        Names that are not in double quotes are in capitals, as in SQL.
 
         :raises ConfigError: it is no such name, or is of another database
         """
@@ -104,7 +106,7 @@ class DatabaseNames:
                 remedy=f"write it as {self.form}, for example {self.example}",
             )
         *database, namespace, name = parts
-        if database and not self.mean(database[0]):
+        if database and not self.is_own_database(database[0]):
             raise ConfigError(
                 f"signal.data.collection: {text!r} is in the database {database[0]}, which this connector does not capture.",
                 remedy=f"write it as {self.example}",
@@ -123,25 +125,27 @@ class SchemaDialect:
     schema: str | None
     names: DatabaseNames
 
-    def tables(self, text: Any) -> tuple[TableId, TableId | None]:
+    def resolve_tables(self, text: Any) -> tuple[TableId, TableId | None]:
         parts = parts_of_name(text) if isinstance(text, str) else []
         if not parts:
-            raise self.refused(f'"id" is {text!r}, which names no table')
+            raise self.build_structure_error(f'"id" is {text!r}, which names no table')
         owner = parts[0] if len(parts) > 2 else self.database
         namespace = parts[-2] if len(parts) > 1 else self.schema
         if not namespace:
-            raise self.refused(f'"id" is {text!r}, and no "schema" is given')
-        if not self.names.mean(owner):
-            raise self.refused(f"{text} is in the database {owner}, which this connector does not capture")
+            raise self.build_structure_error(f'"id" is {text!r}, and no "schema" is given')
+        if not self.names.is_own_database(owner):
+            raise self.build_structure_error(
+                f"{text} is in the database {owner}, which this connector does not capture"
+            )
         return TableId(catalog=self.names.catalog, namespace=namespace, name=parts[-1]), None
 
-    def charset(self, table: TableId, structure: Mapping[str, Any]) -> str | None:
+    def find_charset(self, table: TableId, structure: Mapping[str, Any]) -> str | None:
         return None  # character sets are the database's, and not a table's
 
-    def folded(self, name: str) -> str:
+    def fold_name(self, name: str) -> str:
         return name
 
-    def refused(self, what: str) -> ConfigError:
+    def build_structure_error(self, what: str) -> ConfigError:
         return ConfigError(
             f"The structure cannot be used: {what}.",
             remedy='give each of "changes" as a schema change event has them in "tableChanges"',
@@ -149,7 +153,7 @@ class SchemaDialect:
 
 
 def parts_of_name(text: str) -> list[str]:
-    """The parts of a name, at most three; those without double quotes in capitals. Empty if it is none.
+    """Split a name into its parts, at most three; those without double quotes in capitals. Empty if it is none.
 
     >>> parts_of_name('orclpdb1.app."My.Signals"')
     ['ORCLPDB1', 'APP', 'My.Signals']
@@ -161,14 +165,14 @@ def parts_of_name(text: str) -> list[str]:
 
 
 def read_change(document: Mapping[str, Any], dialect: SignalDialect) -> TableChange:
-    """One of the ``changes`` of a ``schema-changes`` signal: a table's whole structure.
+    """Parse one of the ``changes`` of a ``schema-changes`` signal: a table's whole structure.
 
     :raises ConfigError: it cannot be understood
     """
     kind = document.get("type")
     if kind not in ("CREATE", "ALTER", "DROP"):
-        raise dialect.refused(f'"type" is {kind!r}; valid values are CREATE, ALTER and DROP')
-    table, previous = dialect.tables(document.get("id"))
+        raise dialect.build_structure_error(f'"type" is {kind!r}; valid values are CREATE, ALTER and DROP')
+    table, previous = dialect.resolve_tables(document.get("id"))
     if kind == "DROP":
         return TableChange(type="DROP", id=table)
     structure = _structure(table, document.get("table"), dialect)
@@ -178,17 +182,19 @@ def read_change(document: Mapping[str, Any], dialect: SignalDialect) -> TableCha
 def _structure(table: TableId, given: Any, dialect: SignalDialect) -> TableSchema:
     columns = given.get("columns") if isinstance(given, Mapping) else None
     if not isinstance(columns, list) or not columns:
-        raise dialect.refused(f'{table} has no list of "columns" in its "table"')
-    charset = dialect.charset(table, given)
-    made = [dialect.column(_column(table, c, charset, dialect)) for c in sorted(columns, key=_position)]
+        raise dialect.build_structure_error(f'{table} has no list of "columns" in its "table"')
+    charset = dialect.find_charset(table, given)
+    made = [dialect.build_column(_column(table, c, charset, dialect)) for c in sorted(columns, key=_position)]
     names = [column.name for column in made]
-    if len({dialect.folded(name) for name in names}) < len(names):
-        raise dialect.refused(f"{table} has two columns of the same name")
+    if len({dialect.fold_name(name) for name in names}) < len(names):
+        raise dialect.build_structure_error(f"{table} has two columns of the same name")
     key = given.get("primaryKeyColumnNames") or []
     if not isinstance(key, list):
-        raise dialect.refused(f'"primaryKeyColumnNames" of {table} is {key!r}, not a list')
+        raise dialect.build_structure_error(f'"primaryKeyColumnNames" of {table} is {key!r}, not a list')
     if not all(name in names for name in key):
-        raise dialect.refused(f'"primaryKeyColumnNames" of {table} is {key!r}; its columns are {", ".join(names)}')
+        raise dialect.build_structure_error(
+            f'"primaryKeyColumnNames" of {table} is {key!r}; its columns are {", ".join(names)}'
+        )
     made = [c.model_copy(update={"nullable": False}) if c.name in key else c for c in made]
     return TableSchema(id=table, columns=tuple(made), key=tuple(key), charset=charset)
 
@@ -201,13 +207,13 @@ def _position(column: Any) -> int:
 def _column(table: TableId, given: Any, charset: str | None, dialect: SignalDialect) -> SignalColumn:
     name = given.get("name") if isinstance(given, Mapping) else None
     if not isinstance(name, str) or not name:
-        raise dialect.refused(f'{table} has a column without "name"')
+        raise dialect.build_structure_error(f'{table} has a column without "name"')
     text = given.get("typeName") or given.get("typeExpression")
     if not isinstance(text, str):
-        raise dialect.refused(f'{table}.{name} has no "typeName"')
+        raise dialect.build_structure_error(f'{table}.{name} has no "typeName"')
     for number in ("length", "scale"):
         if not isinstance(given.get(number), int | None) or isinstance(given.get(number), bool):
-            raise dialect.refused(f'"{number}" of {table}.{name} is {given[number]!r}, not a number')
+            raise dialect.build_structure_error(f'"{number}" of {table}.{name} is {given[number]!r}, not a number')
     default = given.get("defaultValueExpression")
     return SignalColumn(
         table,

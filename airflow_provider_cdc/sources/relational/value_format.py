@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 
-from airflow_provider_cdc.core.config.enums import BinaryHandling
+from airflow_provider_cdc.core.config.property_enums import BinaryHandling
 
 
 def binary_text(mode: BinaryHandling) -> Callable[[bytes], str] | None:
-    """What makes a text of bytes, as ``binary.handling.mode`` asks for it; ``None`` where they stay bytes.
+    """Return the function that makes a text of bytes, as ``binary.handling.mode`` asks for it; ``None`` where they stay bytes.
 
     >>> binary_text(BinaryHandling.HEX)(b"\\x00\\xff")
     '00ff'

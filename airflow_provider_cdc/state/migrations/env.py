@@ -24,8 +24,8 @@ def include_object(item: Any, name: str | None, kind: str, *_: Any) -> bool:
     return not (kind == "table" and name not in Base.metadata.tables)
 
 
-def schema() -> str | None:
-    """The database schema that Airflow's tables are in, ``None`` where the default one is used."""
+def find_schema() -> str | None:
+    """Return the database schema that Airflow's tables are in, ``None`` where the default one is used."""
     if "schema" in config.attributes:
         return str(config.attributes["schema"] or "") or None
     if "url" in context.get_x_argument(as_dictionary=True):
@@ -35,9 +35,9 @@ def schema() -> str | None:
     return conf.get("database", "sql_alchemy_schema", fallback="") or None
 
 
-def run(connection: Connection) -> None:
+def run_migrations(connection: Connection) -> None:
     """Run on an open connection."""
-    if (name := schema()) is not None:
+    if (name := find_schema()) is not None:
         connection = connection.execution_options(schema_translate_map={None: name})
     context.configure(
         connection=connection,
@@ -54,11 +54,11 @@ def run_online() -> None:
     """Find the connection and run."""
     given = config.attributes.get("connection")
     if given is not None:
-        run(given)
+        run_migrations(given)
         return
     url = context.get_x_argument(as_dictionary=True).get("url")
     with _engine(url).connect() as connection:
-        run(connection)
+        run_migrations(connection)
 
 
 def _engine(url: str | None) -> sa.Engine:

@@ -12,12 +12,12 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
-from airflow_provider_cdc.core.config.base import Configuration, Decides
-from airflow_provider_cdc.core.config.enums import Patterns
+from airflow_provider_cdc.core.config.base_configuration import Configuration, PropertyEffect
+from airflow_provider_cdc.core.config.property_enums import Patterns
 
 
 class InsertMode(enum.StrEnum):
-    """How rows are written (``insert.mode``)."""
+    """The way in which rows are written (``insert.mode``)."""
 
     INSERT = "insert"
     UPSERT = "upsert"
@@ -25,7 +25,7 @@ class InsertMode(enum.StrEnum):
 
 
 class PrimaryKeyMode(enum.StrEnum):
-    """Where a table's key comes from (``primary.key.mode``)."""
+    """The origin of a table's key (``primary.key.mode``)."""
 
     NONE = "none"
     KAFKA = "kafka"
@@ -35,14 +35,14 @@ class PrimaryKeyMode(enum.StrEnum):
 
 
 class SchemaEvolution(enum.StrEnum):
-    """Whether tables are made, and get columns (``schema.evolution``)."""
+    """The changes that the apply makes to tables: it creates them and adds columns, or not (``schema.evolution``)."""
 
     NONE = "none"
     BASIC = "basic"
 
 
-class OnError(enum.StrEnum):
-    """What becomes of a row that the database refuses (``errors.tolerance``)."""
+class ErrorTolerance(enum.StrEnum):
+    """The treatment of a row that the database refuses (``errors.tolerance``)."""
 
     NONE = "none"
     ALL = "all"
@@ -64,18 +64,18 @@ def _zone(name: str) -> str:
     return name
 
 
-class SinkConfig(Configuration):
+class DatabaseTargetConfig(Configuration):
     """The properties of a sink; the defaults are the documented ones.
 
-        >>> SinkConfig.parse({"insert.mode": "upsert", "primary.key.mode": "record_key", "delete.enabled": True}).insert_mode
+        >>> DatabaseTargetConfig.parse({"insert.mode": "upsert", "primary.key.mode": "record_key", "delete.enabled": True}).insert_mode
         <InsertMode.UPSERT: 'upsert'>
 
     :raises ConfigError: they contradict each other
     """
 
-    LISTS: ClassVar[Mapping[str, Decides]] = {
-        "field.include.list": Decides.COLUMNS,
-        "field.exclude.list": Decides.COLUMNS,
+    LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
+        "field.include.list": PropertyEffect.COLUMNS,
+        "field.exclude.list": PropertyEffect.COLUMNS,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "connector.class": "there is no Kafka Connect",
@@ -117,7 +117,7 @@ class SinkConfig(Configuration):
     batch_size: int = Field(500, alias="batch.size", ge=1, le=100_000)
     flush_max_retries: int = Field(5, alias="flush.max.retries", ge=0)
     flush_retry_delay_ms: int = Field(1000, alias="flush.retry.delay.ms", ge=0)
-    errors_tolerance: OnError = Field(OnError.NONE, alias="errors.tolerance")
+    errors_tolerance: ErrorTolerance = Field(ErrorTolerance.NONE, alias="errors.tolerance")
     errors_table: str = Field("cdc_errors", alias="errors.table", min_length=1)
     marker_table: str = Field("cdc_applied", alias="marker.table", min_length=1)
     connection_url: str | None = Field(None, alias="connection.url")
@@ -142,11 +142,11 @@ class SinkConfig(Configuration):
 
     @property
     def name_format(self) -> str:
-        """Of tables: the older property wins if it is set, as it was meant."""
+        """Format of table names: the older property wins if it is set, as it was meant."""
         return self.table_name_format or self.collection_name_format
 
     @property
-    def zone(self) -> str:
+    def effective_time_zone(self) -> str:
         """In which times without a zone are written."""
         return self.database_time_zone or self.time_zone
 

@@ -12,7 +12,7 @@ _DB2 = re.compile(r"db2://([^/]+)/([^:?;]+)(?::(.*))?")
 
 
 def sqlalchemy_url(text: str) -> str:
-    """A URL of SQLAlchemy for one of JDBC; others stay as they are.
+    """Convert a URL of JDBC to one of SQLAlchemy; others stay as they are.
 
     >>> sqlalchemy_url("jdbc:oracle:thin:@//db:1521/ORCLPDB1")
     'oracle://db:1521/?service_name=ORCLPDB1'
@@ -42,7 +42,10 @@ def _properties(text: str) -> dict[str, str]:
 
 
 def _refuse(names: dict[str, str], instead: str) -> None:
-    """:raises ConfigError: there are properties; their values may be secrets, and are not shown"""
+    """Reject properties in a URL.
+
+    :raises ConfigError: there are properties; their values may be secrets, and are not shown
+    """
     if names:
         raise ConfigError(
             f"connection.url has {', '.join(sorted(names))}, which belong to the JDBC driver, and there is none here.",

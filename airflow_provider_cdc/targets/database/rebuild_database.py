@@ -1,7 +1,7 @@
-"""Builds tables of a database again from the change log: a table that is lost, emptied or changed by somebody.
+"""Builds tables of a database again from the change log: a table that is lost, emptied or changed by other programs or by hand.
 
-Its rows go and its marker is set back, in one transaction; then it is brought up to the others, as any table that is behind. Capture and apply go on. If that is killed, the next
-apply goes on with it. Readers see the table fill up.
+Its rows are deleted and its marker is set back, in one transaction; then it is brought up to the others, as any table that is behind. Capture and apply continue.
+If that is killed, the next apply continues with it. Readers see the table fill up.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reading.start_batch import unbuildable
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reading.table_start_batch import unbuildable_error
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from airflow_provider_cdc.changelog.reports.rebuild_report import RebuildReports
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
-from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.targets.database.apply.database_apply import TARGET, Sink
-from airflow_provider_cdc.targets.database.config import SinkConfig
-from airflow_provider_cdc.targets.database.progress.markers import Markers
+from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.targets.database.apply.database_apply import TARGET, DatabaseApply
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.progress.marker_table import DatabaseMarkers
 from airflow_provider_cdc.targets.database.schema.target_table import name_of
-from airflow_provider_cdc.targets.database.schema.topic_filter import chosen
+from airflow_provider_cdc.targets.database.schema.topic_filter import is_topic_selected
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ WHY = "it is being built again from the change log"
 
 
 @dataclass(slots=True)
-class _Topic:
+class _RebuildTopic:
     """A topic of the change log.
 
     :param emptied: the last batch in which its table was emptied; 0 if there is none
@@ -50,20 +50,20 @@ class RebuildDatabase:
         1203
 
     :param engine: of the target database
-    :param noted: as of :class:`~airflow_provider_cdc.targets.database.apply.database_apply.Sink`
+    :param noted: as of :class:`~airflow_provider_cdc.targets.database.apply.database_apply.DatabaseApply`
     :raises TargetUnavailable: the database cannot be reached
     """
 
     def __init__(
         self,
         engine: sa.Engine,
-        config: SinkConfig,
+        config: DatabaseTargetConfig,
         changelog: ChangeLog,
         connector: str,
         *,
         noted: Mapping[str, Any] | None = None,
     ) -> None:
-        self._sink = Sink(engine, config, changelog, connector, noted=noted)
+        self._sink = DatabaseApply(engine, config, changelog, connector, noted=noted)
         self._config, self._changelog, self._connector = config, changelog, connector
 
     def run(self, names: Collection[str], run: str = "") -> dict[str, Any]:
@@ -95,7 +95,7 @@ class RebuildDatabase:
                 raise
             failed = {topic: why for topic, why in self._sink.done.failed.items() if topic in after}
             problem = "\n".join(f"{topic}: {why}" for topic, why in sorted(failed.items()))
-        now = self._sink.markers()
+        now = self._sink.read_markers()
         report = {
             "connector": self._connector, "target": TARGET, "location": self._sink.done.place, "run": run,
             "tables": [self._built(topic, topics[topic], now, began) for topic in meant if topic not in now.behind],
@@ -104,26 +104,27 @@ class RebuildDatabase:
         RebuildReports(self._changelog.storage, self._connector).write(report)
         return report
 
-    def _built(self, topic: str, found: _Topic, now: Markers, began: float) -> dict[str, Any]:
-        location = str(name_of(topic, found.schema, self._config, self._sink.fold))
+    def _built(self, topic: str, found: _RebuildTopic, now: DatabaseMarkers, began: float) -> dict[str, Any]:
+        location = str(name_of(topic, found.schema, self._config, self._sink.fold_name))
         return {"topic": topic, "location": location, "batch": now.batch, "seconds": round(time.monotonic() - began, 3)}
 
-    def _topics(self) -> dict[str, _Topic]:
-        """What the change log has."""
-        mark = self._changelog.beginning(self._connector)
-        found = dict[str, _Topic]()
-        for manifest in self._changelog.manifests(self._connector, after=mark.first - 1 if mark else 0):
+    def _topics(self) -> dict[str, _RebuildTopic]:
+        """List the topics that the change log has."""
+        mark = self._changelog.read_truncation_marker(self._connector)
+        found = dict[str, _RebuildTopic]()
+        for manifest in self._changelog.read_manifests(self._connector, after=mark.first - 1 if mark else 0):
             for topic, versions in manifest.schemas.items():
                 known = found.get(topic)
                 schema = versions[max(versions, key=int)]
-                found[topic] = _Topic(schema, known.emptied if known else 0)
+                found[topic] = _RebuildTopic(schema, known.emptied if known else 0)
             for file in manifest.files:
                 if "t" in file.counts and file.topic in found:
                     found[file.topic].emptied = manifest.batch
-        return {topic: one for topic, one in found.items() if chosen(topic, self._config)}
+        return {topic: one for topic, one in found.items() if is_topic_selected(topic, self._config)}
 
-    def _meant(self, names: Collection[str], topics: Mapping[str, _Topic]) -> list[str]:
-        """
+    def _meant(self, names: Collection[str], topics: Mapping[str, _RebuildTopic]) -> list[str]:
+        """Find the topics of the tables that are meant.
+
         :raises ConfigError: there is no such table
         :raises BatchesRemoved: there is nothing of it any more
         """
@@ -143,29 +144,30 @@ class RebuildDatabase:
         return found
 
     def _refuse_gone(self, name: str) -> None:
-        """
+        """Reject tables of which the change log has nothing any more.
+
         :raises BatchesRemoved: only batches that were removed had anything of the table
         """
-        mark = self._changelog.beginning(self._connector)
+        mark = self._changelog.read_truncation_marker(self._connector)
         if mark is None:
             return
         for topic, gone in (mark.topics or {}).items():
-            if name in (topic, str(gone.table)) and chosen(topic, self._config):
+            if name in (topic, str(gone.table)) and is_topic_selected(topic, self._config):
                 place = self._sink.done.place
-                raise unbuildable(self._connector, mark, topic, 0, new=True, base=0, where=place)
+                raise unbuildable_error(self._connector, mark, topic, 0, new=True, base=0, where=place)
 
-    def _after(self, topic: str, found: _Topic) -> int:
-        """The batch after which a table is built.
+    def _after(self, topic: str, found: _RebuildTopic) -> int:
+        """Return the batch after which a table is built.
 
         :raises BatchesRemoved: the change log has no longer all of it
         """
-        mark = self._changelog.beginning(self._connector)
+        mark = self._changelog.read_truncation_marker(self._connector)
         if mark is None:
             return 0
         if not mark.may_lack(topic, 0):
             return mark.first - 1
         if not found.emptied:
-            raise unbuildable(
+            raise unbuildable_error(
                 self._connector, mark, topic, 0, new=True, base=0, where=self._sink.done.place,
                 table=str(found.schema.id),
             )  # fmt: skip
@@ -173,8 +175,8 @@ class RebuildDatabase:
 
     def _hold_back(self, after: Mapping[str, int]) -> None:
         """Have the batches kept that are needed, before it is begun."""
-        reports = AppliedReports(self._changelog.storage, self._connector)
-        report = reports.register(TARGET, self._sink.done.place)
+        reports = ApplyReports(self._changelog.storage, self._connector)
+        report = reports.register_target(TARGET, self._sink.done.place)
         stands = dict(report["stands"])
         for topic, batch in after.items():
             stands[topic] = {"location": "", "stamp": "", **stands.get(topic, {}), "batch": batch}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.debezium.renderer import Renderer
+from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRenderer
 from tests.support.connectors import mysql_connector
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -39,8 +39,8 @@ def ours(mariadb: Any, tmp_path_factory: pytest.TempPathFactory) -> list[dict[st
                 cursor.execute(statement)
         connector.capture()
     mariadb.sql("DROP DATABASE inv")
-    records = Renderer(connector.changelog, connector.name, schemas=True).records()
-    documents = [json.loads(json.dumps(r.document(schemas=True))) for r in records]
+    records = DebeziumRenderer(connector.changelog, connector.name, schemas=True).render_records()
+    documents = [json.loads(json.dumps(r.to_document(schemas=True))) for r in records]
     return [d for d in documents if d["topic"].startswith("p.inv.")]
 
 

@@ -15,15 +15,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.changelog.debezium.debezium_values import as_integers, column_schema, converter, placeholder
-from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, Declared
+from airflow_provider_cdc.changelog.debezium.debezium_values import (
+    as_integers,
+    build_converter,
+    column_schema,
+    find_placeholder,
+)
+from airflow_provider_cdc.core.model.table_schema import GEOMETRY, Column, ColumnDeclaration
 
 ZONED = "io.debezium.time.ZonedTimestamp"
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
 def _convert(value: Any, type_: str, semantic: str | None = None, **more: Any) -> Any:
-    return converter(Column(name="c", type=type_, semantic=semantic, **more))(value)
+    return build_converter(Column(name="c", type=type_, semantic=semantic, **more))(value)
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**12), max_value=10**12))
@@ -77,7 +82,7 @@ def test_a_timestamp_is_milliseconds_or_microseconds_rounded_down(value: dt.date
 )
 def test_a_zoned_timestamp_is_a_text_in_utc_with_the_columns_decimals(digits: int, text: str) -> None:
     value = dt.datetime(2024, 3, 1, 1, 59, 59, 12345, dt.timezone(dt.timedelta(hours=2)))
-    declared = Declared(length=digits)
+    declared = ColumnDeclaration(length=digits)
     assert _convert(value, "timestamp[us, tz=UTC]", "io.debezium.time.ZonedTimestamp", declared=declared) == text
 
 
@@ -164,7 +169,7 @@ def test_nanoseconds_are_counted_from_1970_in_the_unit_of_the_semantic_type(nano
 
 @given(_NANOS, st.integers(7, 9))
 def test_a_zoned_timestamp_of_nanoseconds_has_the_columns_decimals(nanos: int, digits: int) -> None:
-    declared = Declared(length=digits)
+    declared = ColumnDeclaration(length=digits)
     text = _convert(nanos, "timestamp[ns, tz=UTC]", "io.debezium.time.ZonedTimestamp", declared=declared)
     whole, _, fraction = text.removesuffix("Z").partition(".")
     assert fraction == f"{nanos % 10**9:09d}"[:digits]
@@ -223,7 +228,7 @@ def test_semantic_types_of_all_sources(column: tuple[str, str], value: Any, show
     made = Column(
         name="c", type=column[0], semantic=column[1], parameters={"scale": "0"} if column[1] == DECIMAL else {}
     )
-    assert converter(made)(value) == (value if shown is None else shown)
+    assert build_converter(made)(value) == (value if shown is None else shown)
     node = column_schema(made)
     assert (node["type"], node["name"], node["version"], node["optional"]) == (literal, column[1], 1, True)
 
@@ -241,7 +246,7 @@ def test_a_decimal_with_a_scale_of_its_own_is_a_struct() -> None:
 
 
 def test_a_default_of_nanoseconds_is_a_number() -> None:
-    declared = Declared(default="1970-01-01 00:00:01.000000007")
+    declared = ColumnDeclaration(default="1970-01-01 00:00:01.000000007")
     column = Column(name="c", type="timestamp[ns]", semantic="io.debezium.time.NanoTimestamp", declared=declared)
     assert column_schema(column)["default"] == 1_000_000_007
 
@@ -266,7 +271,7 @@ def test_a_default_of_nanoseconds_is_a_number() -> None:
 def test_a_default_has_the_form_of_the_values(
     type_: str, semantic: str | None, digits: int | None, text: str, shown: Any
 ) -> None:
-    column = Column(name="c", type=type_, semantic=semantic, declared=Declared(default=text, length=digits))
+    column = Column(name="c", type=type_, semantic=semantic, declared=ColumnDeclaration(default=text, length=digits))
     assert column_schema(column).get("default") == shown
 
 
@@ -281,7 +286,7 @@ def test_a_default_has_the_form_of_the_values(
 def test_a_moment_that_is_computed_is_the_first_of_1970_where_null_is_not_allowed(
     type_: str, semantic: str | None, shown: Any
 ) -> None:
-    declared = Declared(default="CURRENT_TIMESTAMP", default_is_expression=True, length=6)
+    declared = ColumnDeclaration(default="CURRENT_TIMESTAMP", default_is_expression=True, length=6)
     column = Column(name="c", type=type_, semantic=semantic, declared=declared)
     assert "default" not in column_schema(column)
     assert column_schema(column.model_copy(update={"nullable": False})).get("default") == shown
@@ -294,9 +299,9 @@ def test_a_moment_that_is_computed_is_the_first_of_1970_where_null_is_not_allowe
         ({"type": "string"}, "hex", "gone"),
         ({"type": "string", "semantic": "io.debezium.data.Xml"}, "bytes", "gone"),
         ({"type": "binary"}, "bytes", "Z29uZQ=="),
-        ({"type": "string", "declared": Declared(jdbc_type=2004)}, "base64", "Z29uZQ=="),
-        ({"type": "string", "declared": Declared(jdbc_type=-3)}, "base64-url-safe", "Z29uZQ=="),
-        ({"type": "string", "declared": Declared(jdbc_type=2004)}, "hex", "676f6e65"),
+        ({"type": "string", "declared": ColumnDeclaration(jdbc_type=2004)}, "base64", "Z29uZQ=="),
+        ({"type": "string", "declared": ColumnDeclaration(jdbc_type=-3)}, "base64-url-safe", "Z29uZQ=="),
+        ({"type": "string", "declared": ColumnDeclaration(jdbc_type=2004)}, "hex", "676f6e65"),
         ({"type": "int64"}, "bytes", None),
         ({"type": "timestamp[ns]"}, "bytes", None),
         ({"type": "decimal128(5, 2)", "semantic": DECIMAL}, "bytes", None),
@@ -305,4 +310,4 @@ def test_a_moment_that_is_computed_is_the_first_of_1970_where_null_is_not_allowe
     ],
 )
 def test_the_placeholder_has_the_form_of_the_column(column: dict[str, Any], mode: str, shown: str | None) -> None:
-    assert placeholder(Column(name="c", **column), "gone", mode) == shown
+    assert find_placeholder(Column(name="c", **column), "gone", mode) == shown

@@ -17,12 +17,20 @@ import pytest
 
 from airflow_provider_cdc.changelog.debezium.connect_schemas import envelope_schema, key_schema
 from airflow_provider_cdc.changelog.debezium.debezium_records import record_values
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, READ, UPDATE, LogBlock, RowBlock, Transactions
-from airflow_provider_cdc.core.model.schema import TableId, arrow_type, row_struct
-from airflow_provider_cdc.core.writing.envelope import Envelope
-from airflow_provider_cdc.sources.mongodb.collections import (
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+from airflow_provider_cdc.core.model.log_items import (
+    CREATE,
+    DELETE,
+    READ,
+    UPDATE,
+    BlockTransactions,
+    LogBlock,
+    RowBlock,
+)
+from airflow_provider_cdc.core.model.table_schema import TableId, arrow_type, row_struct
+from airflow_provider_cdc.core.writing.event_envelope import Envelope
+from airflow_provider_cdc.sources.mongodb.collection_tables import (
     DOCUMENTS,
     SOURCE_FIELDS,
     UPDATE_DESCRIPTION,
@@ -73,17 +81,17 @@ def events() -> pa.RecordBatch:
     )
     config = ConnectorConfig.parse({"topic.prefix": "p", "provide.transaction.metadata": True})
     envelope = Envelope(config, Filters(config), "mongodb", SOURCE)
-    block = LogBlock([rows], Transactions(pa.array(known, pa.string()), np.zeros(len(known), np.int64)), None)  # type: ignore[arg-type]
+    block = LogBlock([rows], BlockTransactions(pa.array(known, pa.string()), np.zeros(len(known), np.int64)), None)  # type: ignore[arg-type]
     marks = pa.array([v["source"]["snapshot"] for v in values]).dictionary_encode()
-    (batch,), _ = envelope.encode(block, 0, snapshot=marks)
+    (batch,), _ = envelope.encode_block(block, 0, snapshot=marks)
     return batch.events
 
 
 def test_keys_and_values_are_debeziums(events: pa.RecordBatch) -> None:
     values = record_values(ITEMS, events.schema.field("source").type, {})
     for event, record in zip(events.to_pylist(), EVENTS, strict=True):
-        assert values.key(event["key"]) == record["key"]
-        ours, theirs = values.value(event), record["value"]
+        assert values.build_key(event["key"]) == record["key"]
+        ours, theirs = values.build_value(event), record["value"]
         assert [*ours] == [*theirs]
         assert [*ours["source"]] == [*theirs["source"]]
         assert ours["source"] | OURS == theirs["source"] | OURS

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_cdc.changelog.debezium.renderer import Record, Renderer
+from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRecord, DebeziumRenderer
 from airflow_provider_cdc.connector import event_form
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.spi.event_formats import EventForm
@@ -41,8 +41,12 @@ def connector(tmp_path: Path, request: pytest.FixtureRequest) -> Connector:
     return connector
 
 
-def _records(connector: Connector, **options: Any) -> list[Record]:
-    return list(Renderer(connector.changelog, "test", **options).records(after=connector.changelog.batches("test")[0]))
+def _records(connector: Connector, **options: Any) -> list[DebeziumRecord]:
+    return list(
+        DebeziumRenderer(connector.changelog, "test", **options).render_records(
+            after=connector.changelog.list_batches("test")[0]
+        )
+    )
 
 
 def test_a_form_has_a_source_block_of_its_own_in_rows_and_schema_changes(connector: Connector) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.debezium.renderer import Record, Renderer
-from airflow_provider_cdc.core.model.manifest import Manifest
-from airflow_provider_cdc.core.model.notifications import INCREMENTAL, INITIAL, Notification, Type
+from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRecord, DebeziumRenderer
+from airflow_provider_cdc.core.model.batch_manifest import Manifest
+from airflow_provider_cdc.core.model.notifications import INCREMENTAL, INITIAL, Notification, NotificationType
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
 
@@ -31,7 +31,7 @@ def connector(request: pytest.FixtureRequest, tmp_path: Path) -> Connector:
 
 def _manifest(connector: Connector, *types: str, config: dict[str, Any] | None = None) -> Manifest:
     """The last batch, as if these had been told with it."""
-    manifest = connector.changelog.manifest("test", connector.changelog.batches("test")[-1])
+    manifest = connector.changelog.find_manifest("test", connector.changelog.list_batches("test")[-1])
     assert manifest is not None
     told = [
         Notification(
@@ -44,16 +44,16 @@ def _manifest(connector: Connector, *types: str, config: dict[str, Any] | None =
     return manifest.model_copy(update={"notifications": told, "config": {**manifest.config, **more}})
 
 
-def _records(connector: Connector, manifest: Manifest, **options: Any) -> list[Record]:
-    return list(Renderer(connector.changelog, "test", **options).batch(manifest))
+def _records(connector: Connector, manifest: Manifest, **options: Any) -> list[DebeziumRecord]:
+    return list(DebeziumRenderer(connector.changelog, "test", **options).render_batch(manifest))
 
 
-def _order(records: list[Record]) -> list[str]:
+def _order(records: list[DebeziumRecord]) -> list[str]:
     return [str((r.value or {}).get("type")) if r.topic == "told" else r.topic for r in records]
 
 
 def test_a_notification_is_a_record_in_the_documented_form(connector: Connector) -> None:
-    record = _records(connector, _manifest(connector, Type.COMPLETED))[-1]
+    record = _records(connector, _manifest(connector, NotificationType.COMPLETED))[-1]
     assert (record.topic, record.key, record.headers) == ("told", {"id": "0"}, {})
     assert record.value == {
         "id": "0",
@@ -62,11 +62,13 @@ def test_a_notification_is_a_record_in_the_documented_form(connector: Connector)
         "additional_data": {"connector_name": "test", "data_collections": "shop.orders"},
         "timestamp": 1_700_000_000_000,
     }
-    assert record.document() == {"topic": "told", "key": record.key, "value": record.value}
+    assert record.to_document() == {"topic": "told", "key": record.key, "value": record.value}
 
 
 def test_its_schemas_describe_it(connector: Connector) -> None:
-    document = _records(connector, _manifest(connector, Type.COMPLETED), schemas=True)[-1].document(schemas=True)
+    document = _records(connector, _manifest(connector, NotificationType.COMPLETED), schemas=True)[-1].to_document(
+        schemas=True
+    )
     key, value = document["key"]["schema"], document["value"]["schema"]
     assert key["name"] == "io.debezium.connector.common.NotificationKey"
     assert value["name"] == "io.debezium.connector.common.Notification"
@@ -79,14 +81,24 @@ def test_its_schemas_describe_it(connector: Connector) -> None:
 
 
 def test_beginnings_stand_before_the_events_and_all_else_behind_them(connector: Connector) -> None:
-    types = (Type.STARTED, Type.IN_PROGRESS, Type.TABLE_SCAN_COMPLETED, Type.COMPLETED)
+    types = (
+        NotificationType.STARTED,
+        NotificationType.IN_PROGRESS,
+        NotificationType.TABLE_SCAN_COMPLETED,
+        NotificationType.COMPLETED,
+    )
     found = _order(_records(connector, _manifest(connector, *types)))
     assert found == ["STARTED", "IN_PROGRESS", "test.shop.orders", "test", "TABLE_SCAN_COMPLETED", "COMPLETED"]
 
 
 def test_notifications_keep_their_order(connector: Connector) -> None:
     """A beginning that was told after an end stays behind it."""
-    found = _order(_records(connector, _manifest(connector, Type.COMPLETED, Type.STARTED, Type.PAUSED)))
+    found = _order(
+        _records(
+            connector,
+            _manifest(connector, NotificationType.COMPLETED, NotificationType.STARTED, NotificationType.PAUSED),
+        )
+    )
     assert found == ["test.shop.orders", "test", "COMPLETED", "STARTED", "PAUSED"]
 
 
@@ -94,7 +106,9 @@ def test_notifications_keep_their_order(connector: Connector) -> None:
     "config", [{}, {"notification.enabled.channels": ["log"], "notification.sink.topic.name": "told"}]
 )
 def test_without_the_sink_they_are_no_records(connector: Connector, config: dict[str, Any]) -> None:
-    assert "told" not in {r.topic for r in _records(connector, _manifest(connector, Type.STARTED, config=config))}
+    assert "told" not in {
+        r.topic for r in _records(connector, _manifest(connector, NotificationType.STARTED, config=config))
+    }
 
 
 def test_notifications_of_a_capture_reach_the_topic(request: pytest.FixtureRequest, tmp_path: Path) -> None:
@@ -104,7 +118,11 @@ def test_notifications_of_a_capture_reach_the_topic(request: pytest.FixtureReque
         t.insert("shop.orders", {"id": 1})
     connector = memory_connector(db, tmp_path)
     connector.capture({"notification.enabled.channels": "sink", "notification.sink.topic.name": "told"})
-    records = [r for r in Renderer(connector.changelog, "test").records() if r.topic in ("told", "test.shop.orders")]
+    records = [
+        r
+        for r in DebeziumRenderer(connector.changelog, "test").render_records()
+        if r.topic in ("told", "test.shop.orders")
+    ]
     told = [(r.value or {})["type"] for r in records if r.topic == "told"]
     assert {(r.value or {})["aggregate_type"] for r in records if r.topic == "told"} == {INITIAL}
     assert (told[0], told[-1]) == ("STARTED", "COMPLETED")

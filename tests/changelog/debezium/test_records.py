@@ -78,7 +78,7 @@ def test_keys_and_values_may_be_null(db: MemoryDatabase, tmp_path: Path) -> None
         t.insert("shop.bag", {"note": "x"})
         t.insert("shop.orders", {"id": 1})
         t.delete("shop.orders", {"id": 1})
-    db.truncate("shop.orders")
+    db.truncate_table("shop.orders")
     assert [(r["key"], r["value"] and r["value"]["op"]) for r in captured(connector)] == [
         (None, "c"), ({"id": 1}, "c"), ({"id": 1}, "d"), ({"id": 1}, None), (None, "t"),
     ]  # fmt: skip
@@ -100,7 +100,7 @@ def test_the_last_record_of_each_key_is_the_table(db: MemoryDatabase, tmp_path: 
     found += captured(connector)
     last: dict[str, Any] = {json.dumps(r["key"]): r["value"] for r in found if r["topic"] == "test.shop.orders"}
     assert {json.loads(k)["id"] for k, v in last.items() if v is None} == {2, 4}
-    assert sorted((v["after"] for v in last.values() if v), key=repr) == sorted(db.rows("shop.orders"), key=repr)
+    assert sorted((v["after"] for v in last.values() if v), key=repr) == sorted(db.copy_rows("shop.orders"), key=repr)
 
 
 def test_transaction_records_come_on_request_and_of_the_stream_only(db: MemoryDatabase, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.debezium.renderer import Renderer
+from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRenderer
 from tests.support.connectors import Connector, mysql_connector
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -146,8 +146,8 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def _documents(connector: Connector, topic: str) -> list[dict[str, Any]]:
-    records = Renderer(connector.changelog, connector.name, schemas=True).records()
-    return [json.loads(json.dumps(r.document(schemas=True))) for r in records if r.topic == topic]
+    records = DebeziumRenderer(connector.changelog, connector.name, schemas=True).render_records()
+    return [json.loads(json.dumps(r.to_document(schemas=True))) for r in records if r.topic == topic]
 
 
 STALE = {"defaultCharsetName"}

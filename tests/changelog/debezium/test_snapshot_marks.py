@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.debezium.renderer import Renderer
+from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRenderer
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.sources.memory.source import _Session
+from airflow_provider_cdc.sources.memory.source import _MemorySnapshot
 from dev.servers import MariaDb
 from tests.support.connectors import Connector, memory_connector, mysql_connector
 from tests.support.shop import KEYED, insert
@@ -21,7 +21,7 @@ RECORDED: dict[str, Any] = json.loads((Path(__file__).parent / "recorded" / "sna
 
 def _records(connector: Connector, after: int = 0) -> list[list[Any]]:
     """Topic, key, operation and mark of each event."""
-    found = Renderer(connector.changelog, connector.name).records(after=after)
+    found = DebeziumRenderer(connector.changelog, connector.name).render_records(after=after)
     return [
         [r.topic, r.key, r.value["op"], r.value["source"]["snapshot"]] for r in found if r.value and "op" in r.value
     ]
@@ -119,14 +119,14 @@ def test_a_snapshot_that_goes_on_after_a_kill_has_its_last_row_marked(
 ) -> None:
     _tables(db, {"a": 2, "b": 2, "c": 2, "d": 0})
     connector = memory_connector(db, tmp_path, batch_max_rows=1, snapshot_max_threads=1)
-    read = _Session.read
+    read = _MemorySnapshot.read
 
     def dies(self: Any, chunk: Any) -> Any:
         if chunk.table.name == "b":
             raise KeyboardInterrupt
         yield from read(self, chunk)
 
-    monkeypatch.setattr(_Session, "read", dies)
+    monkeypatch.setattr(_MemorySnapshot, "read", dies)
     with pytest.raises(KeyboardInterrupt):
         connector.capture()
     monkeypatch.undo()
@@ -143,14 +143,14 @@ def test_a_table_that_cannot_be_read_does_not_undo_the_one_before(
     """To mark a row it is looked whether another follows; the tables before are committed all the same."""
     _tables(db, {"a": 2, "b": 2})
     connector = memory_connector(db, tmp_path, batch_max_rows=1, snapshot_max_threads=1)
-    read = _Session.read
+    read = _MemorySnapshot.read
 
     def fails(self: Any, chunk: Any) -> Any:
         if chunk.table.name == "b":
             raise RuntimeError("no")
         yield from read(self, chunk)
 
-    monkeypatch.setattr(_Session, "read", fails)
+    monkeypatch.setattr(_MemorySnapshot, "read", fails)
     with pytest.raises(RuntimeError, match="no"):
         connector.capture()
     monkeypatch.undo()

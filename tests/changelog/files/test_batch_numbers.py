@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.changelog.files.batch_numbers import MOST, Numbers, batch_name
+from airflow_provider_cdc.changelog.files.batch_numbers import MOST, BatchNumbers, batch_name
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, StorageUnavailable
@@ -60,15 +60,15 @@ class Counted(Storage):
         return super().read(path)
 
 
-def _fill(storage: Storage, there: set[int]) -> Numbers:
-    numbers = Numbers(storage, "c")
+def _fill(storage: Storage, there: set[int]) -> BatchNumbers:
+    numbers = BatchNumbers(storage, "c")
     if storage.local:
-        Path(numbers.path(1)).parent.mkdir(parents=True)
+        Path(numbers.manifest_path(1)).parent.mkdir(parents=True)
         for n in there:
-            Path(numbers.path(n)).touch()
+            Path(numbers.manifest_path(n)).touch()
     else:
         for n in there:
-            storage.replace(numbers.path(n), b"x")
+            storage.replace(numbers.manifest_path(n), b"x")
     return numbers
 
 
@@ -94,17 +94,17 @@ def _may_be_overlooked(there: set[int], end: int) -> bool:
 
 def _check(storage: Counted, there: set[int], after: int, *, exact: bool) -> None:
     numbers = _fill(storage, there)
-    assert numbers.all() == sorted(there)
-    assert numbers.first() == min(there, default=0)
+    assert numbers.list_all() == sorted(there)
+    assert numbers.find_first() == min(there, default=0)
     end = _run_end(there, after)
     beyond = {n for n in there if n > end}
-    ahead = numbers.ahead(end + 1)
+    ahead = numbers.find_beyond_gap(end + 1)
     if exact:
         assert ahead == min(beyond, default=0)
     assert ahead in beyond or (ahead == 0 and (not beyond or _may_be_overlooked(there, end)))
     storage.asked.clear()
     try:
-        last = numbers.last(after)
+        last = numbers.find_last(after)
     except ChangeLogDamaged as e:
         assert beyond, "nothing is missing"
         missing = int(Path(e.where or "").stem)
@@ -143,47 +143,47 @@ def test_a_short_gap_is_found_wherever_it_is(tmp_path: Path, gap: int) -> None:
         storage = Storage(str(tmp_path / f"{last}"))
         start = last - gap
         numbers = _fill(storage, {*range(1, start), last})
-        assert numbers.ahead(start) == last
+        assert numbers.find_beyond_gap(start) == last
         with pytest.raises(ChangeLogDamaged, match=f"batch {start} of connector c is missing, though batch {last}"):
-            numbers.last(start - 1)
+            numbers.find_last(start - 1)
 
 
 def test_a_long_gap_is_found_when_enough_has_come_after_it(tmp_path: Path) -> None:
     """A rule of the store has removed 1,000 manifests."""
     numbers, found_at = _fill(Storage(str(tmp_path)), {1, 2}), 0
     for n in range(1003, 2003):
-        Path(numbers.path(n)).touch()
-        if numbers.ahead(3):
+        Path(numbers.manifest_path(n)).touch()
+        if numbers.find_beyond_gap(3):
             found_at = n
             break
-        assert numbers.last(2) == 2
+        assert numbers.find_last(2) == 2
     assert 1003 <= found_at <= 1003 + 1000 // 8
 
 
 def test_the_end_of_the_names_is_not_passed(tmp_path: Path) -> None:
     numbers = _fill(Storage(str(tmp_path)), {MOST - 1, MOST})
-    assert numbers.ahead(MOST - 3) == MOST - 1
-    assert numbers.last(MOST - 1) == MOST
-    assert numbers.ahead(MOST) == 0
+    assert numbers.find_beyond_gap(MOST - 3) == MOST - 1
+    assert numbers.find_last(MOST - 1) == MOST
+    assert numbers.find_beyond_gap(MOST) == 0
 
 
 def test_files_of_somebody_else_are_no_manifests(place: tuple[str, dict[str, Any]]) -> None:
     storage = Storage(*place)
     numbers = _fill(storage, {1, 2, 4})
-    folder = storage.path("c", "manifests")
+    folder = storage.join_path("c", "manifests")
     for name in (f"{batch_name(3)}.json.bak", "README", "notes.json"):
         storage.replace(f"{folder}/{name}", b"x")
-    assert (numbers.all(), numbers.ahead(3), numbers.ahead(5)) == ([1, 2, 4], 4, 0)
+    assert (numbers.list_all(), numbers.find_beyond_gap(3), numbers.find_beyond_gap(5)) == ([1, 2, 4], 4, 0)
 
 
 def test_an_empty_manifest_is_there(place: tuple[str, dict[str, Any]]) -> None:
     storage = Storage(*place)
-    numbers = Numbers(storage, "c")
-    assert not numbers.has(1)
-    storage.create(numbers.path(1), b"")
-    assert numbers.has(1)
+    numbers = BatchNumbers(storage, "c")
+    assert not numbers.has_manifest(1)
+    storage.create(numbers.manifest_path(1), b"")
+    assert numbers.has_manifest(1)
     with pytest.raises(ChangeLogDamaged, match="cannot be read"):
-        list(ChangeLog(*place).manifests("c"))
+        list(ChangeLog(*place).read_manifests("c"))
 
 
 def test_a_store_that_cannot_be_asked_is_not_the_end_of_the_log(s3: S3, tmp_path: Path) -> None:
@@ -206,12 +206,12 @@ def test_a_store_that_takes_no_notice_of_where_a_list_begins_is_asked_for_number
         storage._fs, "call_s3",
         lambda method, **given: call(method, **{k: v for k, v in given.items() if k != "StartAfter"}),
     )  # fmt: skip
-    assert storage.names_after(storage.path("c", "manifests"), f"{batch_name(4)}.json", 5) is None
-    assert (numbers.ahead(4), numbers.ahead(7), numbers.first()) == (5, 0, 1)
+    assert storage.names_after(storage.join_path("c", "manifests"), f"{batch_name(4)}.json", 5) is None
+    assert (numbers.find_beyond_gap(4), numbers.find_beyond_gap(7), numbers.find_first()) == (5, 0, 1)
     with pytest.raises(ChangeLogDamaged, match="batch 4"):
-        numbers.last(3)
-    storage.delete(numbers.path(1))
-    assert numbers.first() == 2
+        numbers.find_last(3)
+    storage.delete(numbers.manifest_path(1))
+    assert numbers.find_first() == 2
 
 
 @pytest.mark.parametrize("committed", [1, 2, 3])
@@ -220,21 +220,21 @@ def test_batches_that_are_committed_while_the_end_is_looked_at_are_no_damage(
 ) -> None:
     changelog = ChangeLog(*place)
     for n in (1, 2):
-        changelog.commit(manifest(n))
-    ahead, left = Numbers.ahead, [committed]
+        changelog.commit_manifest(manifest(n))
+    ahead, left = BatchNumbers.find_beyond_gap, [committed]
 
-    def late(self: Numbers, number: int) -> int:
+    def late(self: BatchNumbers, number: int) -> int:
         for n in range(number, number + left.pop() if left else 0):
-            changelog.commit(manifest(n))
+            changelog.commit_manifest(manifest(n))
         return ahead(self, number)
 
-    monkeypatch.setattr(Numbers, "ahead", late)
-    found = [m.batch for m in changelog.manifests("c", after=1)]
+    monkeypatch.setattr(BatchNumbers, "find_beyond_gap", late)
+    found = [m.batch for m in changelog.read_manifests("c", after=1)]
     # one that came alone is found by the next look
     assert found == ([2] if committed == 1 else list(range(2, committed + 3)))
     left.append(committed)
-    monkeypatch.setattr(Numbers, "ahead", late)
-    last = changelog.last("c", after=2)
+    monkeypatch.setattr(BatchNumbers, "find_beyond_gap", late)
+    last = changelog.find_last_batch("c", after=2)
     assert last == 2 + committed + (0 if committed == 1 else committed)
 
 
@@ -244,20 +244,20 @@ def test_a_look_costs_as_many_requests_after_a_long_history_as_after_a_short_one
         changelog = ChangeLog(f"{s3.bucket(f'b{uuid4().hex[:12]}')}/log", proxy.storage_options)
         counted = []
         for n in range(1, 41):
-            changelog.commit(manifest(n))
+            changelog.commit_manifest(manifest(n))
             if n not in (2, 40):
                 continue
             proxy.requests.clear()
-            assert list(changelog.manifests("c", after=n)) == []
+            assert list(changelog.read_manifests("c", after=n)) == []
             counted.append(sum(proxy.requests.values()))
             proxy.requests.clear()
-            assert [m.batch for m in changelog.manifests("c", after=n - 1)] == [n]
+            assert [m.batch for m in changelog.read_manifests("c", after=n - 1)] == [n]
             counted.append(sum(proxy.requests.values()))
             proxy.requests.clear()
             assert changelog.ends_with("c", n)
             counted.append(sum(proxy.requests.values()))
             proxy.requests.clear()
-            assert changelog.last("c", after=n - 1) == n
+            assert changelog.find_last_batch("c", after=n - 1) == n
             counted.append(sum(proxy.requests.values()))
     assert counted == [2, 3, 3, 4] * 2
 
@@ -268,12 +268,12 @@ def test_a_look_at_a_long_history_on_disk_lists_and_reads_nothing_of_it(tmp_path
     changelog.storage = storage
     asked = []
     for n in (10, 5_000):
-        numbers = Numbers(storage, "c")
-        Path(numbers.path(1)).parent.mkdir(parents=True, exist_ok=True)
+        numbers = BatchNumbers(storage, "c")
+        Path(numbers.manifest_path(1)).parent.mkdir(parents=True, exist_ok=True)
         for number in range(1, n + 1):
-            Path(numbers.path(number)).touch()
+            Path(numbers.manifest_path(number)).touch()
         storage.asked.clear()
-        assert list(changelog.manifests("c", after=n)) == []
+        assert list(changelog.read_manifests("c", after=n)) == []
         assert changelog.ends_with("c", n)
         assert (storage.asked["list"], storage.asked["read"]) == (0, 1)
         asked.append(storage.asked["exists"])
@@ -282,14 +282,26 @@ def test_a_look_at_a_long_history_on_disk_lists_and_reads_nothing_of_it(tmp_path
 
 def test_the_end_of_the_log_is_told_from_a_gap(place: tuple[str, dict[str, Any]]) -> None:
     changelog = ChangeLog(*place)
-    assert (changelog.first("c"), changelog.last("c"), changelog.ends_with("c", 0)) == (0, 0, False)
+    assert (changelog.find_first_batch("c"), changelog.find_last_batch("c"), changelog.ends_with("c", 0)) == (
+        0,
+        0,
+        False,
+    )
     for n in (1, 2, 4):
-        changelog.commit(manifest(n))
-    assert (changelog.first("c"), changelog.has("c", 3), changelog.has("c", 4)) == (1, False, True)
+        changelog.commit_manifest(manifest(n))
+    assert (changelog.find_first_batch("c"), changelog.has_batch("c", 3), changelog.has_batch("c", 4)) == (
+        1,
+        False,
+        True,
+    )
     assert [changelog.ends_with("c", n) for n in (1, 2, 3, 4)] == [False, False, False, True]
     with pytest.raises(ChangeLogDamaged, match="batch 3 of connector c is missing, though batch 4 exists"):
-        changelog.last("c", after=2)
+        changelog.find_last_batch("c", after=2)
     changelog.storage.delete(changelog.path_of("c", 1))
     changelog.storage.delete(changelog.path_of("c", 2))
-    assert (changelog.first("c"), changelog.last("c"), changelog.last("c", after=4)) == (4, 4, 4)
-    assert [m.batch for m in changelog.manifests("c", after=3)] == [4]
+    assert (
+        changelog.find_first_batch("c"),
+        changelog.find_last_batch("c"),
+        changelog.find_last_batch("c", after=4),
+    ) == (4, 4, 4)
+    assert [m.batch for m in changelog.read_manifests("c", after=3)] == [4]

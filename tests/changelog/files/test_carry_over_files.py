@@ -17,7 +17,7 @@ def changelog(place: tuple[str, dict[str, Any]]) -> ChangeLog:
 
 
 def test_parts_of_a_file_are_what_was_written(changelog: ChangeLog) -> None:
-    files = changelog.carried("c")
+    files = changelog.open_carry_over("c")
     data = bytes(range(256)) * 400
     file = files.write("1-a.rows", [data[:7], b"", data[7:]])
     assert (file.bytes, file.crc32) == (len(data), zlib.crc32(data))
@@ -29,18 +29,18 @@ def test_parts_of_a_file_are_what_was_written(changelog: ChangeLog) -> None:
 
 
 def test_the_files_of_a_connector_are_listed_with_their_sizes_and_deleted(changelog: ChangeLog) -> None:
-    files = changelog.carried("c")
-    assert files.sizes() == {}
+    files = changelog.open_carry_over("c")
+    assert files.list_sizes() == {}
     files.write("1-a.rows", [b"rows"])
     files.write("1-a.state", [b""])
-    changelog.carried("d").write("1-a.rows", [b"others"])
-    assert files.sizes() == {"1-a.rows": 4, "1-a.state": 0}
+    changelog.open_carry_over("d").write("1-a.rows", [b"others"])
+    assert files.list_sizes() == {"1-a.rows": 4, "1-a.state": 0}
     files.delete("1-a.state")
     files.delete("1-a.state")
-    assert files.sizes() == {"1-a.rows": 4}
+    assert files.list_sizes() == {"1-a.rows": 4}
     changelog.delete("c")
-    assert files.sizes() == {}
-    assert changelog.carried("d").sizes() == {"1-a.rows": 6}
+    assert files.list_sizes() == {}
+    assert changelog.open_carry_over("d").list_sizes() == {"1-a.rows": 6}
 
 
 def test_a_file_that_is_not_finished_is_not_there(changelog: ChangeLog) -> None:
@@ -48,7 +48,7 @@ def test_a_file_that_is_not_finished_is_not_there(changelog: ChangeLog) -> None:
         yield b"x" * 100_000
         raise ValueError("no more")
 
-    files = changelog.carried("c")
+    files = changelog.open_carry_over("c")
     with pytest.raises(ValueError, match="no more"):
         files.write("1-a.rows", parts())
-    assert files.sizes() == {}
+    assert files.list_sizes() == {}

@@ -21,7 +21,7 @@ from airflow_provider_cdc.core.errors import (
     CommitStateUnknown,
     StorageUnavailable,
 )
-from airflow_provider_cdc.core.model.manifest import FORMAT, Manifest
+from airflow_provider_cdc.core.model.batch_manifest import FORMAT, Manifest
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev.servers import S3
@@ -37,20 +37,20 @@ def changelog(place: tuple[str, dict[str, Any]]) -> ChangeLog:
 
 
 def _path(changelog: ChangeLog, batch: int) -> str:
-    return changelog.storage.path("c", "manifests", f"{batch_name(batch)}.json")
+    return changelog.storage.join_path("c", "manifests", f"{batch_name(batch)}.json")
 
 
 def test_a_manifest_is_read_as_it_was_written(changelog: ChangeLog) -> None:
     m = manifest(7, first=2**40, offset_before=Offset(seq=2**40 - 1, batch=6), config={"table.include.list": ["a"]})
-    assert changelog.manifest("c", 7) is None
-    path = changelog.commit(m)
-    assert path == changelog.path(m) == _path(changelog, 7)
-    assert changelog.manifest("c", 7) == m
-    assert changelog.connectors() == ["c"]
+    assert changelog.find_manifest("c", 7) is None
+    path = changelog.commit_manifest(m)
+    assert path == changelog.format_manifest_path(m) == _path(changelog, 7)
+    assert changelog.find_manifest("c", 7) == m
+    assert changelog.list_connectors() == ["c"]
 
 
 def test_a_manifest_is_short_and_says_its_form(changelog: ChangeLog) -> None:
-    changelog.commit(manifest(1, changes=0))
+    changelog.commit_manifest(manifest(1, changes=0))
     data = changelog.storage.read(_path(changelog, 1)) or b""
     assert orjson.loads(data)["format"] == FORMAT
     assert len(data) < 900
@@ -59,35 +59,35 @@ def test_a_manifest_is_short_and_says_its_form(changelog: ChangeLog) -> None:
 def test_names_of_batches_sort_as_numbers(changelog: ChangeLog) -> None:
     numbers = [10, 2, 999_999, 1, 1_000_000]
     for n in numbers:
-        changelog.commit(manifest(n))
-    assert changelog.batches("c") == sorted(numbers)
-    assert changelog.batches("nobody") == []
+        changelog.commit_manifest(manifest(n))
+    assert changelog.list_batches("c") == sorted(numbers)
+    assert changelog.list_batches("nobody") == []
 
 
 def test_manifests_come_in_order_from_where_they_are_asked_for(changelog: ChangeLog) -> None:
     for n in (1, 2, 3, 4):
-        changelog.commit(manifest(n))
-    assert [m.batch for m in changelog.manifests("c")] == [1, 2, 3, 4]
-    assert [m.batch for m in changelog.manifests("c", after=2)] == [3, 4]
-    assert [m.batch for m in changelog.manifests("c", after=1, until=3)] == [2, 3]
-    assert list(changelog.manifests("c", after=4)) == []
+        changelog.commit_manifest(manifest(n))
+    assert [m.batch for m in changelog.read_manifests("c")] == [1, 2, 3, 4]
+    assert [m.batch for m in changelog.read_manifests("c", after=2)] == [3, 4]
+    assert [m.batch for m in changelog.read_manifests("c", after=1, until=3)] == [2, 3]
+    assert list(changelog.read_manifests("c", after=4)) == []
 
 
 # one commit per number
 
 
 def test_a_batch_of_another_run_is_a_conflict(changelog: ChangeLog) -> None:
-    changelog.commit(manifest(1, writer="first"))
+    changelog.commit_manifest(manifest(1, writer="first"))
     with pytest.raises(CommitConflict, match="Batch 1 has been committed by another run") as caught:
-        changelog.commit(manifest(1, writer="second", events=9))
+        changelog.commit_manifest(manifest(1, writer="second", events=9))
     assert caught.value.where == _path(changelog, 1)
-    assert changelog.manifest("c", 1) == manifest(1, writer="first")
+    assert changelog.find_manifest("c", 1) == manifest(1, writer="first")
 
 
 def test_ones_own_manifest_sent_twice_is_a_success(changelog: ChangeLog) -> None:
     """A client repeats a request whose answer was lost, and is told that the name is taken."""
     m = manifest(1, writer="me")
-    assert changelog.commit(m) == changelog.commit(m)
+    assert changelog.commit_manifest(m) == changelog.commit_manifest(m)
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
@@ -98,16 +98,16 @@ def test_a_commit_that_the_store_does_not_confirm_may_be_there_or_not(s3: S3, cu
         changelog = ChangeLog(url, proxy.storage_options)
         proxy.cut = lambda method, path: cut if method == "PUT" and "/manifests/" in path else None
         with pytest.raises(CommitStateUnknown, match="It is not known whether batch 1 is committed") as caught:
-            changelog.commit(manifest(1))
-    assert caught.value.where == changelog.path(manifest(1))
+            changelog.commit_manifest(manifest(1))
+    assert caught.value.where == changelog.format_manifest_path(manifest(1))
     assert "The offset was not moved" in (caught.value.safe or "")
     assert "run the capture again" in (caught.value.remedy or "")
-    assert ChangeLog(url, s3.storage_options).batches("c") == ([] if cut == "before" else [1])
+    assert ChangeLog(url, s3.storage_options).list_batches("c") == ([] if cut == "before" else [1])
 
 
 def test_a_commit_that_the_store_refuses_is_known_to_have_failed(s3: S3) -> None:
     with pytest.raises(StorageUnavailable):
-        ChangeLog("s3://no-such-bucket-here/log", s3.storage_options).commit(manifest(1))
+        ChangeLog("s3://no-such-bucket-here/log", s3.storage_options).commit_manifest(manifest(1))
 
 
 def test_of_several_runs_that_commit_a_number_one_wins(place: tuple[str, dict[str, Any]]) -> None:
@@ -118,7 +118,7 @@ def test_of_several_runs_that_commit_a_number_one_wins(place: tuple[str, dict[st
             changelog = ChangeLog(*place)
             barrier.wait(LONGEST_S)
             try:
-                changelog.commit(manifest(n, writer=writer))
+                changelog.commit_manifest(manifest(n, writer=writer))
                 won.append(writer)
             except CommitConflict:
                 lost.append(writer)
@@ -129,7 +129,7 @@ def test_of_several_runs_that_commit_a_number_one_wins(place: tuple[str, dict[st
         for thread in threads:
             thread.join()
         assert (len(won), len(lost)) == (1, 3)
-        there = ChangeLog(*place).manifest("c", n)
+        there = ChangeLog(*place).find_manifest("c", n)
         assert there is not None
         assert there.writer == won[0]
 
@@ -139,14 +139,14 @@ def test_of_several_runs_that_commit_a_number_one_wins(place: tuple[str, dict[st
 
 def test_sweeping_leaves_what_the_manifest_names_and_other_batches(changelog: ChangeLog) -> None:
     m, storage = manifest(3), changelog.storage
-    folder = storage.path("c", "data", batch_name(3))
+    folder = storage.join_path("c", "data", batch_name(3))
     for name in ("f.parquet", "dead-1.parquet", "dead-2.parquet"):
         storage.create(f"{folder}/{name}", b"x")
-    other = storage.path("c", "data", batch_name(4), "f.parquet")
+    other = storage.join_path("c", "data", batch_name(4), "f.parquet")
     storage.create(other, b"x")
-    assert changelog.sweep(m) == 2
+    assert changelog.delete_orphan_files(m) == 2
     assert storage.list(folder) == ["f.parquet"]
-    assert changelog.sweep(m) == 0
+    assert changelog.delete_orphan_files(m) == 0
     assert storage.read(other) == b"x"
 
 
@@ -155,66 +155,66 @@ def test_sweeping_leaves_what_the_manifest_names_and_other_batches(changelog: Ch
 
 def test_a_missing_manifest_in_between_is_damage(changelog: ChangeLog) -> None:
     for n in (1, 2, 4):
-        changelog.commit(manifest(n))
-    found = changelog.manifests("c")
+        changelog.commit_manifest(manifest(n))
+    found = changelog.read_manifests("c")
     assert [next(found).batch, next(found).batch] == [1, 2]
     with pytest.raises(ChangeLogDamaged, match="manifest of batch 3 of connector c is missing, though batch 4 exists"):
         next(found)
-    assert [m.batch for m in changelog.manifests("c", until=2)] == [1, 2]
+    assert [m.batch for m in changelog.read_manifests("c", until=2)] == [1, 2]
 
 
 def test_missing_first_manifests_are_said_to_be_removed(changelog: ChangeLog) -> None:
-    changelog.commit(manifest(2))
+    changelog.commit_manifest(manifest(2))
     with pytest.raises(
         BatchesRemoved, match=r"Batch 1 of connector c was removed .*The change log begins with batch 2 now"
     ):
-        list(changelog.manifests("c"))
+        list(changelog.read_manifests("c"))
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"{}", b'{"format": 1, "batch": "x"}', b"\xff"])
 def test_a_manifest_that_cannot_be_read_is_damage(changelog: ChangeLog, data: bytes) -> None:
     changelog.storage.create(_path(changelog, 1), data)
     with pytest.raises(ChangeLogDamaged, match="cannot be read") as caught:
-        changelog.manifest("c", 1)
+        changelog.find_manifest("c", 1)
     assert caught.value.where == _path(changelog, 1)
     assert caught.value.remedy
 
 
 def test_a_cut_manifest_is_damage_at_every_length(tmp_path: Path) -> None:
     changelog = ChangeLog(str(tmp_path))
-    data = orjson.dumps(manifest(1).document())
+    data = orjson.dumps(manifest(1).to_document())
     for n in range(len(data)):
         changelog.storage.replace(_path(changelog, 1), data[:n])
         with pytest.raises(ChangeLogDamaged):
-            changelog.manifest("c", 1)
+            changelog.find_manifest("c", 1)
 
 
 def test_a_field_of_an_unknown_release_is_not_passed_over(changelog: ChangeLog) -> None:
-    changelog.storage.create(_path(changelog, 1), orjson.dumps(manifest(1).document() | {"colour": "red"}))
+    changelog.storage.create(_path(changelog, 1), orjson.dumps(manifest(1).to_document() | {"colour": "red"}))
     with pytest.raises(ChangeLogDamaged, match="colour"):
-        changelog.manifest("c", 1)
+        changelog.find_manifest("c", 1)
 
 
 def test_a_newer_form_asks_for_an_upgrade(changelog: ChangeLog) -> None:
-    document = manifest(1).document() | {"format": FORMAT + 1, "news": 1}
+    document = manifest(1).to_document() | {"format": FORMAT + 1, "news": 1}
     changelog.storage.create(_path(changelog, 1), orjson.dumps(document))
     with pytest.raises(ChangeLogDamaged, match=f"has form {FORMAT + 1}") as caught:
-        changelog.manifest("c", 1)
+        changelog.find_manifest("c", 1)
     assert "upgrade" in (caught.value.remedy or "")
 
 
 def _with_file(storage: Storage, data: bytes | None) -> Manifest:
     m = manifest(1)
     if data is not None:
-        storage.create(storage.path("c", m.files[0].path), data)
+        storage.create(storage.join_path("c", m.files[0].path), data)
     return m
 
 
 def test_a_data_file_is_opened_when_it_has_its_size(changelog: ChangeLog) -> None:
     m = _with_file(changelog.storage, bytes(range(100)))
-    with changelog.open("c", m.files[0]) as f:
+    with changelog.open_file("c", m.files[0]) as f:
         assert f.read() == bytes(range(100))
-    assert changelog.uri("c", m.files[0]) == changelog.storage.uri("c", m.files[0].path)
+    assert changelog.file_uri("c", m.files[0]) == changelog.storage.build_uri("c", m.files[0].path)
 
 
 @pytest.mark.parametrize(
@@ -225,21 +225,21 @@ def test_a_data_file_that_is_missing_or_of_another_size_is_damage(
 ) -> None:
     m = _with_file(changelog.storage, data)
     with pytest.raises(ChangeLogDamaged, match=what) as caught:
-        changelog.open("c", m.files[0])
+        changelog.open_file("c", m.files[0])
     assert (caught.value.where or "").endswith(m.files[0].path)
 
 
 def test_deleting_a_connector_leaves_nothing_of_it_and_everything_of_the_others(changelog: ChangeLog) -> None:
     for name in ("c", "d"):
         for path in (("manifests", "1.json"), ("data", "1", "f.parquet"), ("applied", "x.json")):
-            changelog.storage.replace(changelog.storage.path(name, *path), b"x")
+            changelog.storage.replace(changelog.storage.join_path(name, *path), b"x")
     changelog.delete("c")
     changelog.delete("c")
     changelog.delete("never")
-    assert changelog.connectors() == ["d"]
+    assert changelog.list_connectors() == ["d"]
     for path in (("manifests", "1.json"), ("data", "1", "f.parquet"), ("applied", "x.json")):
-        assert changelog.storage.read(changelog.storage.path("c", *path)) is None
-        assert changelog.storage.read(changelog.storage.path("d", *path)) == b"x"
+        assert changelog.storage.read(changelog.storage.join_path("c", *path)) is None
+        assert changelog.storage.read(changelog.storage.join_path("d", *path)) == b"x"
 
 
 def test_a_check_tells_when_the_newest_event_of_a_file_was_committed_at_the_source(tmp_path: Path) -> None:
@@ -251,11 +251,11 @@ def test_a_check_tells_when_the_newest_event_of_a_file_was_committed_at_the_sour
             t.insert("s.a", {"id": n})
         connector.capture()
     changelog = connector.changelog
-    for written in changelog.manifests("test"):
+    for written in changelog.read_manifests("test"):
         (file,) = written.files
-        with changelog.open("test", file) as opened:
+        with changelog.open_file("test", file) as opened:
             times = [source["ts_ms"] for source in pq.ParquetFile(opened).read()["source"].to_pylist()]
-        assert changelog.check("test", file) == max(times)
+        assert changelog.check_file("test", file) == max(times)
 
 
 def test_a_file_of_an_earlier_release_does_not_tell(tmp_path: Path) -> None:

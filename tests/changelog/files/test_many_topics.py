@@ -82,7 +82,7 @@ def test_whatever_waits_or_has_a_file_when_a_transaction_ends_is_written_once(
         written = module.ParquetBatchWriter(Storage(folder), ("c", "data", "1"), "w")
         for step in steps:
             if step == "mark":
-                written.mark()
+                written.set_savepoint()
                 wanted, since_mark = wanted + since_mark, []
             elif step == "rollback":
                 written.rollback()
@@ -92,7 +92,7 @@ def test_whatever_waits_or_has_a_file_when_a_transaction_ends_is_written_once(
                 written.write(events(int(table), seq, int(rows)))
                 since_mark += range(seq + 1, seq + int(rows) + 1)
                 seq += int(rows)
-        found = written.finish()
+        found = written.finish_files()
         data = {file.path: pq.read_table(Path(folder) / "c" / file.path)["seq"].to_pylist() for file in found}
         assert sorted(itertools.chain(*data.values())) == wanted + since_mark
         for file in found:

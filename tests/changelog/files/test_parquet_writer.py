@@ -19,18 +19,18 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.changelog.files import parquet_writer as module
 from airflow_provider_cdc.changelog.files.parquet_writer import COMMITTED, ParquetBatchWriter
-from airflow_provider_cdc.changelog.files.part_file import Packed
+from airflow_provider_cdc.changelog.files.part_file import CompressedEvents
 from airflow_provider_cdc.changelog.files.storage import DurableFile, Storage
-from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.config.tables import TableConfig
-from airflow_provider_cdc.core.config.topics import Topics
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.topic_names import TopicNames
 from airflow_provider_cdc.core.errors import StorageFull
+from airflow_provider_cdc.core.model.batch_manifest import DataFile
 from airflow_provider_cdc.core.model.event_batch import EventBatch
-from airflow_provider_cdc.core.model.log_items import CREATE, LogBlock, RowBlock, Transactions
-from airflow_provider_cdc.core.model.manifest import DataFile
-from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.model.log_items import CREATE, BlockTransactions, LogBlock, RowBlock
+from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.spi.source import VARIED
-from airflow_provider_cdc.core.writing.envelope import Envelope
+from airflow_provider_cdc.core.writing.event_envelope import Envelope
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 
 FOLDER = ("c", "data", "000000000001")
@@ -43,7 +43,7 @@ def _schema(table: str, version: int) -> TableSchema:
 
 SCHEMAS = {(t, v): _schema(t, v) for t in ("a", "b", "wéird/naïve name") for v in (1, 2)}
 CONFIG = TableConfig.parse({"topic.prefix": "p"})
-TOPICS = Topics(CONFIG, as_they_are=True)  # as they are of connectors that began with an earlier release
+TOPICS = TopicNames(CONFIG, as_they_are=True)  # as they are of connectors that began with an earlier release
 ENVELOPE = Envelope(CONFIG, Filters(CONFIG), "memory", [pa.field("file", pa.string())], topics=TOPICS)
 
 
@@ -54,12 +54,12 @@ def _block(which: tuple[str, int], seq: int, n: int, text: str = "x") -> tuple[L
         schema, np.full(n, CREATE, np.int8), None, pa.array(rows, row_struct(schema)), np.arange(n), np.zeros(n, np.int32),
         np.zeros(n, np.int64), {"file": pa.array([f"f{seq}"] * n)},
     )  # fmt: skip
-    return LogBlock([block], Transactions(pa.array(["t"]), np.zeros(1, np.int64)), MemoryPosition(0)), n
+    return LogBlock([block], BlockTransactions(pa.array(["t"]), np.zeros(1, np.int64)), MemoryPosition(0)), n
 
 
 def _events(which: tuple[str, int], seq: int, n: int, text: str = "x") -> EventBatch:
     log, _ = _block(which, seq, n, text)
-    ((batch,), _) = ENVELOPE.encode(log, seq)
+    ((batch,), _) = ENVELOPE.encode_block(log, seq)
     return batch
 
 
@@ -69,7 +69,7 @@ def _rows(batch: EventBatch) -> list[dict[str, Any]]:
 
 def _read(storage: Storage, file: DataFile) -> list[dict[str, Any]]:
     """The rows of a file, after everything that its description says of it was found to be true."""
-    data = storage.read(storage.path("c", file.path))
+    data = storage.read(storage.join_path("c", file.path))
     assert data is not None
     assert (len(data), zlib.crc32(data)) == (file.bytes, file.crc32)
     rows: list[dict[str, Any]] = pq.ParquetFile(pa.BufferReader(data)).read().to_pylist()
@@ -127,10 +127,10 @@ def test_files_hold_what_was_written_and_not_taken_back(
             assert writer.buffered_bytes == bytes_
         there = Path(folder, *FOLDER)
         if end == "abandon":
-            writer.abandon()
+            writer.discard_files()
             assert not there.exists() or list(there.iterdir()) == []
             return
-        files = writer.finish()
+        files = writer.finish_files()
         assert writer._waiting_bytes == 0
         found = [((f.topic.removeprefix("p.shop."), f.schema_version), r) for f in files for r in _read(storage, f)]
         assert sorted(found, key=lambda x: x[1]["seq"]) == written
@@ -147,12 +147,12 @@ def test_marks_and_settled_transactions_make_no_more_files(storage: Storage) -> 
     writer = ParquetBatchWriter(storage, FOLDER, "w1")
     seq = 0
     for _ in range(20):
-        writer.mark()
+        writer.set_savepoint()
         for which in SCHEMAS:
             writer.write(_events(which, seq, 3))
             seq += 3
-        writer.settle()
-    files = writer.finish()
+        writer.release_savepoint()
+    files = writer.finish_files()
     assert len(files) == len(SCHEMAS)
     assert {f.rows for f in files} == {60}
 
@@ -163,16 +163,16 @@ def test_what_is_taken_back_is_in_no_file_however_large_it_is(
     monkeypatch.setattr(module, "ROW_GROUP_ROWS", 10)
     writer = ParquetBatchWriter(storage, FOLDER, "w1")
     writer.write(_events(("a", 1), 0, 3))
-    writer.settle()
-    writer.mark()
+    writer.release_savepoint()
+    writer.set_savepoint()
     for n in range(10):
         writer.write(_events(("a", 1), 3 + 5 * n, 5))
     writer.rollback()
-    writer.settle()
+    writer.release_savepoint()
     writer.write(_events(("a", 1), 3, 2))
-    files = writer.finish()
+    files = writer.finish_files()
     assert [r["seq"] for f in files for r in _read(storage, f)] == [1, 2, 3, 4, 5]
-    assert len(storage.list(storage.path(*FOLDER))) == len(files)
+    assert len(storage.list(storage.join_path(*FOLDER))) == len(files)
 
 
 def test_a_few_rows_of_many_tables_are_packed_and_not_written_in_pieces(
@@ -187,17 +187,17 @@ def test_a_few_rows_of_many_tables_are_packed_and_not_written_in_pieces(
         nonlocal loose
         made()
         items = [one for part in writer._parts.values() for one in part.waiting.items]
-        loose = max(loose, sum(not isinstance(one, Packed) for one in items))
+        loose = max(loose, sum(not isinstance(one, CompressedEvents) for one in items))
 
     monkeypatch.setattr(writer, "_make_room", look)
     for _ in range(50):
         for which in SCHEMAS:
             writer.write(_events(which, seq, 2))
             seq += 2
-    files = writer.finish()
+    files = writer.finish_files()
     assert len(files) == len(SCHEMAS)
     for file in files:
-        assert pq.ParquetFile(storage.path("c", file.path)).metadata.num_row_groups == 1
+        assert pq.ParquetFile(storage.join_path("c", file.path)).metadata.num_row_groups == 1
     assert 0 < loose < 30
 
 
@@ -210,17 +210,17 @@ def storage(tmp_path: Path) -> Storage:
 def writer(storage: Storage) -> Iterator[ParquetBatchWriter]:
     writer = ParquetBatchWriter(storage, FOLDER, "w1")
     yield writer
-    writer.abandon()
+    writer.discard_files()
 
 
 def test_a_batch_without_events_has_no_files(writer: ParquetBatchWriter, storage: Storage) -> None:
-    assert writer.finish() == []
-    assert storage.list(storage.path(*FOLDER)) == []
+    assert writer.finish_files() == []
+    assert storage.list(storage.join_path(*FOLDER)) == []
 
 
 def test_file_names_tell_the_run_and_suit_every_store(writer: ParquetBatchWriter) -> None:
     writer.write(_events(("wéird/naïve name", 2), 0, 1))
-    (file,) = writer.finish()
+    (file,) = writer.finish_files()
     assert file.path == "data/000000000001/00001-p.shop.w_ird_na_ve_name-v2-w1.parquet"
     assert file.topic == "p.shop.wéird/naïve name"
 
@@ -229,7 +229,7 @@ def test_the_size_in_memory_follows_rollbacks(writer: ParquetBatchWriter) -> Non
     assert writer.buffered_bytes == 0
     writer.write(_events(("a", 1), 0, 5))
     kept = writer.buffered_bytes
-    writer.mark()
+    writer.set_savepoint()
     writer.write(_events(("a", 1), 5, 5))
     assert writer.buffered_bytes > kept > 0
     writer.rollback()
@@ -243,7 +243,7 @@ def test_large_batches_come_as_several_files(
     monkeypatch.setattr(module, "FILE_BYTES", 50_000)
     for i in range(10):
         writer.write(_events(("a", 1), i * 10, 10, text="x" * 2000))
-    files = writer.finish()
+    files = writer.finish_files()
     assert len(files) > 2
     assert [r["seq"] for f in files for r in _read(storage, f)] == list(range(1, 101))
 
@@ -252,8 +252,8 @@ def test_keys_sequence_numbers_and_commit_times_have_statistics_for_those_who_sk
     writer: ParquetBatchWriter, storage: Storage
 ) -> None:
     writer.write(_events(("a", 1), 0, 5))
-    (file,) = writer.finish()
-    metadata = pq.ParquetFile(storage.path("c", file.path)).metadata
+    (file,) = writer.finish_files()
+    metadata = pq.ParquetFile(storage.join_path("c", file.path)).metadata
     group = metadata.row_group(0)
     with_statistics = {group.column(i).path_in_schema for i in range(group.num_columns) if group.column(i).is_stats_set}
     assert with_statistics == {"seq", "key.id", COMMITTED}
@@ -268,9 +268,9 @@ def test_what_is_packed_is_written_before_it_is_too_much_to_unpack(
     writer = ParquetBatchWriter(storage, FOLDER, "w1")
     for n in range(60):
         writer.write(_events(("a", 1), n * 10, 10, text="x" * 10_000))
-    files = writer.finish()
+    files = writer.finish_files()
     assert sum(file.rows for file in files) == 600
-    groups = [pq.ParquetFile(storage.path("c", file.path)).metadata.num_row_groups for file in files]
+    groups = [pq.ParquetFile(storage.join_path("c", file.path)).metadata.num_row_groups for file in files]
     assert sum(groups) >= 5
 
 
@@ -304,12 +304,12 @@ def test_an_error_of_the_writing_shows_at_a_later_call_and_leaves_nothing(
     def fill() -> None:
         for i in range(50):
             writer.write(_events(("a", 1), i, 1))
-        writer.finish()
+        writer.finish_files()
 
     with pytest.raises(StorageFull):
         fill()
-    writer.abandon()
-    assert storage.list(storage.path(*FOLDER)) == []
+    writer.discard_files()
+    assert storage.list(storage.join_path(*FOLDER)) == []
     assert not [t for t in {*threading.enumerate()} - before if t.name == "cdc-parquet"]
 
 
@@ -327,19 +327,19 @@ def test_nobody_waits_for_room_that_a_failed_thread_will_not_make(
 
     with pytest.raises(StorageFull):
         fill()
-    writer.abandon()
+    writer.discard_files()
 
 
 def test_a_rollback_after_an_error_does_not_hide_it(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ROW_GROUP_ROWS", 1)
     _fail_after(monkeypatch, 0)
     writer = ParquetBatchWriter(storage, FOLDER, "w1")
-    writer.mark()
+    writer.set_savepoint()
     writer.write(_events(("a", 1), 0, 1))
     writer.rollback()
     with pytest.raises(StorageFull):
-        writer.finish()
-    writer.abandon()
+        writer.finish_files()
+    writer.discard_files()
 
 
 def test_texts_that_are_seldom_the_same_have_no_dictionary(writer: ParquetBatchWriter, storage: Storage) -> None:
@@ -347,10 +347,10 @@ def test_texts_that_are_seldom_the_same_have_no_dictionary(writer: ParquetBatchW
     fields = [pa.field("file", pa.string()), pa.field("statement", pa.string(), metadata=VARIED)]
     log, n = _block(("a", 1), 0, 100)
     log.rows[0].source["statement"] = pa.array([f"insert {i}" for i in range(n)])
-    ((batch,), _) = Envelope(CONFIG, Filters(CONFIG), "memory", fields).encode(log, 0)
+    ((batch,), _) = Envelope(CONFIG, Filters(CONFIG), "memory", fields).encode_block(log, 0)
     writer.write(batch)
-    (file,) = writer.finish()
-    data = storage.read(storage.path("c", file.path))
+    (file,) = writer.finish_files()
+    data = storage.read(storage.join_path("c", file.path))
     assert data is not None
     group = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0)
     columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
@@ -368,10 +368,10 @@ def test_a_file_has_the_same_schema_whether_or_not_values_are_unavailable(storag
         writer = ParquetBatchWriter(storage, FOLDER, f"run-{lacking}")
         plain, _ = _block(("a", 2), n, 50)
         for part in (plain, log):
-            ((batch,), _) = ENVELOPE.encode(part, 0)
+            ((batch,), _) = ENVELOPE.encode_block(part, 0)
             writer.write(batch)
-        (file,) = writer.finish()
-        data = storage.read(storage.path("c", file.path))
+        (file,) = writer.finish_files()
+        data = storage.read(storage.join_path("c", file.path))
         assert data is not None
         table = pq.ParquetFile(pa.BufferReader(data)).read()
         found.append((table.schema, file.unavailable, table["unavailable"].to_pylist()))

@@ -24,26 +24,26 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_created_file_is_there_as_it_was_given(storage: Storage) -> None:
-    path = storage.path("c", "manifests", "1.json")
+    path = storage.join_path("c", "manifests", "1.json")
     assert storage.read(path) is None
     storage.create(path, b"one")
     assert storage.read(path) == b"one"
-    assert storage.list(storage.path("c", "manifests")) == ["1.json"]
+    assert storage.list(storage.join_path("c", "manifests")) == ["1.json"]
 
 
 def test_a_file_is_created_once(storage: Storage) -> None:
-    path = storage.path("c", "1.json")
+    path = storage.join_path("c", "1.json")
     storage.create(path, b"one")
     with pytest.raises(FileExistsError):
         storage.create(path, b"two")
     assert storage.read(path) == b"one"
-    assert storage.list(storage.path("c")) == ["1.json"]
+    assert storage.list(storage.join_path("c")) == ["1.json"]
 
 
 def test_of_many_threads_that_create_a_file_one_wins(place: tuple[str, dict[str, Any]]) -> None:
     storages = [Storage(*place) for _ in range(6)]
     for n in range(5):
-        path, barrier, won = storages[0].path("c", f"{n}.json"), threading.Barrier(6), []
+        path, barrier, won = storages[0].join_path("c", f"{n}.json"), threading.Barrier(6), []
 
         def create(i: int, path: str = path, barrier: threading.Barrier = barrier, won: list[int] = won) -> None:
             barrier.wait(LONGEST_S)
@@ -67,7 +67,7 @@ def test_a_file_in_the_making_lies_in_the_scratch_folder_and_may_be_cleared_away
 ) -> None:
     """Whoever takes the name clears up behind those who were slower: they are told that the name is taken."""
     storage = Storage(str(tmp_path))
-    path, scratch, link = storage.path("m", "1.json"), storage.path("data", "1"), os.link
+    path, scratch, link = storage.join_path("m", "1.json"), storage.join_path("data", "1"), os.link
 
     def slow(source: str, target: str) -> None:
         monkeypatch.setattr(os, "link", link)
@@ -81,7 +81,7 @@ def test_a_file_in_the_making_lies_in_the_scratch_folder_and_may_be_cleared_away
         storage.create(path, b"slow", scratch=scratch)
     assert storage.read(path) == b"fast"
     assert storage.list(scratch) == []
-    assert storage.list(storage.path("m")) == ["1.json"]
+    assert storage.list(storage.join_path("m")) == ["1.json"]
 
 
 RACE = """
@@ -121,7 +121,7 @@ def test_of_two_processes_that_create_a_file_one_wins(tmp_path: Path) -> None:
 
 
 def test_a_file_is_replaced_whole(storage: Storage) -> None:
-    path = storage.path("x.json")
+    path = storage.join_path("x.json")
     for data in (b"one", b"two, and longer", b"3"):
         storage.replace(path, data)
         assert storage.read(path) == data
@@ -129,7 +129,7 @@ def test_a_file_is_replaced_whole(storage: Storage) -> None:
 
 
 def test_deleting_what_is_not_there_is_no_error(storage: Storage) -> None:
-    path = storage.path("c", "f")
+    path = storage.join_path("c", "f")
     storage.delete(path)
     storage.create(path, b"x")
     storage.delete(path)
@@ -138,19 +138,19 @@ def test_deleting_what_is_not_there_is_no_error(storage: Storage) -> None:
 
 
 def test_a_folder_is_listed_in_order_without_files_in_the_making(storage: Storage) -> None:
-    assert storage.list(storage.path("nothing")) == []
+    assert storage.list(storage.join_path("nothing")) == []
     for name in ("b", "a", ".hidden.tmp", "c"):
-        storage.create(storage.path("d", name), b"")
-    assert storage.list(storage.path("d")) == ["a", "b", "c"]
+        storage.create(storage.join_path("d", name), b"")
+    assert storage.list(storage.join_path("d")) == ["a", "b", "c"]
 
 
 def test_a_listing_is_never_an_old_one(place: tuple[str, dict[str, Any]]) -> None:
     """Filesystem libraries remember listings; another process may have written since."""
     one, two = Storage(*place), Storage(*place)
-    one.create(one.path("d", "a"), b"")
-    assert one.list(one.path("d")) == ["a"]
-    two.create(two.path("d", "b"), b"")
-    assert one.list(one.path("d")) == ["a", "b"]
+    one.create(one.join_path("d", "a"), b"")
+    assert one.list(one.join_path("d")) == ["a"]
+    two.create(two.join_path("d", "b"), b"")
+    assert one.list(one.join_path("d")) == ["a", "b"]
 
 
 # files being written
@@ -158,8 +158,8 @@ def test_a_listing_is_never_an_old_one(place: tuple[str, dict[str, Any]]) -> Non
 
 @pytest.mark.parametrize("parts", [[], [b""], [b"abc"], [b"a" * 70_000, b"", b"b" * 7_000_000]])
 def test_a_file_is_what_was_written_with_its_size_and_checksum(storage: Storage, parts: list[bytes]) -> None:
-    path = storage.path("c", "data", "f.parquet")
-    file = storage.open(path)
+    path = storage.join_path("c", "data", "f.parquet")
+    file = storage.open_output(path)
     for part in parts:
         assert file.write(part) == len(part)
         assert file.tell() == file.size
@@ -185,9 +185,9 @@ def test_the_checksum_does_not_depend_on_how_the_file_was_cut(parts: list[bytes]
 
 
 def test_a_discarded_file_is_gone_and_takes_what_is_still_written(storage: Storage) -> None:
-    path = storage.path("c", "f")
+    path = storage.join_path("c", "f")
     for closed in (False, True):
-        file = storage.open(path)
+        file = storage.open_output(path)
         file.write(b"x" * 100)
         if closed:
             file.close()
@@ -217,7 +217,7 @@ def test_a_closed_file_is_on_disk_with_all_its_bytes_and_then_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage, synced = Storage(str(tmp_path)), _Synced(monkeypatch)
-    file = storage.open(storage.path("c", "f"))
+    file = storage.open_output(storage.join_path("c", "f"))
     file.write(b"x" * 1000)
     assert synced.calls == []
     file.close()
@@ -233,7 +233,7 @@ def test_a_created_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkey
         link(source, target)
 
     monkeypatch.setattr(os, "link", noted)
-    storage.create(storage.path("c", "1.json"), b"x" * 1000)
+    storage.create(storage.join_path("c", "1.json"), b"x" * 1000)
     assert at_link == [("file", 1000)]
     assert synced.calls == [("file", 1000), ("folder", 0)]
 
@@ -242,21 +242,21 @@ def test_a_created_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkey
 
 
 def test_paths_and_addresses(storage: Storage, place: tuple[str, dict[str, Any]]) -> None:
-    assert storage.path("a", "b").endswith("/log/a/b")
+    assert storage.join_path("a", "b").endswith("/log/a/b")
     scheme = "file" if storage.local else "s3"
-    assert storage.uri("a", "b") == f"{scheme}://{storage.path('a', 'b')}"
+    assert storage.build_uri("a", "b") == f"{scheme}://{storage.join_path('a', 'b')}"
 
 
 @pytest.mark.parametrize("url", ["s3://lake/log", "s3a://lake/log", "s3a://lake/log/"])
 def test_an_address_begins_as_the_users_url_does(url: str) -> None:
-    assert Storage(url, {"key": "k", "secret": "s"}).uri("a", "b") == f"{url.rstrip('/')}/a/b"
+    assert Storage(url, {"key": "k", "secret": "s"}).build_uri("a", "b") == f"{url.rstrip('/')}/a/b"
 
 
 @pytest.mark.parametrize("form", ["{0}", "{0}/", "file://{0}"])
 def test_a_local_folder_can_be_written_in_several_ways(tmp_path: Path, form: str) -> None:
     storage = Storage(form.format(tmp_path))
     assert storage.local
-    assert storage.path("a") == f"{tmp_path}/a"
+    assert storage.join_path("a") == f"{tmp_path}/a"
 
 
 @pytest.mark.parametrize("url", ["memory://x", "http://host/x"])
@@ -291,7 +291,7 @@ def test_a_refused_request_is_worth_a_retry(storage: Storage, tmp_path: Path) ->
     else:
         broken = Storage("s3://no-such-bucket-here/x", {**_options(storage)})
     for call in (
-        lambda: broken.create(broken.path("a", "b"), b"x"),
+        lambda: broken.create(broken.join_path("a", "b"), b"x"),
         lambda: _write(broken),
     ):
         with pytest.raises(StorageUnavailable) as caught:
@@ -308,9 +308,9 @@ def test_an_object_store_that_does_not_answer_is_worth_a_retry() -> None:
     }  # fmt: skip
     away = Storage("s3://b/log", options)
     for call in (
-        lambda: away.read(away.path("x")),
-        lambda: away.list(away.path("x")),
-        lambda: away.create(away.path("x"), b""),
+        lambda: away.read(away.join_path("x")),
+        lambda: away.list(away.join_path("x")),
+        lambda: away.create(away.join_path("x"), b""),
     ):
         with pytest.raises(StorageUnavailable) as caught:
             call()
@@ -319,7 +319,7 @@ def test_an_object_store_that_does_not_answer_is_worth_a_retry() -> None:
 
 
 def _write(storage: Storage) -> None:
-    file = storage.open(storage.path("a", "b"))
+    file = storage.open_output(storage.join_path("a", "b"))
     file.write(b"x")
     file.close()
 
@@ -329,5 +329,5 @@ def _options(storage: Storage) -> dict[str, Any]:
 
 
 def test_a_file_that_is_not_there_is_told_as_such(storage: Storage) -> None:
-    with pytest.raises(FileNotFoundError), storage.open_input(storage.path("nope")) as f:
+    with pytest.raises(FileNotFoundError), storage.open_input(storage.join_path("nope")) as f:
         f.read()

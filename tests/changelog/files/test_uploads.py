@@ -59,8 +59,8 @@ def test_an_upload_of_a_run_that_was_killed_is_given_up_with_the_next_batch(buck
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 9
     assert bucket.begun() == ["c/data/000000000001/f.parquet"]
     changelog, batch = ChangeLog(bucket.url, bucket.options), manifest(1)
-    changelog.commit(batch)
-    changelog.sweep(batch)
+    changelog.commit_manifest(batch)
+    changelog.delete_orphan_files(batch)
     assert bucket.begun() == []
 
 
@@ -68,7 +68,7 @@ def test_uploads_of_other_batches_and_connectors_stay(bucket: Bucket) -> None:
     others = ["c/data/000000000002/f", "d/data/000000000001/f"]
     for key in (*others, "c/data/000000000001/f"):
         bucket.begin(key)
-    ChangeLog(bucket.url, bucket.options).sweep(manifest(1))
+    ChangeLog(bucket.url, bucket.options).delete_orphan_files(manifest(1))
     assert bucket.begun() == others
 
 
@@ -81,8 +81,8 @@ def test_a_connector_is_deleted_with_what_it_has_begun(bucket: Bucket) -> None:
 
 def test_a_discarded_file_is_not_uploaded(bucket: Bucket) -> None:
     storage = Storage(bucket.url, bucket.options)
-    path = storage.path("c", "f")
-    file = storage.open(path)
+    path = storage.join_path("c", "f")
+    file = storage.open_output(path)
     file.write(bytes(12 << 20))
     assert bucket.begun() == ["c/f"]
     file.discard()
@@ -102,5 +102,5 @@ def test_who_may_not_look_for_uploads_is_told_once_and_goes_on(
     monkeypatch.setattr(changelog.storage._fs, "call_s3", refused)
     with caplog.at_level(logging.WARNING):
         for number in (1, 2):
-            changelog.sweep(manifest(number))
+            changelog.delete_orphan_files(manifest(number))
     assert [r for r in caplog.records if "s3:ListBucketMultipartUploads" in r.message] == caplog.records[:1]

@@ -12,8 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_cdc.changelog.reading.last_events import TOLD, Reduction, arrow_schema, not_on_arrays, reduce
-from airflow_provider_cdc.changelog.reading.pending_batches import Pending, collect
+from airflow_provider_cdc.changelog.reading.last_events import (
+    TOLD,
+    LastEvents,
+    arrow_schema,
+    not_on_arrays,
+    reduce_to_last_events,
+)
+from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches, collect_topics
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
@@ -44,7 +50,7 @@ def _random(key: dict[str, str], folder: Path, r: Random, steps: int = 25) -> Co
         with db.transaction() as t:
             for _ in range(r.randrange(1, 5)):
                 where = {name: r.choice(KEYS[type_]) for name, type_ in key.items()}
-                there = [row for row in db.rows("s.t") if all(row[k] == v for k, v in where.items())]
+                there = [row for row in db.copy_rows("s.t") if all(row[k] == v for k, v in where.items())]
                 if t.update("s.t", where, one()) == 0:
                     t.insert("s.t", one(where))
                 elif there and r.random() < 0.4:
@@ -55,15 +61,15 @@ def _random(key: dict[str, str], folder: Path, r: Random, steps: int = 25) -> Co
     return connector
 
 
-def _pending(connector: Connector, after: int = 0) -> Pending:
-    contents = [one.contents for one in connector.changelog.manifests(connector.name, after=after)]
-    return collect(connector.changelog, contents)["p.s.t"]
+def _pending(connector: Connector, after: int = 0) -> PendingBatches:
+    contents = [one.batch_contents for one in connector.changelog.read_manifests(connector.name, after=after)]
+    return collect_topics(connector.changelog, contents)["p.s.t"]
 
 
-def _plain(connector: Connector, pending: Pending) -> dict[tuple[Any, ...], tuple[bool, bool, dict[str, Any]]]:
+def _plain(connector: Connector, pending: PendingBatches) -> dict[tuple[Any, ...], tuple[bool, bool, dict[str, Any]]]:
     """Key → whether its first event is a create, whether its last one is a delete, and the row: one event after the other."""
     found: dict[tuple[Any, ...], tuple[bool, bool, dict[str, Any]]] = {}
-    events = [e for _, f in pending.files for e in pq.read_table(connector.changelog.open("test", f)).to_pylist()]
+    events = [e for _, f in pending.files for e in pq.read_table(connector.changelog.open_file("test", f)).to_pylist()]
     for event in sorted(events, key=lambda e: int(e["seq"])):
         key = tuple(event["key"][name] for name in pending.schema.key)
         created = found[key][0] if key in found else event["op"] == "c"
@@ -71,9 +77,9 @@ def _plain(connector: Connector, pending: Pending) -> dict[tuple[Any, ...], tupl
     return found
 
 
-def _reduced(reduction: Reduction) -> dict[tuple[Any, ...], tuple[bool, bool, dict[str, Any]]]:
+def _reduced(reduction: LastEvents) -> dict[tuple[Any, ...], tuple[bool, bool, dict[str, Any]]]:
     key = reduction.schema.key
-    rows = pa.concat_tables([arrow_schema(reduction.schema).empty_table(), *reduction.rows()])
+    rows = pa.concat_tables([arrow_schema(reduction.schema).empty_table(), *reduction.read_rows()])
     by_key = {tuple(row[k] for k in key): row for row in rows.to_pylist()}
     assert len(by_key) == rows.num_rows == reduction.number_of_rows()
     keys = [tuple(row[k] for k in key) for row in reduction.keys.to_pylist()]
@@ -87,11 +93,11 @@ def _reduced(reduction: Reduction) -> dict[tuple[Any, ...], tuple[bool, bool, di
 @pytest.mark.parametrize("seed", range(3))
 def test_each_key_has_its_last_event(key: tuple[str, ...], seed: int, tmp_path: Path) -> None:
     connector = _random({f"k{i}": type_ for i, type_ in enumerate(key)}, tmp_path, Random(seed))
-    last = connector.changelog.batches("test")[-1]
+    last = connector.changelog.list_batches("test")[-1]
     for after in {0, last // 2, last - 1}:
         pending = _pending(connector, after)
         assert not_on_arrays(pending) == ""
-        found = reduce(connector.changelog, "test", pending)
+        found = reduce_to_last_events(connector.changelog, "test", pending)
         assert _reduced(found) == _plain(connector, pending)
         assert found.inserts_only == all(created for created, _, _ in _plain(connector, pending).values())
 
@@ -102,19 +108,19 @@ def test_files_may_come_in_any_order(tmp_path: Path) -> None:
     assert len(pending.files) > 2
     wanted = _plain(connector, pending)
     pending.files.reverse()
-    assert _reduced(reduce(connector.changelog, "test", pending)) == wanted
+    assert _reduced(reduce_to_last_events(connector.changelog, "test", pending)) == wanted
 
 
 def test_rows_that_are_gone_have_the_image_of_their_deletes_and_what_events_tell(tmp_path: Path) -> None:
     connector = _random({"k": "int64", "b": "string"}, tmp_path, Random(6))
     pending = _pending(connector)
-    found = reduce(connector.changelog, "test", pending)
-    parts = list(found.images(list(TOLD), deleted=True))
+    found = reduce_to_last_events(connector.changelog, "test", pending)
+    parts = list(found.read_images(list(TOLD), deleted=True))
     rows, told = (pa.concat_tables(of).to_pylist() for of in zip(*parts, strict=True))
     events = {
         int(e["seq"]): e
         for _, f in pending.files
-        for e in pq.read_table(connector.changelog.open("test", f)).to_pylist()
+        for e in pq.read_table(connector.changelog.open_file("test", f)).to_pylist()
     }
     assert len(rows) == len(told) == found.keys.num_rows
     assert {"d", "c", "u"} <= {one["op"] for one in told}
@@ -125,7 +131,7 @@ def test_rows_that_are_gone_have_the_image_of_their_deletes_and_what_events_tell
         times = [int(one[name].timestamp() * 1_000_000) for name in ("commit_ts", "captured_ts")]
         assert times == pytest.approx([event["source"]["ts_us"], event["ts_us"]], abs=1)
         assert one["transaction_id"] == (event.get("transaction") or {}).get("id")
-    live, _ = (pa.concat_tables(of) for of in zip(*found.images(), strict=True))
+    live, _ = (pa.concat_tables(of) for of in zip(*found.read_images(), strict=True))
     assert live.to_pylist() == [row for row, one in zip(rows, told, strict=True) if one["op"] != "d"]
 
 
@@ -133,8 +139,8 @@ def test_no_events_leave_no_rows(tmp_path: Path) -> None:
     connector = _random({"k": "int64"}, tmp_path, Random(5))
     pending = _pending(connector)
     pending.files.clear()
-    found = reduce(connector.changelog, "test", pending)
-    assert (found.keys.num_rows, found.number_of_rows(), list(found.rows())) == (0, 0, [])
+    found = reduce_to_last_events(connector.changelog, "test", pending)
+    assert (found.keys.num_rows, found.number_of_rows(), list(found.read_rows())) == (0, 0, [])
     assert found.keys.column_names == ["k"]
 
 
@@ -165,19 +171,19 @@ def test_floating_point_keys_are_left_to_others(connector: Connector) -> None:
     assert "the key has columns of other types" in why
     assert why.endswith(": id")
     with pytest.raises(ValueError, match=r"p\.s\.t: the key has"):
-        reduce(connector.changelog, "test", _pending(connector))
+        reduce_to_last_events(connector.changelog, "test", _pending(connector))
 
 
 def test_changes_of_columns_and_truncations_are_left_to_others(connector: Connector) -> None:
     assert _why_not(connector, columns={"id": "int64!", "n": "int32"}, key=("id",)) == ""
-    last = connector.changelog.batches("test")[-1]
+    last = connector.changelog.list_batches("test")[-1]
     db = connector.database  # type: ignore[attr-defined]
     db.truncate("s.t")
     with db.transaction() as t:
         t.insert("s.t", {"id": 1, "n": 2})
     connector.capture()
     assert not_on_arrays(_pending(connector, last)) == "the table is emptied in between"
-    last = connector.changelog.batches("test")[-1]
+    last = connector.changelog.list_batches("test")[-1]
     for n in (3, 4):
         with db.transaction() as t:
             t.update("s.t", {"id": 1}, {"n": n})
@@ -190,7 +196,7 @@ def test_changes_of_columns_and_truncations_are_left_to_others(connector: Connec
 def test_values_that_events_leave_out_are_left_to_others(connector: Connector) -> None:
     db = connector.database  # type: ignore[attr-defined]
     assert _why_not(connector, columns={"id": "int64!", "n": "int32"}, key=("id",)) == ""
-    last = connector.changelog.batches("test")[-1]
+    last = connector.changelog.list_batches("test")[-1]
     db.make_sparse("s.t", "n")
     with db.transaction() as t:
         t.update("s.t", {"id": 1}, {"id": 2})
@@ -208,5 +214,5 @@ def test_a_damaged_file_is_an_error_that_names_it(connector: Connector, damage: 
     if damage != "missing":
         path.write_bytes(data[:-1] if damage == "shorter" else bytes(len(data)))
     with pytest.raises(ChangeLogDamaged) as error:
-        reduce(connector.changelog, "test", pending)
+        reduce_to_last_events(connector.changelog, "test", pending)
     assert path.name in str(error.value)

@@ -11,14 +11,14 @@ import pytest
 
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports import apply_turns as module
-from airflow_provider_cdc.changelog.reports.apply_turns import Turn, Turns
+from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurn, ApplyTurns
 from airflow_provider_cdc.core.errors import StorageFull, StorageUnavailable
 from tests.support.patience import LONGEST_S
 
 
 @pytest.fixture
-def turns(storage: Storage) -> Turns:
-    return Turns(storage, "shop", "delta", "/lake/{table}")
+def turns(storage: Storage) -> ApplyTurns:
+    return ApplyTurns(storage, "shop", "delta", "/lake/{table}")
 
 
 @pytest.fixture
@@ -35,176 +35,182 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_the_first_one_begins_at_once_and_the_next_one_when_it_has_ended(turns: Turns, hurried: None) -> None:
+def test_the_first_one_begins_at_once_and_the_next_one_when_it_has_ended(turns: ApplyTurns, hurried: None) -> None:
     went: list[str] = []
 
-    def work(name: str, turn: Turn) -> None:
+    def work(name: str, turn: ApplyTurn) -> None:
         with turn:
-            assert turn.wait(lambda: bool(turn.successor))
+            assert turn.wait_for_earlier_turns(lambda: bool(turn.successor))
             went.append(f"{name} begins")
             until(lambda: turn.successor or name == "b")
             went.append(f"{name} ends")
-            turn.done({"name": name})
+            turn.set_report({"name": name})
 
     threads = []
     for name in "ab":
-        threads.append(threading.Thread(target=work, args=(name, turns.take(name))))
+        threads.append(threading.Thread(target=work, args=(name, turns.take_turn(name))))
         threads[-1].start()
-        until(lambda name=name: turns.find(name))
+        until(lambda name=name: turns.find_turn(name))
         if name == "a":
             until(lambda: went)
     for thread in threads:
         thread.join()
     assert went == ["a begins", "a ends", "b begins", "b ends"]
-    found = [turns.find(name) for name in "ab"]
+    found = [turns.find_turn(name) for name in "ab"]
     assert [(f["ended"], f["report"]) for f in found if f] == [(True, {"name": "a"}), (True, {"name": "b"})]
 
 
-def test_one_that_waits_makes_room_too(turns: Turns, hurried: None) -> None:
-    with turns.take("a") as first, turns.take("b") as second:
+def test_one_that_waits_makes_room_too(turns: ApplyTurns, hurried: None) -> None:
+    with turns.take_turn("a") as first, turns.take_turn("b") as second:
         until(lambda: first.successor == "b")
-        with turns.take("c") as third:
+        with turns.take_turn("c") as third:
             until(lambda: second.successor)
-            assert not second.wait(lambda: bool(second.successor))
-            assert not third.wait(lambda: True)
+            assert not second.wait_for_earlier_turns(lambda: bool(second.successor))
+            assert not third.wait_for_earlier_turns(lambda: True)
         assert first.successor
 
 
 def test_who_shows_no_sign_of_life_is_not_waited_for(
-    turns: Turns, hurried: None, monkeypatch: pytest.MonkeyPatch
+    turns: ApplyTurns, hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "DEAD_S", 1.5)
-    dead = turns.take("dead")
+    dead = turns.take_turn("dead")
     dead._show = lambda: None  # type: ignore[method-assign]
     dead._thread = threading.Thread(target=dead._show)
     dead.__enter__()
-    with turns.take("next") as turn:
+    with turns.take_turn("next") as turn:
         began = time.monotonic()
-        assert turn.wait(lambda: False)
+        assert turn.wait_for_earlier_turns(lambda: False)
         assert time.monotonic() - began >= 1
-    assert "no sign of life" in (turns.find("dead") or {})["error"]
+    assert "no sign of life" in (turns.find_turn("dead") or {})["error"]
 
 
-def test_who_died_long_ago_is_watched_for_two_heartbeats_and_no_longer(turns: Turns, hurried: None) -> None:
-    turns.create(1, {"owner": "dead", "at": time.time() - 60})
-    with turns.take("next") as turn:
+def test_who_died_long_ago_is_watched_for_two_heartbeats_and_no_longer(turns: ApplyTurns, hurried: None) -> None:
+    turns.create_turn(1, {"owner": "dead", "at": time.time() - 60})
+    with turns.take_turn("next") as turn:
         began = time.monotonic()
-        assert turn.wait(lambda: False)
+        assert turn.wait_for_earlier_turns(lambda: False)
         assert time.monotonic() - began < module.DEAD_S / 2
 
 
 def test_one_whose_clock_differs_is_waited_for_as_long_as_it_lives(
-    turns: Turns, hurried: None, monkeypatch: pytest.MonkeyPatch
+    turns: ApplyTurns, hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MISSED_BEATS", 80)  # which are four seconds: on a busy machine one may be late
     document = module._document
     monkeypatch.setattr(module, "_document", lambda owner: {**document(owner), "at": time.time() - 3600})
-    with turns.take("an hour behind") as behind, turns.take("next") as turn:
+    with turns.take_turn("an hour behind") as behind, turns.take_turn("next") as turn:
         began = time.monotonic()
-        assert not turn.wait(lambda: time.monotonic() - began > 5)
+        assert not turn.wait_for_earlier_turns(lambda: time.monotonic() - began > 5)
         assert behind.successor == "next"
 
 
 def test_a_disk_that_is_full_for_a_while_ends_no_heartbeat_and_hides_no_successor(
-    turns: Turns, hurried: None, monkeypatch: pytest.MonkeyPatch
+    turns: ApplyTurns, hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full, replace = threading.Event(), Turns.replace
+    full, replace = threading.Event(), ApplyTurns.replace_turn
 
-    def sometimes(turns: Turns, number: int, document: dict[str, Any]) -> None:
+    def sometimes(turns: ApplyTurns, number: int, document: dict[str, Any]) -> None:
         if full.is_set():
             refused.append(number)
             raise StorageFull("No space is left where the change log is written.")
         replace(turns, number, document)
 
     refused: list[int] = []
-    monkeypatch.setattr(Turns, "replace", sometimes)
-    with turns.take("a") as turn:
+    monkeypatch.setattr(ApplyTurns, "replace_turn", sometimes)
+    with turns.take_turn("a") as turn:
         full.set()
         until(lambda: refused)
         full.clear()
-        at = (turns.find("a") or {})["at"]
-        until(lambda: (turns.find("a") or {})["at"] > at)
-        with turns.take("b"):
+        at = (turns.find_turn("a") or {})["at"]
+        until(lambda: (turns.find_turn("a") or {})["at"] > at)
+        with turns.take_turn("b"):
             until(lambda: turn.successor == "b")
         full.set()
-    assert not (turns.find("a") or {})["ended"]  # the work of the turn is done, whatever its file says
+    assert not (turns.find_turn("a") or {})["ended"]  # the work of the turn is done, whatever its file says
 
 
 def test_whoever_waits_looks_again_if_the_storage_does_not_answer(
-    turns: Turns, hurried: None, monkeypatch: pytest.MonkeyPatch
+    turns: ApplyTurns, hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one before ends as soon as somebody waits: if he gave up, nobody would go on."""
-    numbers, failures = Turns.numbers, [3]
+    numbers, failures = ApplyTurns.list_numbers, [3]
 
-    def sometimes(turns: Turns) -> list[int]:
+    def sometimes(turns: ApplyTurns) -> list[int]:
         if threading.current_thread() is threading.main_thread() and failures[0]:
             failures[0] -= 1
             raise StorageUnavailable("503 slow down")
         return numbers(turns)
 
-    with turns.take("a") as turn:
-        monkeypatch.setattr(Turns, "numbers", sometimes)
-        assert turn.wait(lambda: False)
+    with turns.take_turn("a") as turn:
+        monkeypatch.setattr(ApplyTurns, "list_numbers", sometimes)
+        assert turn.wait_for_earlier_turns(lambda: False)
         assert failures == [0]
         failures[0], _ = 10**9, monkeypatch.setattr(module, "PATIENCE_S", 0.1)
         with pytest.raises(StorageUnavailable, match="slow down"):
-            turn.wait(lambda: False)
+            turn.wait_for_earlier_turns(lambda: False)
 
 
-def test_one_that_is_slow_and_alive_is_waited_for(turns: Turns, hurried: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_slow_and_alive_is_waited_for(
+    turns: ApplyTurns, hurried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "DEAD_S", 4)
-    with turns.take("slow") as slow, turns.take("next") as turn:
+    with turns.take_turn("slow") as slow, turns.take_turn("next") as turn:
         began = time.monotonic()
-        assert not turn.wait(lambda: time.monotonic() - began > 5)
+        assert not turn.wait_for_earlier_turns(lambda: time.monotonic() - began > 5)
         assert slow.successor == "next"
 
 
-def test_a_turn_can_be_ended_from_outside_by_its_owner_alone(turns: Turns, hurried: None) -> None:
-    assert not turns.stop("a")
-    with turns.take("a") as turn:
-        assert not turns.stop("b")
-        assert turns.stop("a")
+def test_a_turn_can_be_ended_from_outside_by_its_owner_alone(turns: ApplyTurns, hurried: None) -> None:
+    assert not turns.stop_turn("a")
+    with turns.take_turn("a") as turn:
+        assert not turns.stop_turn("b")
+        assert turns.stop_turn("a")
         until(lambda: turn.successor)
     assert "nobody" in turn.successor
     assert not turns.passed_on("a")
-    with turns.take("b") as turn:
-        assert turn.wait(lambda: False)
+    with turns.take_turn("b") as turn:
+        assert turn.wait_for_earlier_turns(lambda: False)
         assert turns.passed_on("a")
 
 
-def test_whether_somebody_tells_of_what_was_done_is_noted_for_the_last_owners(turns: Turns, hurried: None) -> None:
-    with turns.take("a") as turn:
-        assert (turns.over("a"), turns.announced("a")) == (False, False)
-        turn.done({})
-    assert (turns.over("a"), turns.announced("a")) == (True, False)
+def test_whether_somebody_tells_of_what_was_done_is_noted_for_the_last_owners(turns: ApplyTurns, hurried: None) -> None:
+    with turns.take_turn("a") as turn:
+        assert (turns.has_ended("a"), turns.is_announced("a")) == (False, False)
+        turn.set_report({})
+    assert (turns.has_ended("a"), turns.is_announced("a")) == (True, False)
     for owner in ("a", "had no turn", "a"):
-        turns.announce(owner)
-    assert turns.numbers() == [1]
-    assert (turns.over("had no turn"), turns.announced("had no turn"), turns.announced("b")) == (True, True, False)
+        turns.record_announcement(owner)
+    assert turns.list_numbers() == [1]
+    assert (turns.has_ended("had no turn"), turns.is_announced("had no turn"), turns.is_announced("b")) == (
+        True,
+        True,
+        False,
+    )
     for n in range(module._KEPT - 1):
-        turns.announce(str(n))
-    assert [turns.announced(owner) for owner in ("had no turn", "a", "0")] == [False, True, True]
+        turns.record_announcement(str(n))
+    assert [turns.is_announced(owner) for owner in ("had no turn", "a", "0")] == [False, True, True]
     turns._storage.replace(turns._announcements, b"{")
-    assert not turns.announced("a")  # rather twice than never
-    turns.announce("a")
-    assert turns.announced("a")
+    assert not turns.is_announced("a")  # rather twice than never
+    turns.record_announcement("a")
+    assert turns.is_announced("a")
 
 
-def test_whether_somebody_is_at_work_is_known_before_a_turn_is_taken(turns: Turns, storage: Storage) -> None:
-    assert not turns.busy()
-    with turns.take("a"):
-        assert turns.busy()
-    assert not turns.busy()
-    turns.create(2, {"owner": "dead", "at": time.time() - 3600, "ended": False, "report": None, "error": ""})
-    assert not turns.busy()
+def test_whether_somebody_is_at_work_is_known_before_a_turn_is_taken(turns: ApplyTurns, storage: Storage) -> None:
+    assert not turns.has_live_turn()
+    with turns.take_turn("a"):
+        assert turns.has_live_turn()
+    assert not turns.has_live_turn()
+    turns.create_turn(2, {"owner": "dead", "at": time.time() - 3600, "ended": False, "report": None, "error": ""})
+    assert not turns.has_live_turn()
 
 
-def test_many_that_begin_at_once_have_different_numbers(turns: Turns, hurried: None) -> None:
+def test_many_that_begin_at_once_have_different_numbers(turns: ApplyTurns, hurried: None) -> None:
     found: list[int] = []
     barrier = threading.Barrier(6)
 
     def begin(name: str) -> None:
-        turn = turns.take(name)
+        turn = turns.take_turn(name)
         barrier.wait()
         with turn:
             found.append(turn.number)
@@ -217,27 +223,27 @@ def test_many_that_begin_at_once_have_different_numbers(turns: Turns, hurried: N
     assert len(set(found)) == 6
 
 
-def test_how_the_last_ones_have_ended_stays_and_no_more(turns: Turns, hurried: None) -> None:
+def test_how_the_last_ones_have_ended_stays_and_no_more(turns: ApplyTurns, hurried: None) -> None:
     for n in range(module._KEPT + 5):
-        with turns.take(str(n)) as turn:
-            turn.done({})
-    assert len(turns.numbers()) == module._KEPT + 1
-    assert turns.find(str(module._KEPT + 4)) is not None
+        with turns.take_turn(str(n)) as turn:
+            turn.set_report({})
+    assert len(turns.list_numbers()) == module._KEPT + 1
+    assert turns.find_turn(str(module._KEPT + 4)) is not None
 
 
-def test_an_error_is_in_the_file(turns: Turns) -> None:
+def test_an_error_is_in_the_file(turns: ApplyTurns) -> None:
     def fail() -> None:
-        with turns.take("a"):
+        with turns.take_turn("a"):
             raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
         fail()
-    assert (turns.find("a") or {})["error"] == "broken"
+    assert (turns.find_turn("a") or {})["error"] == "broken"
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"at": "x"}', b"\xff"])
-def test_a_file_that_makes_no_sense_is_no_turn(turns: Turns, storage: Storage, text: bytes) -> None:
+def test_a_file_that_makes_no_sense_is_no_turn(turns: ApplyTurns, storage: Storage, text: bytes) -> None:
     storage.replace(turns._path(7), text)
-    with turns.take("a") as turn:
+    with turns.take_turn("a") as turn:
         assert turn.number == 8
-        assert turn.wait(lambda: False)
+        assert turn.wait_for_earlier_turns(lambda: False)

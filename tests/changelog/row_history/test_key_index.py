@@ -17,10 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.row_history import key_index, key_segment
+from airflow_provider_cdc.changelog.row_history import key_index, key_index_segment
 from airflow_provider_cdc.changelog.row_history.key_hashes import key_hashes
 from airflow_provider_cdc.changelog.row_history.key_index import KeyIndex
-from airflow_provider_cdc.changelog.row_history.key_segment import Segment, SegmentDamaged, Stretch, entries, packed
+from airflow_provider_cdc.changelog.row_history.key_index_segment import (
+    BatchRange,
+    KeySegment,
+    SegmentDamaged,
+    build_entries,
+    encode_segment,
+)
 from airflow_provider_cdc.changelog.row_history.row_key import RowKey
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
@@ -32,7 +38,7 @@ COLUMNS = (("id", "int64"),)
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_index, "STEP", 10)
-    monkeypatch.setattr(key_segment, "_PAGE", 8)
+    monkeypatch.setattr(key_index_segment, "_PAGE", 8)
 
 
 def _log(folder: Path, name: str, batches: int, r: Random) -> tuple[Connector, dict[int, set[int]]]:
@@ -52,9 +58,9 @@ def _log(folder: Path, name: str, batches: int, r: Random) -> tuple[Connector, d
                 keys.add(key)
     connector.capture()
     found: dict[int, set[int]] = {}
-    for manifest in connector.changelog.manifests("test"):
+    for manifest in connector.changelog.read_manifests("test"):
         for file in manifest.files:
-            with connector.changelog.open("test", file) as opened:
+            with connector.changelog.open_file("test", file) as opened:
                 for row in pa.parquet.read_table(opened, columns=["key"]).to_pylist():
                     found.setdefault(row["key"]["id"], set()).add(manifest.batch)
     return connector, found
@@ -62,13 +68,13 @@ def _log(folder: Path, name: str, batches: int, r: Random) -> tuple[Connector, d
 
 def _indexed(connector: Connector, key: int, first: int, last: int) -> set[int]:
     """Batches that may have a key: by the index, and those that it does not know."""
-    view = KeyIndex(connector.changelog, "test").view(first, last)
-    found = view.batches(TABLE, lambda _, columns: RowKey({"id": key}).hash(TABLE, columns))
+    view = KeyIndex(connector.changelog, "test").open_view(first, last)
+    found = view.find_batches(TABLE, lambda _, columns: RowKey({"id": key}).compute_hash(TABLE, columns))
     return found | {batch for a, b in view.unknown for batch in range(a, b + 1)}
 
 
 def _complete(connector: Connector, batches: dict[int, set[int]], *, few: bool = True) -> None:
-    last = connector.changelog.last("test")
+    last = connector.changelog.find_last_batch("test")
     for key, wanted in batches.items():
         found = _indexed(connector, key, 1, last)
         assert wanted <= found, key
@@ -82,7 +88,7 @@ def _files(connector: Connector) -> list[Path]:
 
 def test_all_batches_are_found_and_files_are_joined(tmp_path: Path) -> None:
     connector, batches = _log(tmp_path, "index-all", 130, Random(1))
-    index, last = KeyIndex(connector.changelog, "test"), connector.changelog.last("test")
+    index, last = KeyIndex(connector.changelog, "test"), connector.changelog.find_last_batch("test")
     assert index.bring_up(1, last) == 0
     names = [path.name for path in _files(connector)]
     assert f"{1:012d}-{100:012d}.keys" in names
@@ -93,14 +99,14 @@ def test_all_batches_are_found_and_files_are_joined(tmp_path: Path) -> None:
 def test_dense_stretches_get_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_index, "MOST", 4)
     connector, batches = _log(tmp_path, "index-dense", 45, Random(2))
-    KeyIndex(connector.changelog, "test").bring_up(1, connector.changelog.last("test"))
+    KeyIndex(connector.changelog, "test").bring_up(1, connector.changelog.find_last_batch("test"))
     assert any(path.name == f"{2:012d}-{2:012d}.keys" for path in _files(connector))
     _complete(connector, batches)
 
 
 def test_time_ends_the_work_and_the_next_one_goes_on(tmp_path: Path) -> None:
     connector, batches = _log(tmp_path, "index-time", 95, Random(3))
-    index, last = KeyIndex(connector.changelog, "test"), connector.changelog.last("test")
+    index, last = KeyIndex(connector.changelog, "test"), connector.changelog.find_last_batch("test")
     assert index.bring_up(1, last, until=time.monotonic()) > 0
     assert not _files(connector)
     _complete(connector, batches, few=False)
@@ -112,7 +118,7 @@ def test_time_ends_the_work_and_the_next_one_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["cut", "page", "head", "other log", "empty", "other arrow"])
 def test_what_is_damaged_is_made_again(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     connector, batches = _log(tmp_path, f"index-{how}", 60, Random(4))
-    index, last = KeyIndex(connector.changelog, "test"), connector.changelog.last("test")
+    index, last = KeyIndex(connector.changelog, "test"), connector.changelog.find_last_batch("test")
     index.bring_up(1, last)
     victim = _files(connector)[2]
     data = bytearray(victim.read_bytes())
@@ -129,7 +135,7 @@ def test_what_is_damaged_is_made_again(tmp_path: Path, how: str, monkeypatch: py
         manifest = Path(connector.changelog.path_of("test", 30))
         manifest.write_bytes(manifest.read_bytes().replace(b'"batch":30', b'"batch": 30'))
     if how == "other arrow":
-        monkeypatch.setattr(key_index, "form", lambda: 1)
+        monkeypatch.setattr(key_index, "compute_hash_version", lambda: 1)
     for key, wanted in batches.items():
         try:
             found = _indexed(connector, key, 1, last)
@@ -151,7 +157,7 @@ def test_two_at_once_make_the_same(tmp_path: Path) -> None:
     from threading import Thread
 
     connector, batches = _log(tmp_path, "index-two", 105, Random(6))
-    last = connector.changelog.last("test")
+    last = connector.changelog.find_last_batch("test")
     threads = [Thread(target=KeyIndex(connector.changelog, "test").bring_up, args=(1, last)) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -176,7 +182,7 @@ while True:
 def test_a_kill_leaves_an_index_that_misses_nothing(tmp_path: Path) -> None:
     r = Random(7)
     connector, batches = _log(tmp_path, "index-killed", 125, r)
-    last = connector.changelog.last("test")
+    last = connector.changelog.find_last_batch("test")
     for blocks in (1, 4, 11, 12):
         for path in _files(connector):
             path.unlink()
@@ -197,16 +203,16 @@ def test_a_kill_leaves_an_index_that_misses_nothing(tmp_path: Path) -> None:
 def test_a_file_has_what_was_put_into_it(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[int, int]], other: int
 ) -> None:
-    folder, stretch = tmp_path_factory.mktemp("segment"), Stretch(101, 100)
-    pieces = [entries(np.array([one], np.uint64), stretch, 101 + at) for one, at in pairs]
+    folder, stretch = tmp_path_factory.mktemp("segment"), BatchRange(101, 100)
+    pieces = [build_entries(np.array([one], np.uint64), stretch, 101 + at) for one, at in pairs]
     found = np.concatenate([*pieces, np.zeros(0, np.uint64)])
-    (folder / "f").write_bytes(packed(stretch, found, {"shop.orders": {3: (COLUMNS, ())}}, 7))
-    segment = Segment(Storage(str(folder)), str(folder / "f"), stretch)
+    (folder / "f").write_bytes(encode_segment(stretch, found, {"shop.orders": {3: (COLUMNS, ())}}, 7))
+    segment = KeySegment(Storage(str(folder)), str(folder / "f"), stretch)
     assert segment.keys == {"shop.orders": {3: (COLUMNS, ())}}
     for one in {other, *(hash_ for hash_, _ in pairs)}:
-        assert segment.batches([one]) == {101 + at for hash_, at in pairs if hash_ == one}
+        assert segment.find_batches([one]) == {101 + at for hash_, at in pairs if hash_ == one}
     with pytest.raises(SegmentDamaged):
-        Segment(Storage(str(folder)), str(folder / "f"), Stretch(1, 100))
+        KeySegment(Storage(str(folder)), str(folder / "f"), BatchRange(1, 100))
 
 
 _VALUES = {

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.changelog.row_history.row_history_models import RowStory
+from airflow_provider_cdc.changelog.row_history.row_history_models import RowHistory
 from airflow_provider_cdc.changelog.row_history.row_key import RowKey
-from airflow_provider_cdc.core.model.schema import TableChange, TableId
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
 from tests.support.row_stories import stories
@@ -44,11 +44,11 @@ def work(tmp_path: Path) -> tuple[Database, Connector]:
     return db, connector
 
 
-def _told(connector: Connector, **key: object) -> RowStory:
-    return stories(connector).tell(TableId(namespace="s", name="t"), RowKey(key))
+def _told(connector: Connector, **key: object) -> RowHistory:
+    return stories(connector).read_history(TableId(namespace="s", name="t"), RowKey(key))
 
 
-def _operations(story: RowStory) -> list[tuple[str, object]]:
+def _operations(story: RowHistory) -> list[tuple[str, object]]:
     return [(c.operation, (c.after or {}).get("note")) for c in story.changes if c.operation != "schema change"]
 
 

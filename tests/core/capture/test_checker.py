@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import memory_connector
 from tests.support.incremental import Checker, check
@@ -205,7 +205,7 @@ def test_a_change_log_is_walked_to_the_state_of_the_tables(tmp_path: Path, seed:
             work.step(r)
         connector.capture()
     tables = [table for table in work.tables if not table.endswith(KEYLESS)]
-    found = check(connector.changelog, connector.name, {f"test.{t}": database.rows(t) for t in tables})
+    found = check(connector.changelog, connector.name, {f"test.{t}": database.copy_rows(t) for t in tables})
     assert min(found.counts[op] for op in "curdt") > 0
     assert found.seq == connector.replay.advance().seq
     with pytest.raises(Illegal, match="not as the table is"):
@@ -220,6 +220,6 @@ def test_a_hole_in_the_numbers_of_a_change_log_is_found(tmp_path: Path) -> None:
         with database.transaction() as t:
             t.insert("shop.t", {"id": i, "v": "a"})
         connector.capture()
-    assert check(connector.changelog, connector.name, {"test.shop.t": database.rows("shop.t")}).seq > 3
+    assert check(connector.changelog, connector.name, {"test.shop.t": database.copy_rows("shop.t")}).seq > 3
     with pytest.raises(Illegal, match=r"seq \d+ follows 0"):
         Checker().walk(connector.changelog, connector.name, after=1)

@@ -14,8 +14,8 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.lifecycle.offset_plan import Effect, OffsetPlanner
-from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetEffect, OffsetPlanner
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.writing.row_operations import beside_of
 from tests.support.connectors import Connector
 from tests.support.rendered import captured, of_table, records
@@ -112,9 +112,9 @@ def test_what_is_beside_the_images_is_a_column_of_the_files(shelf: Shelf, tmp_pa
     shelf.commit(*[("c", "box.letters", {"_id": n}) for n in range(20)])
     shelf.commit(*[change for n in range(20) for change in (("c", "box.notes", {"_id": n}), changes[n])])
     ours.capture()
-    (manifest,) = ours.changelog.manifests(ours.name)
+    (manifest,) = ours.changelog.read_manifests(ours.name)
     (file,) = manifest.files  # creates are left out, and what the others say of themselves stays with them
-    with ours.changelog.open(ours.name, file) as f:
+    with ours.changelog.open_file(ours.name, file) as f:
         table = pq.read_table(f)
     assert table.schema.names.index("whatChanged") == table.schema.names.index("after") + 1
     told = [(json.loads(e["key"]["_id"]), json.loads(e["whatChanged"]["changed"])) for e in table.to_pylist()]
@@ -133,7 +133,7 @@ def test_tables_come_with_their_first_rows(shelf: Shelf, tmp_path: Path) -> None
         ("test.attic.old", "2"),
         ("test.box.letters", "3"),
     ]
-    assert [str(t.id) for t in ours.store.schemas(ours.name).since[0].changes] == ["box.letters"]
+    assert [str(t.id) for t in ours.store.load_schemas(ours.name).since[0].changes] == ["box.letters"]
     assert ours.capture().events == 0
 
 
@@ -147,8 +147,10 @@ def test_no_history_is_needed(shelf: Shelf, tmp_path: Path) -> None:
     ours.capture()
     with open_source(ours.definition()) as source:
         history = ours.store.schema_history(ours.name)
-        plan = OffsetPlanner(ours.name, ours.store.load(ours.name), source, (), history).move(ShelfPosition(1))
-    assert (plan.effect, plan.problems) == (Effect.REPEAT, ())
+        plan = OffsetPlanner(ours.name, ours.store.load_offset(ours.name), source, (), history).plan_move(
+            ShelfPosition(1)
+        )
+    assert (plan.effect, plan.problems) == (OffsetEffect.REPEAT, ())
     shelf.commit(("c", "box.letters", {"_id": 2}))
     assert ours.capture({"snapshot.mode": "recovery"}).topics == {"test.box.letters": 1}
 

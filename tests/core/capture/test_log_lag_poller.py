@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import open_capture
-from airflow_provider_cdc.core.capture.log_lag_poller import ASKED_AT, LogWatch
+from airflow_provider_cdc.core.capture.log_lag_poller import ASKED_AT, LogLagPoller
 from airflow_provider_cdc.core.errors import SourceUnavailable
-from airflow_provider_cdc.core.model.log_range import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.support.face import Shop, make_shop
@@ -46,17 +46,17 @@ def run(shop: Shop, answer: LogWindow | Exception | None) -> tuple[dict[str, Any
     with open_capture(shop.definition, url, secrets={"memory.database": "log_watch"}) as capture:
         found = capture.run().metrics["streaming"]
     assert ASKED_AT not in found, "bookkeeping is not for the tasks behind it"
-    ((kept, _),) = shop.store.metrics.wholes(lambda *one: one, "shop")
+    ((kept, _),) = shop.store.metrics.map_connector_totals(lambda *one: one, "shop")
     return found, {name: value for name, value in kept.gauges.items() if name.startswith("streaming.Log")}
 
 
 def passed(shop: Shop, seconds: float) -> None:
     """The last run was so long ago."""
-    record = shop.store.connector("shop")
+    record = shop.store.find_connector("shop")
     assert record is not None
     metrics = {context: dict(values) for context, values in record.metrics.items()}
     metrics["streaming"][ASKED_AT] -= seconds
-    shop.store.ended("shop", None, metrics)
+    shop.store.record_run_end("shop", None, metrics)
 
 
 def test_it_is_asked_once_a_minute_over_runs_with_and_without_changes(shop: Shop) -> None:
@@ -71,7 +71,7 @@ def test_it_is_asked_once_a_minute_over_runs_with_and_without_changes(shop: Shop
     passed(shop, 61)
     found, kept = run(shop, LogWindow(0))
     assert (found["LogBytesBehindSource"], found["LogGoneAtInSeconds"]) == (0, -1)
-    assert LogWindow.of(kept, "streaming.") == LogWindow(0, None)
+    assert LogWindow.from_metrics(kept, "streaming.") == LogWindow(0, None)
     assert "streaming.LogGoneAtInSeconds" not in kept, "what was known before is not known now"
     assert ASKED == ["entry 1", "entry 3"]
 
@@ -83,12 +83,12 @@ def test_what_is_not_told_is_absent_and_costs_no_run(shop: Shop, answer: Any) ->
     assert kept == {}
     run(shop, LogWindow(70, 5e9))
     passed(shop, 61)
-    assert LogWindow.of(run(shop, answer)[1], "streaming.") == LogWindow()
+    assert LogWindow.from_metrics(run(shop, answer)[1], "streaming.") == LogWindow()
 
 
 def test_a_run_that_fails_does_not_ask(shop: Shop) -> None:
     source = Telling.__new__(Telling)
-    watch = LogWatch(source, {"streaming": {"LogBytesBehindSource": 7, ASKED_AT: 0.0}})
+    watch = LogLagPoller(source, {"streaming": {"LogBytesBehindSource": 7, ASKED_AT: 0.0}})
     ANSWERS[:] = [SourceUnavailable("it is away")]
-    assert watch.metrics(object(), ask=False) == {"LogBytesBehindSource": 7}  # type: ignore[arg-type]
+    assert watch.measure_lag(object(), ask=False) == {"LogBytesBehindSource": 7}  # type: ignore[arg-type]
     assert ASKED == []

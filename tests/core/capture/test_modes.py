@@ -57,7 +57,7 @@ def test_never_streams_from_the_oldest_place_of_the_log(db: MemoryDatabase, tmp_
 
 
 def test_never_looks_a_structure_up_when_the_log_does_not_have_it(db: MemoryDatabase, tmp_path: Path) -> None:
-    db.purge()
+    db.purge_log()
     insert(db, "shop.a", 3)
     connector = memory_connector(db, tmp_path, snapshot_mode="never")
     assert operations(connector, connector.capture()) == {"a": {"c": 1}}
@@ -68,16 +68,16 @@ def test_a_lost_position_is_an_error_that_says_what_is_missing(db: MemoryDatabas
     connector = memory_connector(db, tmp_path)
     connector.capture()
     insert(db, "shop.a", 3)
-    db.purge()
-    before = connector.store.load("test")
+    db.purge_log()
+    before = connector.store.load_offset("test")
     for _ in range(2):
         with pytest.raises(PositionLost) as caught:
             connector.capture()
         assert "entries 5 to 5" in str(caught.value)
         assert caught.value.where == "entry 4"
         assert caught.value.remedy
-    assert connector.store.load("test") == before
-    assert connector.changelog.batches("test") == [1]
+    assert connector.store.load_offset("test") == before
+    assert connector.changelog.list_batches("test") == [1]
 
 
 def test_with_when_needed_a_lost_position_reads_all_tables_again(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_with_when_needed_a_lost_position_reads_all_tables_again(db: MemoryDatab
     connector.capture()
     with db.transaction() as t:
         t.delete("shop.a", {"id": 1})
-    db.purge()
+    db.purge_log()
     assert operations(connector, connector.capture()) == {"a": {"t": 1, "r": 1}, "b": {"t": 1, "r": 2}}
     equal(connector, db)
     insert(db, "shop.a", 9)
@@ -107,7 +107,7 @@ def test_a_database_without_a_captured_table_is_an_error_that_names_the_lists(
     with pytest.raises(PrerequisiteError, match="leave none") as caught:
         connector.capture()
     assert "shop.typo" in (caught.value.where or "")
-    assert connector.store.load("test").offset is None
+    assert connector.store.load_offset("test").offset is None
 
 
 # lists

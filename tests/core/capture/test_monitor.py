@@ -14,9 +14,16 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.connector import open_capture
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.metric_samples import BOUNDS_S, Histogram, Measured, Series, added, counts
+from airflow_provider_cdc.core.model.metric_samples import (
+    BOUNDS_S,
+    Histogram,
+    MetricSamples,
+    MetricSeries,
+    is_counter,
+    merge_series,
+)
 from airflow_provider_cdc.core.reporting import metrics_monitor as module
-from airflow_provider_cdc.core.reporting.metrics_monitor import Monitor
+from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor
 from tests.support.face import Shop, make_shop
 
 ORDERS = "shop.inventory.orders"
@@ -29,9 +36,9 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
     shop.store.close()
 
 
-def run(shop: Shop, *sinks: Any, **options: Any) -> list[Measured]:
+def run(shop: Shop, *sinks: Any, **options: Any) -> list[MetricSamples]:
     """What the sinks of one run are given."""
-    found: list[Measured] = []
+    found: list[MetricSamples] = []
     url = shop.store.database.engine.url.render_as_string(hide_password=False)
     with (
         open_capture(
@@ -43,7 +50,7 @@ def run(shop: Shop, *sinks: Any, **options: Any) -> list[Measured]:
     return found
 
 
-def sums(found: list[Measured], name: str, topic: str = "") -> float:
+def sums(found: list[MetricSamples], name: str, topic: str = "") -> float:
     return sum(one.series[topic].counters.get(name, 0) for one in found if topic in one.series)
 
 
@@ -103,7 +110,7 @@ def test_a_run_that_goes_on_reports_meanwhile_and_counts_nothing_twice(
 def test_a_sink_that_fails_is_named_and_costs_neither_the_run_nor_the_other_sinks(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(found: Measured) -> None:
+    def broken(found: MetricSamples) -> None:
         raise OSError("no route to host")
 
     shop.order(1)
@@ -111,15 +118,15 @@ def test_a_sink_that_fails_is_named_and_costs_neither_the_run_nor_the_other_sink
     assert found.series[""].gauges["run.LastRunFailed"] == 0
     assert "Metrics of shop are lost for" in caplog.text
     assert "no route to host" in caplog.text
-    assert shop.store.load("shop").offset is not None
+    assert shop.store.load_offset("shop").offset is not None
 
 
 @given(st.lists(st.floats(min_value=-10, max_value=1e6), max_size=50))
 def test_every_observed_value_is_in_one_class_of_the_histogram(values: list[float]) -> None:
     kept: dict[str, Any] = {}
     for value in values:
-        kept = added(kept, Series(observed={"f": [value]}))
-    histogram = Histogram.of(kept["histograms"]["f"]) if values else Histogram()
+        kept = merge_series(kept, MetricSeries(observed={"f": [value]}))
+    histogram = Histogram.from_document(kept["histograms"]["f"]) if values else Histogram()
     for i, upper in enumerate((*BOUNDS_S, math.inf)):
         assert sum(histogram.classes[: i + 1]) == sum(max(v, 0) <= upper for v in values)
 
@@ -127,14 +134,14 @@ def test_every_observed_value_is_in_one_class_of_the_histogram(values: list[floa
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 50)), max_size=30))
 def test_totals_are_told_as_what_was_added(steps: list[tuple[bool, int]]) -> None:
     """However often it is told, and however many attempts there are."""
-    told: list[Measured] = []
-    monitor, now, expected = Monitor("shop", "capture", [told.append]), 0, 0
+    told: list[MetricSamples] = []
+    monitor, now, expected = MetricsMonitor("shop", "capture", [told.append]), 0, 0
     for again, more in steps:
         if again:
-            monitor.begin()
+            monitor.start_attempt()
             now = 0
         now, expected = now + more, expected + more
-        monitor.total("n", now)
+        monitor.set_total("n", now)
         if more % 2:
             monitor.flush()
     monitor.flush()
@@ -146,4 +153,4 @@ def test_totals_are_told_as_what_was_added(steps: list[tuple[bool, int]]) -> Non
     ["MilliSecondsBehindSource", "RemainingTableCount", "NumberOfActiveTransactions", "ChangesApplied", "ScnLag"],
 )
 def test_what_may_go_down_is_no_counter(name: str) -> None:
-    assert not counts(name)
+    assert not is_counter(name)

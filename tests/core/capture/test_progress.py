@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.changelog.files.job_progress import WorkBoard
+from airflow_provider_cdc.changelog.files.job_progress import JobProgressBoard
 from airflow_provider_cdc.core.capture.stream_progress import BEHIND_S, StreamProgress
-from airflow_provider_cdc.core.model.job_progress import Work
-from airflow_provider_cdc.core.model.metrics import EventMetrics
-from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.reporting import work_progress as module
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
+from airflow_provider_cdc.core.model.job_progress import JobProgress
+from airflow_provider_cdc.core.model.run_metrics import EventMetrics
+from airflow_provider_cdc.core.reporting import progress_reporter as module
 from airflow_provider_cdc.core.writing import request_progress
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
@@ -27,13 +27,13 @@ class Told(logging.Handler):
     def __init__(self, connector: Connector) -> None:
         super().__init__()
         self.lines: list[str] = []
-        self._board = connector.changelog.board(connector.name)
-        self.shown: list[Work] = []
+        self._board = connector.changelog.open_progress_board(connector.name)
+        self.shown: list[JobProgress] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.getMessage().startswith(("Snapshot: ", "Streaming: ", "Incremental snapshot: ")):
             self.lines.append(record.getMessage())
-            self.shown += self._board.all()
+            self.shown += self._board.list_work()
 
 
 @pytest.fixture
@@ -74,24 +74,24 @@ def test_a_snapshot_tells_rows_tables_and_time_left(connector: Connector, told: 
     parts = [work.part for work in told.shown if work.what == "Snapshot"]
     assert len(parts) > 30
     assert parts == sorted(parts, key=float)  # type: ignore[arg-type]
-    assert connector.changelog.board(connector.name).all() == []
+    assert connector.changelog.open_progress_board(connector.name).list_work() == []
 
 
 def test_a_snapshot_that_fails_is_not_at_work_any_more(
     connector: Connector, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = WorkBoard.show
+    real = JobProgressBoard.show_progress
 
-    def full(self: WorkBoard, work: Work) -> None:
+    def full(self: JobProgressBoard, work: JobProgress) -> None:
         real(self, work)
         if work.done == 5:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(WorkBoard, "show", full)
+    monkeypatch.setattr(JobProgressBoard, "show_progress", full)
     with pytest.raises(KeyboardInterrupt):
         connector.capture()
     assert told.shown
-    assert connector.changelog.board(connector.name).all() == []
+    assert connector.changelog.open_progress_board(connector.name).list_work() == []
 
 
 def test_a_stream_tells_its_events_and_its_position(connector: Connector, database: MemoryDatabase, told: Told) -> None:
@@ -114,19 +114,19 @@ def test_an_incremental_snapshot_tells_rows_and_how_much_is_left(connector: Conn
     assert any("; now s.b, 1 of 2 tables left" in line for line in lines)
     assert any(re.match(r"Incremental snapshot: \d+ rows \(\d+ %\), ", line) for line in lines)
     assert any(work.what == "Incremental snapshot" for work in told.shown)
-    assert connector.changelog.board(connector.name).all() == []
+    assert connector.changelog.open_progress_board(connector.name).list_work() == []
 
 
 class Board:
     """What is shown now."""
 
     def __init__(self) -> None:
-        self.work: Work | None = None
+        self.work: JobProgress | None = None
 
-    def show(self, work: Work) -> None:
+    def show_progress(self, work: JobProgress) -> None:
         self.work = work
 
-    def clear(self, work: Work) -> None:
+    def clear_progress(self, work: JobProgress) -> None:
         self.work = None
 
 
@@ -138,7 +138,7 @@ def test_a_stream_is_at_work_as_long_as_it_is_behind_the_source(monkeypatch: pyt
     monkeypatch.setattr(time, "monotonic", lambda: clock)
     board, metrics = Board(), EventMetrics()
     stream = StreamProgress(board, lambda: 7, metrics, lambda: "entry 9", logging.getLogger())
-    stream.begin(bounded=bounded)
+    stream.start_stretch(bounded=bounded)
     began = wall
     for second in range(1, 12):
         wall, clock = wall + 1, clock + 1
@@ -158,9 +158,9 @@ def test_a_stream_without_new_events_is_not_behind() -> None:
     board, metrics = Board(), EventMetrics()
     metrics.at, metrics.behind_ms = time.monotonic() - 1, 10**9
     stream = StreamProgress(board, lambda: 7, metrics, lambda: "entry 9", logging.getLogger())
-    stream.begin(bounded=False)
+    stream.start_stretch(bounded=False)
     assert stream._work is not None
     stream._work._due = 0
     stream.tell_if_due()
     assert board.work is None
-    stream.end()
+    stream.end_stretch()

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.debezium.renderer import Renderer
+from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRenderer
 from airflow_provider_cdc.core.incremental.window_size import WindowSize
 from airflow_provider_cdc.core.signals.custom_actions import ACTIONS
-from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
+from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.models import SignalRow
@@ -63,7 +63,7 @@ def streaming(db: MemoryDatabase, folder: Path, **properties: Any) -> Connector:
 def rows_read(connector: Connector) -> dict[str, int]:
     """Topic → rows that snapshots have read, without the prefix."""
     found: dict[str, int] = {}
-    for manifest in connector.changelog.manifests("test"):
+    for manifest in connector.changelog.read_manifests("test"):
         for file in manifest.files:
             if count := file.counts.get("r"):
                 name = file.topic.removeprefix("test.shop.")
@@ -75,13 +75,13 @@ def rows_read(connector: Connector) -> dict[str, int]:
 def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, Any, int]]:
     """Table, key behind which, key up to which, and limit of each chunk that is read."""
     found: list[tuple[str, Any, Any, int]] = []
-    read = MemoryChunks.read
+    read = MemoryChunkReader.read
 
-    def watched(self: MemoryChunks, rows: Any, limit: int, *more: Any) -> Any:
+    def watched(self: MemoryChunkReader, rows: Any, limit: int, *more: Any) -> Any:
         found.append((str(rows.table.id), rows.after, rows.upto, limit))
         return read(self, rows, limit, *more)
 
-    monkeypatch.setattr(MemoryChunks, "read", watched)
+    monkeypatch.setattr(MemoryChunkReader, "read", watched)
     return found
 
 
@@ -123,7 +123,9 @@ def test_a_blocking_snapshot_reads_as_the_initial_one_does_and_takes_the_place_o
 def test_chunks_go_through_the_keys_table_by_table_from_the_first_to_the_last_of_the_beginning(
     db: MemoryDatabase, tmp_path: Path, asked_for: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(WindowSize, "chunks", lambda *_: 1)  # how many chunks are asked for at once is a matter of time
+    monkeypatch.setattr(
+        WindowSize, "compute_chunk_count", lambda *_: 1
+    )  # how many chunks are asked for at once is a matter of time
     connector = streaming(db, tmp_path)
     snapshot(connector, "shop.b", "shop.a")
     connector.capture()
@@ -230,7 +232,7 @@ def test_the_columns_of_the_signal_table_count_by_their_order_and_ids_mean_nothi
     equal(connector, db, "shop.a")
     assert {r["topic"] for r in records(connector)} == {"test", "test.shop.a"}
     kinds = ("snapshot-window-open", "snapshot-window-close")
-    own = {row["the id"]: row["kind"] for row in db.rows("shop.signals") if row["kind"] in kinds}
+    own = {row["the id"]: row["kind"] for row in db.copy_rows("shop.signals") if row["kind"] in kinds}
     opened, closed = (sum(kind == k for kind in own.values()) for k in kinds)
     assert opened == closed >= 2, "two for each window, which may hold several chunks"
     assert not [id_ for id_ in own if "whatever" in id_]
@@ -243,7 +245,7 @@ def test_watermarks_come_back_though_the_channel_source_is_off(db: MemoryDatabas
     connector.capture()
     assert signal_state(connector, number) == ("done", "")
     assert rows_read(connector) == {"a": 30}
-    assert {row["kind"] for row in db.rows("shop.signals")} > {"snapshot-window-open", "snapshot-window-close"}
+    assert {row["kind"] for row in db.copy_rows("shop.signals")} > {"snapshot-window-open", "snapshot-window-close"}
 
 
 @pytest.mark.parametrize("id_", ["", "same", "ü" * 500])
@@ -357,7 +359,7 @@ def test_where_nothing_is_read_there_is_nothing_to_stop(
 # types of one's own
 
 _OWN = """
-from airflow_provider_cdc.core.signals.requests import Refused
+from airflow_provider_cdc.core.signals.signal_requests import SignalRejected
 
 def count(context, data):
     context.log(f"counting for {context.connector}")
@@ -386,7 +388,7 @@ def test_a_type_of_ones_own_is_carried_out_and_its_errors_are_states_of_the_sign
 
 
 def _data_of(connector: Connector, kind: str) -> list[tuple[str, dict[str, str]]]:
-    found = connector.store.notifications("test", after=0, limit=1000)
+    found = connector.store.list_notifications("test", after=0, limit=1000)
     return [(n.type, n.additional_data) for n in (row.notification for row in found) if n.aggregate_type == kind]
 
 
@@ -429,7 +431,7 @@ def test_an_incremental_snapshot_is_notified_under_the_id_of_its_signal(db: Memo
     ]  # fmt: skip
     ids = {
         n.id
-        for n in (row.notification for row in connector.store.notifications("test", after=0, limit=1000))
+        for n in (row.notification for row in connector.store.list_notifications("test", after=0, limit=1000))
         if n.type != "SKIPPED"
     }
     assert {i for i in ids if not i.count("-") > 2} == {"ad-hoc-1"}
@@ -467,7 +469,7 @@ def test_nothing_is_sent_anywhere_by_default_and_all_is_kept(
             connector.capture()
             assert ("Initial Snapshot: COMPLETED" in caplog.text) == bool(channels)
             assert _data_of(connector, "Initial Snapshot")[-1][0] == "COMPLETED"
-            topics = {r.topic for r in Renderer(connector.changelog, "test").records()}
+            topics = {r.topic for r in DebeziumRenderer(connector.changelog, "test").render_records()}
             assert all(topic == "test" or topic.startswith("test.shop.") for topic in topics)
 
 
@@ -497,7 +499,7 @@ def test_a_signal_that_has_the_number_of_another_one_after_a_restore_does_not_en
     (tmp_path / "backup.db").rename(tmp_path / "state.db")
     connector = memory_connector(db, tmp_path, **connector.properties)
     assert snapshot(connector, "shop.b") == number
-    with connector.store.database.write() as c:
+    with connector.store.database.open_transaction() as c:
         c.execute(sa.update(SignalRow).values(received_at=datetime.now(UTC) + timedelta(minutes=minutes)))
     connector.capture()
     if minutes < 0:  # as after a kill: it is the one that the batch has taken
@@ -522,7 +524,7 @@ def test_a_signal_without_work_in_the_offset_fails_and_one_with_work_is_carried_
     connector = streaming(db, tmp_path)
     lost, ended = snapshot(connector, "shop.a", type=kind), snapshot(connector, "shop.b", type=kind)
     connector.capture()
-    with connector.store.database.write() as c:
+    with connector.store.database.open_transaction() as c:
         c.execute(sa.update(SignalRow).where(SignalRow.id == lost).values(state="running", ended_at=None))
     insert(db, "shop.a", 100)
     waiting = snapshot(connector, "shop.b", type=kind)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.config.tables import TableConfig
+from airflow_provider_cdc.core.config.table_config import TableConfig
 from airflow_provider_cdc.sources.memory import source as memory
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import memory_connector
@@ -22,7 +22,7 @@ class _Dies(BaseException):
 
 def _while_reading(monkeypatch: pytest.MonkeyPatch, what: Any) -> None:
     """Do something when a snapshot reads its first chunk, once."""
-    read, done = memory._Session.read, []
+    read, done = memory._MemorySnapshot.read, []
 
     def hooked(self: Any, chunk: Any) -> Any:
         if not done:
@@ -30,7 +30,7 @@ def _while_reading(monkeypatch: pytest.MonkeyPatch, what: Any) -> None:
             what()
         yield from read(self, chunk)
 
-    monkeypatch.setattr(memory._Session, "read", hooked)
+    monkeypatch.setattr(memory._MemorySnapshot, "read", hooked)
 
 
 def test_always_reads_and_then_streams_in_every_run(

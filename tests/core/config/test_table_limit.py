@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.core.config.tables import TableConfig
+from airflow_provider_cdc.core.config.table_config import TableConfig
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import memory_connector
@@ -28,7 +28,7 @@ def test_more_tables_than_allowed_are_an_error_before_anything_is_read(db: Memor
     connector = memory_connector(db, tmp_path, **limit)
     with pytest.raises(PrerequisiteError, match=r"2 tables are captured, more than guardrail\.collections\.max=1"):
         connector.capture()
-    assert connector.changelog.batches("test") == []
+    assert connector.changelog.list_batches("test") == []
     connector.properties["table.include.list"] = "shop.a"
     connector.capture()
     assert len(connector.rows("shop.a")) == 2

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_cdc.core.config.table_rules import PLAIN, TableRules
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 
 RULES = [
     {"tables": r"shop\.audit_.*, shop\.events", "mode": "log"},
@@ -26,29 +26,35 @@ def _table(name: str, catalog: str | None = None) -> TableId:
 
 def test_the_first_rule_that_matches_the_whole_name_counts_and_counts_alone() -> None:
     rules = TableRules.parse(RULES)
-    assert rules.of(_table("shop.audit_log")).mode == "log"
-    assert rules.of(_table("shop.audit_log")).columns.drop == ()
-    assert rules.of(_table("shop.Orders")).mode == "history"
-    assert rules.of(_table("shop2.orders")) is PLAIN
-    assert rules.of(_table("my.shop.audit_log")) is PLAIN
-    found = rules.match(_table("shop_eu.orders"))
+    assert rules.select_rule(_table("shop.audit_log")).mode == "log"
+    assert rules.select_rule(_table("shop.audit_log")).columns.drop == ()
+    assert rules.select_rule(_table("shop.Orders")).mode == "history"
+    assert rules.select_rule(_table("shop2.orders")) is PLAIN
+    assert rules.select_rule(_table("my.shop.audit_log")) is PLAIN
+    found = rules.match_table(_table("shop_eu.orders"))
     assert (found.rule.location, found.groups) == ("/lake/orders", {"region": "eu"})
-    assert TableRules.parse([{"tables": r"pdb\.a\.b", "mode": "log"}]).of(_table("a.b", "pdb")).mode == "log"
+    assert TableRules.parse([{"tables": r"pdb\.a\.b", "mode": "log"}]).select_rule(_table("a.b", "pdb")).mode == "log"
     for several in (r"s\.t\d{1\,3}, s\.u", [r"s\.t\d{1,3}", r"s\.u"]):
-        assert TableRules.parse([{"tables": several, "mode": "log"}]).of(_table("s.t123")).mode == "log"
-    assert rules.unused([_table("shop.orders"), _table("shop_eu.orders")]) == [r"shop\.audit_.*, shop\.events"]
+        assert TableRules.parse([{"tables": several, "mode": "log"}]).select_rule(_table("s.t123")).mode == "log"
+    assert rules.find_unused_patterns([_table("shop.orders"), _table("shop_eu.orders")]) == [
+        r"shop\.audit_.*, shop\.events"
+    ]
 
 
 def test_rules_are_the_same_as_a_list_as_json_as_yaml_and_in_a_file(tmp_path: Path) -> None:
     rules, yaml = TableRules.parse(RULES), "tables:\n- tables: ['shop\\.audit_.*', 'shop\\.events']\n  mode: log\n"
-    assert TableRules.parse(rules.text()) == rules
+    assert TableRules.parse(rules.format_rules()) == rules
     (tmp_path / "rules.json").write_text(json.dumps({"tables": RULES}))
     assert TableRules.parse(str(tmp_path / "rules.json")) == rules
     assert TableRules.parse(yaml).rules == rules.rules[:1]
     (tmp_path / "rules.yaml").write_text(yaml)
     assert TableRules.parse(tmp_path / "rules.yaml").rules == rules.rules[:1]
-    assert rules.digest() == TableRules.parse(rules.text()).digest() != TableRules.parse(yaml).digest()
-    assert TableRules.parse("[]").digest() == ""
+    assert (
+        rules.compute_digest()
+        == TableRules.parse(rules.format_rules()).compute_digest()
+        != TableRules.parse(yaml).compute_digest()
+    )
+    assert TableRules.parse("[]").compute_digest() == ""
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -113,7 +119,7 @@ def test_a_wrong_rule_is_refused_with_what_may_have_been_meant(rule: dict[str, A
 
 def test_what_a_rule_says_of_changes_to_come_may_be_changed_for_a_table_that_is_there() -> None:
     rules = TableRules.parse([{"tables": "a", "type_changes": "stop", "dropped_columns": "drop"}])
-    assert rules.rules[0].meaning() == {}
+    assert rules.rules[0].to_comparable_form() == {}
     assert rules != TableRules.parse([{"tables": "a"}])
 
 

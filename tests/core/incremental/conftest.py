@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
+from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, FORMS, fill
 
@@ -33,14 +33,14 @@ def form(request: pytest.FixtureRequest) -> dict[str, Any]:
 def at_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], object]], None]:
     """Have something done right after the n-th chunk was read, before the stream has come to its place."""
     todo: dict[int, Callable[[], object]] = {}
-    read, count = MemoryChunks.read, [0]
+    read, count = MemoryChunkReader.read, [0]
 
-    def watched(self: MemoryChunks, *args: Any) -> Any:
+    def watched(self: MemoryChunkReader, *args: Any) -> Any:
         found = read(self, *args)
         count[0] += 1
         if (act := todo.get(count[0])) is not None:
             act()
         return found
 
-    monkeypatch.setattr(MemoryChunks, "read", watched)
+    monkeypatch.setattr(MemoryChunkReader, "read", watched)
     return lambda n, act: todo.update({n: act})

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_cdc.core.capture.log_item_writer import LogItemWriter
 from airflow_provider_cdc.core.capture.signal_handling.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.model.log_items import LogBlock, LogItem
-from airflow_provider_cdc.core.writing.run_output import Output
+from airflow_provider_cdc.core.writing.run_output import RunOutput
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, FORMS, fill, partial
 from tests.support.shop import equal
@@ -150,9 +150,9 @@ def test_signal_rows_are_not_kept_while_their_transaction_is_open(
         for i in range(3):
             t.log_void("shop.signals", {"id": f"void-{i}", "type": "log", "data": '{"message": "never"}'})
         t.insert("shop.signals", {"id": "row-1", "type": "log", "data": '{"message": "taken"}'})
-    make, write, opened, outputs = LogItemWriter.__init__, LogItemWriter.write, [], []
+    make, write, opened, outputs = LogItemWriter.__init__, LogItemWriter.write_item, [], []
 
-    def made(self: LogItemWriter, output: Output, *more: Any) -> None:
+    def made(self: LogItemWriter, output: RunOutput, *more: Any) -> None:
         outputs.append(output)
         make(self, output, *more)
 
@@ -163,7 +163,7 @@ def test_signal_rows_are_not_kept_while_their_transaction_is_open(
             outputs[-1].committer.commit()
 
     monkeypatch.setattr(LogItemWriter, "__init__", made)
-    monkeypatch.setattr(LogItemWriter, "write", committed)
+    monkeypatch.setattr(LogItemWriter, "write_item", committed)
     connector.capture()
     assert True in opened
     assert [s.id for s in connector.store.signals_of("test", limit=10)] == ["row-1"]

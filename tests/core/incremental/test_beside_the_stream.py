@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import (
-    QueryRefused,
+    QueryRejected,
 )
-from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
+from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import FORMS, Busy, fill, partial
 from tests.support.connectors import memory_connector
@@ -96,9 +96,9 @@ def test_values_that_the_log_does_not_have_are_taken_from_the_chunk(
             t.update("shop.a", {"id": 4}, {"large": "other", "n": 44})
             t.update("shop.a", {"id": 5}, {"id": 50})
 
-    read = MemoryChunks.read
+    read = MemoryChunkReader.read
 
-    def changed_meanwhile(self: MemoryChunks, *args: Any) -> Any:
+    def changed_meanwhile(self: MemoryChunkReader, *args: Any) -> Any:
         found = read(self, *args)
         if found.rows and not changed:
             changed.append(True)
@@ -107,7 +107,7 @@ def test_values_that_the_log_does_not_have_are_taken_from_the_chunk(
         return found
 
     changed: list[bool] = []
-    monkeypatch.setattr(MemoryChunks, "read", changed_meanwhile)
+    monkeypatch.setattr(MemoryChunkReader, "read", changed_meanwhile)
     snapshot(connector, "shop.a")
     connector.capture()
     rows = {row["id"]: row for row in connector.rows("shop.a")}
@@ -120,10 +120,10 @@ def test_the_signal_table_is_not_part_of_what_is_captured(db: MemoryDatabase, tm
     connector = partial(db, tmp_path, table_include_list=r"shop\..*", **FORMS["insert_insert"])
     snapshot(connector, "shop.a")
     connector.capture()
-    topics = {f.topic for m in connector.changelog.manifests("test") for f in m.files}
-    schemas = {topic for m in connector.changelog.manifests("test") for topic in m.schemas}
+    topics = {f.topic for m in connector.changelog.read_manifests("test") for f in m.files}
+    schemas = {topic for m in connector.changelog.read_manifests("test") for topic in m.schemas}
     assert "test.shop.signals" not in topics | schemas
-    written = {row["type"] for row in db.rows("shop.signals")}
+    written = {row["type"] for row in db.copy_rows("shop.signals")}
     assert written == {"snapshot-window-open", "snapshot-window-close"}
 
 
@@ -131,18 +131,18 @@ def test_insert_delete_leaves_nothing_in_the_signal_table(db: MemoryDatabase, tm
     connector = partial(db, tmp_path, **FORMS["insert_delete"])
     snapshot(connector, "shop.a")
     connector.capture()
-    assert db.rows("shop.signals") == []
+    assert db.copy_rows("shop.signals") == []
     assert connector.replay.advance().operations["r"] == 1000
     default = partial(db, tmp_path / "default", signal_data_collection="shop.signals")
     snapshot(default, "shop.a")
     default.capture()
-    windows = Counter(row["type"] for row in db.rows("shop.signals"))
+    windows = Counter(row["type"] for row in db.copy_rows("shop.signals"))
     assert windows["snapshot-window-open"] == windows["snapshot-window-close"] > 0, "by default each has both its rows"
     assert default.replay.advance().operations["r"] == 1000
 
 
 def _emptied(db: MemoryDatabase) -> None:
-    db.truncate("shop.signals")
+    db.truncate_table("shop.signals")
 
 
 def _made_anew(db: MemoryDatabase) -> None:
@@ -173,7 +173,7 @@ def test_watermarks_that_do_not_come_back_in_the_log_are_told_and_no_row_is_take
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connector = partial(db, tmp_path, **FORMS["insert_insert"])
-    monkeypatch.setattr(MemoryChunks, "write", lambda *_: None)
+    monkeypatch.setattr(MemoryChunkReader, "insert_signal_row", lambda *_: None)
     number = snapshot(connector, "shop.a", "shop.b")
     fill(db, "shop.c", range(5000, 5003))
     assert connector.capture(run_for_s=60, until=signal_ended(connector, number)).events == 3
@@ -194,10 +194,10 @@ def test_a_window_that_cannot_be_closed_fails_its_table_and_harms_no_other(
 ) -> None:
     connector = partial(db, tmp_path, incremental_snapshot_chunk_size=2000, **FORMS["insert_delete"])
 
-    def denied(self: MemoryChunks, id_: str) -> None:
-        raise QueryRefused("DELETE command denied", remedy="GRANT DELETE")
+    def denied(self: MemoryChunkReader, id_: str) -> None:
+        raise QueryRejected("DELETE command denied", remedy="GRANT DELETE")
 
-    monkeypatch.setattr(MemoryChunks, "remove", denied)
+    monkeypatch.setattr(MemoryChunkReader, "delete_signal_row", denied)
     number = snapshot(connector, "shop.a", "shop.b")
     fill(db, "shop.c", range(5000, 5003))
     assert connector.capture(run_for_s=60, until=signal_ended(connector, number)).events == 3

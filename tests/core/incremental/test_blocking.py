@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.errors import (
     AccessDenied,
     CdcError,
     NotGranted,
-    QueryRefused,
+    QueryRejected,
 )
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
@@ -49,12 +49,14 @@ def test_a_table_is_read_whole_for_one_signal_at_a_time(db: MemoryDatabase, tmp_
 def test_a_blocking_snapshot_with_a_select_leaves_other_rows_as_they_are(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50)
     connector.capture()
-    db._rows[db.id("shop.a")] = [{**row, "note": "changed"} for row in db._rows[db.id("shop.a")]]  # unlogged
+    db._rows[db.resolve_table_id("shop.a")] = [
+        {**row, "note": "changed"} for row in db._rows[db.resolve_table_id("shop.a")]
+    ]  # unlogged
     snapshot(
         connector, "shop.a", type="blocking", additional_conditions=[{"data-collection": "shop.a", "filter": "id < 5"}]
     )
     connector.capture()
-    topics = [f.counts for m in connector.changelog.manifests("test") for f in m.files if f.topic == "test.shop.a"]
+    topics = [f.counts for m in connector.changelog.read_manifests("test") for f in m.files if f.topic == "test.shop.a"]
     assert topics[-1] == {"r": 5}
 
 
@@ -76,7 +78,7 @@ def test_a_blocking_snapshot_that_fails_leaves_no_gap(db: MemoryDatabase, tmp_pa
     assert len(connector.rows("shop.b")) == 6
 
 
-@pytest.mark.parametrize("kind", [AccessDenied, NotGranted, QueryRefused])
+@pytest.mark.parametrize("kind", [AccessDenied, NotGranted, QueryRejected])
 def test_a_blocking_snapshot_that_the_account_may_not_make_ends_no_run(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[CdcError]
 ) -> None:
@@ -86,7 +88,7 @@ def test_a_blocking_snapshot_that_the_account_may_not_make_ends_no_run(
     def denied(*_: Any, **__: Any) -> Any:
         raise kind("SELECT command denied for table shop.a", remedy="GRANT SELECT")
 
-    monkeypatch.setattr(MemorySource, "snapshot", denied)
+    monkeypatch.setattr(MemorySource, "open_snapshot", denied)
     for i in (5000, 6000):
         fill(db, "shop.b", range(i, i + 3))
         assert connector.capture().events == 3
@@ -102,7 +104,7 @@ def test_what_the_account_may_not_read_ends_the_run_where_nobody_has_asked_for_i
     def denied(*_: Any, **__: Any) -> Any:
         raise AccessDenied("SELECT command denied for table shop.a", remedy="GRANT SELECT")
 
-    monkeypatch.setattr(MemorySource, "snapshot", denied)
+    monkeypatch.setattr(MemorySource, "open_snapshot", denied)
     with pytest.raises(AccessDenied):
         connector.capture()
 
@@ -115,7 +117,7 @@ def test_a_commit_that_fails_while_a_signal_is_taken_ends_the_run_and_loses_noth
         t.insert("shop.b", {"id": 5000, "n": 1, "note": "in the batch"})
         data = '{"data-collections": ["shop.a"], "type": "blocking"}'
         t.insert("shop.signals", {"id": "row-1", "type": "execute-snapshot", "data": data})
-    commit, left = ChangeLog.commit, [1]
+    commit, left = ChangeLog.commit_manifest, [1]
 
     def fails(self: ChangeLog, manifest: Any) -> str:
         if left[0]:
@@ -123,7 +125,7 @@ def test_a_commit_that_fails_while_a_signal_is_taken_ends_the_run_and_loses_noth
             raise OSError("the storage does not answer")
         return commit(self, manifest)
 
-    monkeypatch.setattr(ChangeLog, "commit", fails)
+    monkeypatch.setattr(ChangeLog, "commit_manifest", fails)
     with pytest.raises(OSError, match="does not answer"):
         connector.capture()
     connector.capture()

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.capture.schema_changes import SchemaChanges
-from airflow_provider_cdc.core.incremental import coordinator as incremental
+from airflow_provider_cdc.core.capture.schema_change_handler import SchemaChangeHandler
+from airflow_provider_cdc.core.incremental import incremental_coordinator as incremental
 from airflow_provider_cdc.core.model.log_items import SchemaChange
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, Busy, fill, partial, paused
 from tests.support.connectors import memory_connector
@@ -33,7 +33,7 @@ def test_a_table_truncated_in_the_middle_stays_empty_but_for_what_comes_later(
     connector = partial(db, tmp_path, **form)
 
     def empty() -> None:
-        db.truncate("shop.a")
+        db.truncate_table("shop.a")
         fill(db, "shop.a", range(500, 520))
 
     at_read(2, empty)
@@ -91,9 +91,9 @@ def test_a_table_that_a_statement_changes_beyond_the_log_is_read_whole_in_betwee
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     """Make a schema change, and wait until the stream has taken it."""
-    taken, take = threading.Event(), SchemaChanges.take
+    taken, take = threading.Event(), SchemaChangeHandler.apply_change
 
-    def watched(self: SchemaChanges, item: SchemaChange) -> None:
+    def watched(self: SchemaChangeHandler, item: SchemaChange) -> None:
         take(self, item)
         taken.set()
 
@@ -102,7 +102,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], 
         change()
         assert taken.wait(LONGEST_S)
 
-    monkeypatch.setattr(SchemaChanges, "take", watched)
+    monkeypatch.setattr(SchemaChangeHandler, "apply_change", watched)
     return make
 
 
@@ -186,7 +186,7 @@ def test_a_table_that_was_swapped_for_a_smaller_one_is_not_at_its_end_before_the
             t.delete("shop.a", {"id": i})
     CHANGES["another-table"](db)
     connector.replay.gap()  # the rows of the one table are not those of the other, of which the log does not tell
-    events = incremental.IncrementalCoordinator.events
+    events = incremental.IncrementalCoordinator.record_events
 
     def late(self: incremental.IncrementalCoordinator, block: Any) -> None:
         """The chunk is there before the events."""
@@ -197,7 +197,7 @@ def test_a_table_that_was_swapped_for_a_smaller_one_is_not_at_its_end_before_the
         )
         events(self, block)
 
-    monkeypatch.setattr(incremental.IncrementalCoordinator, "events", late)
+    monkeypatch.setattr(incremental.IncrementalCoordinator, "record_events", late)
     send(connector, "resume-snapshot")
     connector.capture()
     equal(connector, db, "shop.a")
@@ -225,9 +225,9 @@ def test_a_chunk_read_by_another_key_than_events_before_it_were_told_by_is_writt
     with db.transaction() as t:
         t.insert("shop.k", {"id": "k1", "n": 1})
     connector = partial(db, tmp_path, snapshot_mode="initial", **form)
-    look, done = MemoryChunks.table, threading.Event()
+    look, done = MemoryChunkReader.read_table_schema, threading.Event()
 
-    def watched(self: MemoryChunks, table: TableId) -> TableSchema | None:
+    def watched(self: MemoryChunkReader, table: TableId) -> TableSchema | None:
         """The window is registered, and the table is looked at when it is another one already."""
         if not done.is_set():
             done.set()
@@ -240,7 +240,7 @@ def test_a_chunk_read_by_another_key_than_events_before_it_were_told_by_is_writt
                     t.insert("shop.k", {"id": i if columns["id"] == "int64!" else f"k{i}", "n": i})
         return look(self, table)
 
-    monkeypatch.setattr(MemoryChunks, "table", watched)
+    monkeypatch.setattr(MemoryChunkReader, "read_table_schema", watched)
     number = snapshot(connector, "shop.k")
     connector.capture()
     equal(connector, db, "shop.k")
@@ -251,7 +251,7 @@ def test_a_chunk_is_read_again_when_an_event_was_told_by_another_key_for_a_while
     db: MemoryDatabase, tmp_path: Path, at_read: Any, passed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # structures come in other ways than by statements in the log too, as by a signal
-    monkeypatch.setattr(incremental.IncrementalCoordinator, "changed", lambda *_: None)
+    monkeypatch.setattr(incremental.IncrementalCoordinator, "record_schema_changes", lambda *_: None)
     connector = partial(db, tmp_path, schema_change_rewrite_mode="ignore")
 
     def act() -> None:
@@ -264,7 +264,7 @@ def test_a_chunk_is_read_again_when_an_event_was_told_by_another_key_for_a_while
     number = snapshot(connector, "shop.a")
     connector.capture()
     rows = [row for row in connector.rows("shop.a") if isinstance(row["id"], int)]
-    assert sorted(rows, key=repr) == sorted(db.rows("shop.a"), key=repr)
+    assert sorted(rows, key=repr) == sorted(db.copy_rows("shop.a"), key=repr)
     assert signal_state(connector, number) == ("done", "")
 
 

@@ -9,15 +9,15 @@ from unittest.mock import patch
 
 import pytest
 
-from airflow_provider_cdc.core.config.tables import TableConfig
+from airflow_provider_cdc.core.config.table_config import TableConfig
 from airflow_provider_cdc.core.errors import SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunking
 from airflow_provider_cdc.core.incremental import window_size as sharing
-from airflow_provider_cdc.core.incremental.chunk_reader_thread import AHEAD, ChunkThread
-from airflow_provider_cdc.core.model.offset import Scan
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.incremental.chunk_reader_thread import AHEAD, ChunkReaderThread
+from airflow_provider_cdc.core.model.offset import TableScan
+from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkRows, StructureChanged
-from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
+from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 from tests.support.patience import until
@@ -37,14 +37,16 @@ def db(request: pytest.FixtureRequest) -> MemoryDatabase:
 
 def windows_ahead(db: MemoryDatabase, expected: int, config: TableConfig = CONFIG) -> int:
     """How many windows are read when none of them is ever done; on a busy machine too, one chunk each."""
-    thread = ChunkThread(config, lambda: MemoryChunks(db, None), lambda schema, scan: schema.key, written=False)
+    thread = ChunkReaderThread(
+        config, lambda: MemoryChunkReader(db, None), lambda schema, scan: schema.key, written=False
+    )
 
     def ready() -> int:
         return sum(window.chunk is not None for window in [*thread.windows])
 
     with patch.object(sharing, "CHUNKS", 1), closing(thread):
-        thread.read(db.id("shop.a"), Scan(table="shop.a", request=1))
-        thread.arrive(MemoryPosition(0))
+        thread.read(db.resolve_table_id("shop.a"), TableScan(table="shop.a", request=1))
+        thread.advance_position(MemoryPosition(0))
         until(lambda: ready() >= expected, f"{expected} windows are read")
         time.sleep(0.3)
         return ready()
@@ -55,16 +57,18 @@ def test_another_try_is_waited_for_however_often_the_stream_tells_its_place(
 ) -> None:
     began: list[float] = []
 
-    def locked(self: MemoryChunks, *args: Any) -> Any:
+    def locked(self: MemoryChunkReader, *args: Any) -> Any:
         began.append(time.monotonic())
         raise SourceBusy("locked")
 
-    monkeypatch.setattr(MemoryChunks, "read", locked)
-    thread = ChunkThread(CONFIG, lambda: MemoryChunks(db, None), lambda schema, scan: schema.key, written=False)
+    monkeypatch.setattr(MemoryChunkReader, "read", locked)
+    thread = ChunkReaderThread(
+        CONFIG, lambda: MemoryChunkReader(db, None), lambda schema, scan: schema.key, written=False
+    )
     try:
-        thread.read(db.id("shop.a"), Scan(table="shop.a", request=1))
+        thread.read(db.resolve_table_id("shop.a"), TableScan(table="shop.a", request=1))
         while len(began) < 3:
-            thread.arrive(MemoryPosition(0))
+            thread.advance_position(MemoryPosition(0))
             time.sleep(0.001)
     finally:
         thread.close()
@@ -77,18 +81,20 @@ def test_what_the_database_does_not_show_is_asked_for_less_and_less_often_and_no
 ) -> None:
     """As at a server that lacks transactions which the one before had."""
     monkeypatch.setattr(chunking, "_CATCH_UP_S", 1.0)
-    reads, read = [0], MemoryChunks.read
+    reads, read = [0], MemoryChunkReader.read
 
-    def counted(self: MemoryChunks, *args: Any) -> Any:
+    def counted(self: MemoryChunkReader, *args: Any) -> Any:
         reads[0] += 1
         return read(self, *args)
 
-    monkeypatch.setattr(MemoryChunks, "read", counted)
-    thread = ChunkThread(CONFIG, lambda: MemoryChunks(db, None), lambda schema, scan: schema.key, written=False)
+    monkeypatch.setattr(MemoryChunkReader, "read", counted)
+    thread = ChunkReaderThread(
+        CONFIG, lambda: MemoryChunkReader(db, None), lambda schema, scan: schema.key, written=False
+    )
     try:
-        thread.read(db.id("shop.a"), Scan(table="shop.a", request=1))
+        thread.read(db.resolve_table_id("shop.a"), TableScan(table="shop.a", request=1))
         ahead = MemoryPosition(len(db.log) + 3)
-        while not (windows := thread.arrive(ahead)) or windows[0].chunk is None:
+        while not (windows := thread.advance_position(ahead)) or windows[0].chunk is None:
             time.sleep(0.001)
     finally:
         thread.close()
@@ -102,36 +108,38 @@ def test_what_the_database_does_not_show_is_asked_for_less_and_less_often_and_no
 def test_a_table_with_another_key_is_read_from_its_first_row_though_the_connection_is_lost_meanwhile(
     db: MemoryDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, last, reads, lost = MemoryChunks.read, MemoryChunks.last, [0], [0]
+    read, last, reads, lost = MemoryChunkReader.read, MemoryChunkReader.read_last_key, [0], [0]
 
-    def changes(self: MemoryChunks, *args: Any) -> Any:
+    def changes(self: MemoryChunkReader, *args: Any) -> Any:
         reads[0] += 1
         if reads[0] == 3:
             raise StructureChanged
         return read(self, *args)
 
-    def loses(self: MemoryChunks, *args: Any) -> Any:
+    def loses(self: MemoryChunkReader, *args: Any) -> Any:
         if reads[0] == 3 and not lost[0]:
             lost[0] += 1
             raise SourceUnavailable("gone")
         return last(self, *args)
 
-    monkeypatch.setattr(MemoryChunks, "read", changes)
-    monkeypatch.setattr(MemoryChunks, "last", loses)
+    monkeypatch.setattr(MemoryChunkReader, "read", changes)
+    monkeypatch.setattr(MemoryChunkReader, "read_last_key", loses)
 
-    def order(schema: TableSchema, scan: Scan) -> tuple[str, ...]:
+    def order(schema: TableSchema, scan: TableScan) -> tuple[str, ...]:
         return ("id",) if reads[0] < 3 else ("text", "id")
 
-    thread = ChunkThread(CONFIG, lambda: MemoryChunks(db, None), order, written=False)
+    thread = ChunkReaderThread(CONFIG, lambda: MemoryChunkReader(db, None), order, written=False)
     try:
-        thread.read(db.id("shop.a"), Scan(table="shop.a", request=1))
-        windows = until(lambda: w if len(w := thread.arrive(MemoryPosition(0))) >= 4 else None, "four windows are read")
+        thread.read(db.resolve_table_id("shop.a"), TableScan(table="shop.a", request=1))
+        windows = until(
+            lambda: w if len(w := thread.advance_position(MemoryPosition(0))) >= 4 else None, "four windows are read"
+        )
         assert windows is not None
     finally:
         thread.close()
     assert lost[0] == 1
     assert [w.problem for w in windows[:3]] == [None] * 3
-    assert [w.first for w in windows[:3]] == [[0], [5], ["x" * 100, 0]]
+    assert [w.first_key for w in windows[:3]] == [[0], [5], ["x" * 100, 0]]
 
 
 def test_some_windows_are_read_ahead(db: MemoryDatabase) -> None:
@@ -157,5 +165,5 @@ def test_what_waits_in_windows_is_bounded_by_its_bytes(db: MemoryDatabase, max_b
 
 def test_a_window_as_large_as_all_may_be_waits_alone(db: MemoryDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """One row may be larger than a chunk may."""
-    monkeypatch.setattr(ChunkRows, "bytes", 1 << 30)
+    monkeypatch.setattr(ChunkRows, "memory_bytes", 1 << 30)
     assert windows_ahead(db, 1) == 1

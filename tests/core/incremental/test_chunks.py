@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
+from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, FORMS, Busy, fill, partial
 from tests.support.connectors import memory_connector
@@ -46,13 +46,13 @@ def test_a_surrogate_key_that_may_be_null_or_is_missing_is_refused(db: MemoryDat
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Tables that chunks are read of, and the rows that each was to have."""
     found: list[tuple[str, int]] = []
-    read = MemoryChunks.read
+    read = MemoryChunkReader.read
 
-    def watched(self: MemoryChunks, rows: Any, limit: int, *more: Any) -> Any:
+    def watched(self: MemoryChunkReader, rows: Any, limit: int, *more: Any) -> Any:
         found.append((rows.table.id.full_name, limit))
         return read(self, rows, limit, *more)
 
-    monkeypatch.setattr(MemoryChunks, "read", watched)
+    monkeypatch.setattr(MemoryChunkReader, "read", watched)
     return found
 
 
@@ -61,16 +61,16 @@ def test_windows_of_a_quick_table_hold_several_chunks_of_a_slow_one_only_one(
 ) -> None:
     connector = partial(db, tmp_path, incremental_snapshot_chunk_size=10, **form)
     found: dict[str, list[int]] = {"shop.a": [], "shop.b": []}
-    read = MemoryChunks.read
+    read = MemoryChunkReader.read
 
-    def watched(self: MemoryChunks, rows: Any, limit: int, queries: int, max_bytes: int) -> Any:
+    def watched(self: MemoryChunkReader, rows: Any, limit: int, queries: int, max_bytes: int) -> Any:
         found[str(rows.table.id)].append(queries)
         chunk = read(self, rows, limit, queries, max_bytes)
         # of table a, reading takes next to nothing beside everything else; of b, it is as good as all that takes time
         chunk.reading_s = 1e-9 if rows.table.id.name == "a" else 60.0 * queries
         return chunk
 
-    monkeypatch.setattr(MemoryChunks, "read", watched)
+    monkeypatch.setattr(MemoryChunkReader, "read", watched)
     snapshot(connector, "shop.a", "shop.b")
     connector.capture()
     assert found["shop.a"][:5] == [1, 2, 4, 8, 16]
@@ -138,8 +138,8 @@ def test_rows_that_are_gone_disappear_when_a_table_is_replaced(
 ) -> None:
     connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **form)
     connector.capture()
-    db._rows[db.id("shop.a")] = [
-        row for row in db._rows[db.id("shop.a")] if row["id"] % 2
+    db._rows[db.resolve_table_id("shop.a")] = [
+        row for row in db._rows[db.resolve_table_id("shop.a")] if row["id"] % 2
     ]  # the log knows nothing of it
     connector.replay.partial = True  # of rows that are not read again yet, there may be changes
     number = snapshot(connector, "shop.b", "shop.a", replace=True)

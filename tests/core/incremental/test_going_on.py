@@ -19,8 +19,8 @@ from airflow_provider_cdc.core.errors import (
     TransientError,
 )
 from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunking
-from airflow_provider_cdc.core.incremental import coordinator as incremental
-from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
+from airflow_provider_cdc.core.incremental import incremental_coordinator as incremental
+from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import Busy, fill, partial, paused
 from tests.support.patience import LONGEST_S
@@ -33,17 +33,17 @@ def test_a_run_that_ends_early_is_followed_by_one_that_goes_on_behind_the_last_r
 ) -> None:
     connector = partial(db, tmp_path, **form)
     number = snapshot(connector, "shop.a", "shop.b")
-    read, began = MemoryChunks.read, []
+    read, began = MemoryChunkReader.read, []
 
-    def slow(self: MemoryChunks, *args: Any) -> Any:
+    def slow(self: MemoryChunkReader, *args: Any) -> Any:
         began.append(time.monotonic())
         if len(began) == 4:  # the run ends meanwhile
             time.sleep(4)
         return read(self, *args)
 
-    monkeypatch.setattr(MemoryChunks, "read", slow)
+    monkeypatch.setattr(MemoryChunkReader, "read", slow)
     connector.capture(run_for_s=60, until=lambda: len(began) == 4 and time.monotonic() > began[3] + 2)
-    state = connector.store.load("test").offset
+    state = connector.store.load_offset("test").offset
     assert state is not None
     first = state.incremental.scans[0]
     assert first.after is not None
@@ -59,16 +59,16 @@ def test_a_lost_connection_is_made_again(
     db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], monkeypatch: Any
 ) -> None:
     connector = partial(db, tmp_path, **form)
-    for name in ("read", "write", "remove"):
-        inner, left = getattr(MemoryChunks, name), [3]
+    for name in ("read", "insert_signal_row", "delete_signal_row"):
+        inner, left = getattr(MemoryChunkReader, name), [3]
 
-        def flaky(self: MemoryChunks, *args: Any, inner: Any = inner, left: list[int] = left) -> Any:
+        def flaky(self: MemoryChunkReader, *args: Any, inner: Any = inner, left: list[int] = left) -> Any:
             left[0] += 1
             if left[0] % 5 == 0:
                 raise TransientError("gone")
             return inner(self, *args)
 
-        monkeypatch.setattr(MemoryChunks, name, flaky)
+        monkeypatch.setattr(MemoryChunkReader, name, flaky)
     number = snapshot(connector, "shop.a")
     with Busy(db):
         connector.capture()
@@ -82,15 +82,15 @@ def test_a_table_that_somebody_has_locked_is_waited_for_while_the_stream_goes_on
 ) -> None:
     monkeypatch.setattr(chunking, "_LONGEST_S", 0.01)
     connector = partial(db, tmp_path)
-    read, tries = MemoryChunks.read, []
+    read, tries = MemoryChunkReader.read, []
 
-    def locked(self: MemoryChunks, *args: Any) -> Any:
+    def locked(self: MemoryChunkReader, *args: Any) -> Any:
         tries.append(args)
         if len(tries) < 20:
             raise SourceBusy("Lock wait timeout exceeded")
         return read(self, *args)
 
-    monkeypatch.setattr(MemoryChunks, "read", locked)
+    monkeypatch.setattr(MemoryChunkReader, "read", locked)
     number = snapshot(connector, "shop.a")
     fill(db, "shop.b", range(5000, 5003))
     connector.capture()
@@ -106,10 +106,10 @@ def test_a_database_that_is_gone_for_good_ends_the_run_with_its_error(
     monkeypatch.setattr(chunking, "_LONGEST_S", 0.01)
     connector = partial(db, tmp_path)
 
-    def gone(self: MemoryChunks, *args: Any) -> Any:
+    def gone(self: MemoryChunkReader, *args: Any) -> Any:
         raise SourceUnavailable("nobody answers")
 
-    monkeypatch.setattr(MemoryChunks, "read", gone)
+    monkeypatch.setattr(MemoryChunkReader, "read", gone)
     number = snapshot(connector, "shop.a")
     with pytest.raises(SourceUnavailable, match="nobody answers"):
         connector.capture()
@@ -120,16 +120,16 @@ def test_a_chunk_that_fails_after_it_was_cancelled_harms_nothing(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connector = partial(db, tmp_path)
-    read, failed = MemoryChunks.read, threading.Event()
+    read, failed = MemoryChunkReader.read, threading.Event()
 
-    def fails_late(self: MemoryChunks, *args: Any) -> Any:
+    def fails_late(self: MemoryChunkReader, *args: Any) -> Any:
         if not failed.is_set():
             paused(connector)
             failed.set()
             raise ValueError("nobody wants to know any more")
         return read(self, *args)
 
-    monkeypatch.setattr(MemoryChunks, "read", fails_late)
+    monkeypatch.setattr(MemoryChunkReader, "read", fails_late)
     number = snapshot(connector, "shop.a")
     connector.capture(run_for_s=LONGEST_S, until=failed.is_set)
     send(connector, "resume-snapshot")

@@ -20,7 +20,7 @@ import pytest
 from airflow_provider_cdc.core.errors import TransientError
 from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunking
 from airflow_provider_cdc.core.incremental import window_size
-from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
+from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import Busy, fill, paused
 from tests.support.connectors import Connector, memory_connector
@@ -138,7 +138,7 @@ def test_an_emptied_table_has_no_deletes_and_no_rows(
 ) -> None:
     connector = captured(db, tmp_path, **form)
     connector.replay.plant("test.shop.a", *wrong(2000))
-    at_read(1, lambda: db.truncate("shop.a"))
+    at_read(1, lambda: db.truncate_table("shop.a"))
     snapshot(connector, "shop.a", key_ranges=[key_range(0, 2010, 2000)])
     connector.capture()
     connector.capture()
@@ -154,9 +154,9 @@ def test_a_run_that_ends_inside_a_range_is_followed_by_one_that_goes_on_there(
     connector.replay.plant("test.shop.a", *wrong(*range(1000, 1500), *range(0, 900, 10)))
     ranges = [key_range(None, 99), key_range(300, 1400, *range(1000, 1401)), key_range(1450, None, *range(1450, 1500))]
     number = snapshot(connector, "shop.a", key_ranges=ranges)
-    read, began, ends, asked_to_end = MemoryChunks.read, [0], [3, 15, 40, 70], threading.Event()
+    read, began, ends, asked_to_end = MemoryChunkReader.read, [0], [3, 15, 40, 70], threading.Event()
 
-    def slow(self: MemoryChunks, *args: Any) -> Any:
+    def slow(self: MemoryChunkReader, *args: Any) -> Any:
         began[0] += 1
         if began[0] in ends:  # the run ends meanwhile
             assert asked_to_end.wait(LONGEST_S)
@@ -164,7 +164,7 @@ def test_a_run_that_ends_inside_a_range_is_followed_by_one_that_goes_on_there(
             asked_to_end.clear()
         return read(self, *args)
 
-    monkeypatch.setattr(MemoryChunks, "read", slow)
+    monkeypatch.setattr(MemoryChunkReader, "read", slow)
     left: list[tuple[int, int, int]] = []
 
     def reached(end: int) -> bool:
@@ -174,7 +174,7 @@ def test_a_run_that_ends_inside_a_range_is_followed_by_one_that_goes_on_there(
 
     for end in ends:
         connector.capture(run_for_s=60, until=partial(reached, end))
-        state = connector.store.load("test").offset
+        state = connector.store.load_offset("test").offset
         assert state is not None
         (scan,) = state.incremental.scans
         left.append((len(scan.ranges), sum(len(r.absent) for r in scan.ranges), -(scan.after or [0])[0]))
@@ -183,7 +183,7 @@ def test_a_run_that_ends_inside_a_range_is_followed_by_one_that_goes_on_there(
             t.insert("shop.a", {"id": 1460 + end, "n": end, "note": "late"})
     connector.capture()
     rows = {row["id"]: row for row in connector.rows("shop.a")}
-    there = {row["id"]: row for row in db.rows("shop.a")}
+    there = {row["id"]: row for row in db.copy_rows("shop.a")}
     repaired = [i for i in {*rows, *there} if i <= 99 or 300 <= i <= 1400 or i >= 1450]
     assert {i: rows.get(i) for i in repaired} == {i: there.get(i) for i in repaired}
     assert rows[110]["note"] == "planted", "between the ranges nothing is read"
@@ -216,16 +216,16 @@ def test_lost_connections_while_keys_are_looked_up_and_rows_are_read(
     monkeypatch.setattr(chunking, "KEYS", 3)
     connector = captured(db, tmp_path, incremental_snapshot_chunk_size=10, **form)
     connector.replay.plant("test.shop.a", *wrong(*range(1000, 1030), *range(0, 200, 7)))
-    for name in ("read", "write", "remove"):
-        inner, left = getattr(MemoryChunks, name), [3]
+    for name in ("read", "insert_signal_row", "delete_signal_row"):
+        inner, left = getattr(MemoryChunkReader, name), [3]
 
-        def flaky(self: MemoryChunks, *args: Any, inner: Any = inner, left: list[int] = left) -> Any:
+        def flaky(self: MemoryChunkReader, *args: Any, inner: Any = inner, left: list[int] = left) -> Any:
             left[0] += 1
             if left[0] % 5 == 0:
                 raise TransientError("gone")
             return inner(self, *args)
 
-        monkeypatch.setattr(MemoryChunks, name, flaky)
+        monkeypatch.setattr(MemoryChunkReader, name, flaky)
     number = snapshot(connector, "shop.a", key_ranges=[key_range(0, 99), key_range(100, 1030, *range(1000, 1030))])
     with Busy(db, pause_s=0.05):
         connector.capture()

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import (
     ConnectorHalted,
     PrerequisiteError,
 )
-from airflow_provider_cdc.core.spi.stores import DesiredState
+from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, fill, partial
 from tests.support.connectors import memory_connector
@@ -44,13 +44,13 @@ def test_a_lost_position_is_repaired_beside_the_stream(
     with db.transaction() as t:
         t.delete("shop.a", {"id": 1})
         t.update("shop.b", {"id": 2}, {"n": -2})
-    db.purge()
+    db.purge_log()
     fill(db, "shop.c", range(5000, 5003))
     connector.capture({"position.lost.mode": "incremental"})
     equal(connector, db, "shop.a", "shop.b", "shop.c")
     (signal,) = connector.store.signals_of("test", limit=10)
     assert (signal.channel, signal.state) == ("repair", "done")
-    assert connector.store.load("test").offset.incremental.scans == []  # type: ignore[union-attr]
+    assert connector.store.load_offset("test").offset.incremental.scans == []  # type: ignore[union-attr]
 
 
 def test_a_lost_position_is_not_repaired_in_part(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -59,13 +59,13 @@ def test_a_lost_position_is_not_repaired_in_part(db: MemoryDatabase, tmp_path: P
     fill(db, "shop.d", range(3))
     connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50)
     connector.capture()
-    before = connector.store.load("test").offset
+    before = connector.store.load_offset("test").offset
     fill(db, "shop.d", range(3, 6))
-    db.purge()
+    db.purge_log()
     fill(db, "shop.d", range(6, 9))
     with pytest.raises(PrerequisiteError, match=r"cannot be read in chunks: shop\.d has no key\."):
         connector.capture({"position.lost.mode": "incremental"})
-    assert connector.store.load("test").offset == before
+    assert connector.store.load_offset("test").offset == before
     connector.capture({"position.lost.mode": "snapshot"})
     equal(connector, db, "shop.a", "shop.d")
 
@@ -83,7 +83,7 @@ def test_a_lost_position_is_repaired_where_tables_were_changed(
         t.delete("shop.b", {"id": 1})
     if changed != "behind it":
         db.add_column("shop.b", "early", "int64", 7)
-    db.purge()
+    db.purge_log()
     if busy:
         fill(db, "shop.b", range(5000, 5003))
     if changed != "in the gap":
@@ -96,7 +96,7 @@ def test_a_lost_position_is_repaired_where_tables_were_changed(
     assert [(s.channel, s.state) for s in signals] == [("repair", "done")] * 2
     assert scans(connector).keys() == {"shop.a", "shop.c"}
     assert [data["scanned_collection"] for _, data in notified(connector, "Blocking Snapshot")[1:2]] == ["shop.b"]
-    left = [record for manifest in connector.changelog.manifests("test") for record in manifest.left_out]
+    left = [record for manifest in connector.changelog.read_manifests("test") for record in manifest.left_out]
     undecoded = [("shop.b", {"entry": 9}, {"entry": 10}, 3)] if busy and changed == "on both sides" else []
     assert [(record.table, record.start, record.end, record.events) for record in left] == undecoded
 
@@ -111,7 +111,7 @@ def test_a_lost_position_is_repaired_though_incremental_snapshots_are_paused(
     connector.capture()
     with db.transaction() as t:
         t.delete("shop.a", {"id": 1})
-    db.purge()
+    db.purge_log()
     result = connector.capture({"position.lost.mode": "incremental"})
     equal(connector, db, "shop.a", "shop.b", "shop.c")
     assert {s.state for s in connector.store.signals_of("test", limit=10)} == {"done"}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkThread
+from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkReaderThread
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, Busy, fill, partial, paused
 from tests.support.patience import LONGEST_S
@@ -42,9 +42,9 @@ def test_a_table_that_is_paused_while_a_chunk_is_read_goes_on_with_that_chunk(
     """No row is read into the log twice, and none is left out."""
     connector = partial(db, tmp_path, **form)
     written = threading.Event()
-    done = ChunkThread.done
+    done = ChunkReaderThread.release_window
 
-    def first_chunk_written(self: ChunkThread, window: Any) -> None:
+    def first_chunk_written(self: ChunkReaderThread, window: Any) -> None:
         done(self, window)
         written.set()
 
@@ -52,7 +52,7 @@ def test_a_table_that_is_paused_while_a_chunk_is_read_goes_on_with_that_chunk(
         assert written.wait(LONGEST_S)  # chunks are read ahead: all five may wait to be written
         paused(connector)
 
-    monkeypatch.setattr(ChunkThread, "done", first_chunk_written)
+    monkeypatch.setattr(ChunkReaderThread, "release_window", first_chunk_written)
     at_read(5, pause)
     asked = snapshot(connector, "shop.a")
     connector.capture()

@@ -12,9 +12,9 @@ def settled(waiting_s: float, chunk_s: float, limit: int = 1024, *, slower: floa
     """What a window holds in the end."""
     size = WindowSize()
     for _ in range(windows):
-        n = size.chunks(limit)
-        size.saw(waiting_s * slower, chunk_s * n * slower, limit * n, limit)
-    return size.chunks(limit)
+        n = size.compute_chunk_count(limit)
+        size.record_window(waiting_s * slower, chunk_s * n * slower, limit * n, limit)
+    return size.compute_chunk_count(limit)
 
 
 @pytest.mark.parametrize("slower", [1.0, 2.0, 5.0, 15.0])
@@ -42,12 +42,12 @@ def test_a_window_is_bounded_by_its_chunks_its_rows_and_its_time() -> None:
 def test_one_slow_window_does_not_undo_what_is_known() -> None:
     size = WindowSize()
     for waiting_s in [0.001] * 30 + [0.05] + [0.001] * 30:
-        n = size.chunks(100)
-        size.saw(waiting_s, 0.001 * n, 100 * n, 100)
-    assert size.chunks(100) == settled(0.001, 0.001, 100)
+        n = size.compute_chunk_count(100)
+        size.record_window(waiting_s, 0.001 * n, 100 * n, 100)
+    assert size.compute_chunk_count(100) == settled(0.001, 0.001, 100)
 
 
 def test_a_window_that_is_not_full_tells_nothing() -> None:
     size = WindowSize()
-    size.saw(1.0, 0.001, 99, 100)
-    assert size.chunks(100) == 1
+    size.record_window(1.0, 0.001, 99, 100)
+    assert size.compute_chunk_count(100) == 1

@@ -74,7 +74,7 @@ class Busy:
 
     def _change(self, t: Any, r: random.Random) -> None:
         key, table = r.randrange(self._keys), self._table
-        there = {row["id"] for row in self._db._rows[self._db.id(table)]}
+        there = {row["id"] for row in self._db._rows[self._db.resolve_table_id(table)]}
         new = r.randrange(self._keys)
         match r.randrange(4):
             case 0 if key in there:

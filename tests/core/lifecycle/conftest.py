@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.lifecycle.steering import steering
 from tests.support.connectors import Connector, memory_connector
@@ -27,6 +27,6 @@ def connector(db: MemoryDatabase, tmp_path: Path) -> Iterator[Connector]:
 
 
 @pytest.fixture
-def life(connector: Connector) -> Iterator[Lifecycle]:
+def life(connector: Connector) -> Iterator[ConnectorLifecycle]:
     with steering(connector) as lifecycle:
         yield lifecycle

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc.connector import open_lifecycle
-from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector
 
 
 @contextlib.contextmanager
-def steering(connector: Connector, **properties: Any) -> Iterator[Lifecycle]:
+def steering(connector: Connector, **properties: Any) -> Iterator[ConnectorLifecycle]:
     with open_lifecycle(connector.definition(**properties), connector.state_url) as lifecycle:
         yield lifecycle
 
@@ -29,8 +29,8 @@ def delete(db: MemoryDatabase, table: str, *ids: int) -> None:
 def merged(connector: Connector, table: str) -> list[dict[str, Any]]:
     """Rows of a table as a target has them that keeps the last event of each key: events may come twice."""
     rows: dict[int, dict[str, Any] | None] = {}
-    for manifest in connector.changelog.manifests("test"):
-        files = [connector.changelog.open("test", f) for f in manifest.files if f.topic == f"test.{table}"]
+    for manifest in connector.changelog.read_manifests("test"):
+        files = [connector.changelog.open_file("test", f) for f in manifest.files if f.topic == f"test.{table}"]
         events = [event for file in files for event in pq.read_table(file).to_pylist()]
         for event in sorted(events, key=lambda e: e["seq"]):
             if event["op"] == "t":
@@ -42,4 +42,4 @@ def merged(connector: Connector, table: str) -> list[dict[str, Any]]:
 
 def the_same(connector: Connector, db: MemoryDatabase, *tables: str) -> None:
     for table in tables:
-        assert merged(connector, table) == sorted(db.rows(table), key=repr), table
+        assert merged(connector, table) == sorted(db.copy_rows(table), key=repr), table

@@ -9,11 +9,11 @@ from airflow_provider_cdc.core.errors import (
     ConfigError,
     PrerequisiteError,
 )
-from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
-from airflow_provider_cdc.core.lifecycle.log_gap import Repair
-from airflow_provider_cdc.core.model.offset import IncrementalState, Scan
-from airflow_provider_cdc.core.model.signal import Signal
-from airflow_provider_cdc.core.signals.requests import parse
+from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
+from airflow_provider_cdc.core.lifecycle.log_gap import GapRepair
+from airflow_provider_cdc.core.model.connector_signal import Signal
+from airflow_provider_cdc.core.model.offset import IncrementalState, TableScan
+from airflow_provider_cdc.core.signals.signal_requests import parse_request
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.lifecycle.steering import delete, steering
 from tests.support.connectors import Connector
@@ -26,34 +26,34 @@ def gap(db: MemoryDatabase, connector: Connector) -> None:
     insert(db, "shop.a", 5)
     delete(db, "shop.a", 1)
     insert(db, "shop.a", 6)
-    db.purge(8)
+    db.purge_log(8)
 
 
-def test_there_is_no_gap_while_the_log_holds_the_position(connector: Connector, life: Lifecycle) -> None:
-    assert life.gap() is None
-    before = connector.store.load("test")
+def test_there_is_no_gap_while_the_log_holds_the_position(connector: Connector, life: ConnectorLifecycle) -> None:
+    assert life.find_gap() is None
+    before = connector.store.load_offset("test")
     with pytest.raises(ConfigError, match="There is no gap"):
-        life.repair(Repair.SKIP, "test", "ada")
-    assert connector.store.load("test") == before
+        life.repair_gap(GapRepair.SKIP, "test", "ada")
+    assert connector.store.load_offset("test") == before
 
 
 @pytest.mark.usefixtures("gap")
-def test_a_gap_is_told_with_both_ends_and_its_time(connector: Connector, life: Lifecycle) -> None:
-    found = life.gap()
+def test_a_gap_is_told_with_both_ends_and_its_time(connector: Connector, life: ConnectorLifecycle) -> None:
+    found = life.find_gap()
     assert found is not None
-    moved = connector.store.connector("test").moved_at.isoformat(timespec="seconds")
+    moved = connector.store.find_connector("test").moved_at.isoformat(timespec="seconds")
     assert str(found) == (
         f"Lost: everything that was committed after entry 6 ({moved}) and before entry 8, the oldest position that can be read."
     )
-    assert found.document() == {
+    assert found.to_document() == {
         "connector": "test", "position": {"entry": 6}, "moved_at": moved, "oldest": {"entry": 8}, "comparable": True,
         "why": found.why,
     }  # fmt: skip
 
 
-def test_a_log_that_was_reset_is_told_apart(db: MemoryDatabase, connector: Connector, life: Lifecycle) -> None:
+def test_a_log_that_was_reset_is_told_apart(db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle) -> None:
     del db.log[2:]
-    found = life.gap()
+    found = life.find_gap()
     assert found is not None
     assert not found.comparable
     assert "the log was reset, or belongs to another server" in str(found)
@@ -61,9 +61,9 @@ def test_a_log_that_was_reset_is_told_apart(db: MemoryDatabase, connector: Conne
 
 @pytest.mark.usefixtures("gap")
 def test_a_gap_repaired_by_a_snapshot_leaves_no_difference(
-    db: MemoryDatabase, connector: Connector, life: Lifecycle
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
 ) -> None:
-    done = life.repair(Repair.SNAPSHOT, "test", "ada")
+    done = life.repair_gap(GapRepair.SNAPSHOT, "test", "ada")
     assert (str(done.gap.position), done.signal) == ("entry 6", None)
     assert connector.store.offset_history("test", 1)[0].reason == "gap repaired by snapshot, from entry 6, by ada"
     connector.capture()
@@ -72,35 +72,35 @@ def test_a_gap_repaired_by_a_snapshot_leaves_no_difference(
 
 @pytest.mark.usefixtures("gap")
 def test_a_snapshot_that_would_leave_the_gap_is_refused(connector: Connector) -> None:
-    before = connector.store.load("test")
+    before = connector.store.load_offset("test")
     for properties, words in (
         ({"snapshot_mode": "no_data"}, "would read no rows"),
         ({"snapshot_include_collection_list": "shop.a"}, "leaves tables out"),
     ):
         with steering(connector, **properties) as life, pytest.raises(ConfigError, match=words):
-            life.repair(Repair.SNAPSHOT, "test", "ada")
-    assert connector.store.load("test") == before
+            life.repair_gap(GapRepair.SNAPSHOT, "test", "ada")
+    assert connector.store.load_offset("test") == before
 
 
 @pytest.mark.usefixtures("gap")
-def test_a_gap_that_is_skipped_goes_on_from_the_oldest_place(connector: Connector, life: Lifecycle) -> None:
-    life.repair(Repair.SKIP, "test", "ada")
+def test_a_gap_that_is_skipped_goes_on_from_the_oldest_place(connector: Connector, life: ConnectorLifecycle) -> None:
+    life.repair_gap(GapRepair.SKIP, "test", "ada")
     result = connector.capture()
     assert (result.events, result.batches, result.seq) == (1, [4], 9)
     assert [row["id"] for row in connector.rows("shop.a")] == [1, 2, 3, 4, 6]
-    assert life.gap() is None
+    assert life.find_gap() is None
 
 
 @pytest.mark.usefixtures("gap")
 def test_a_gap_is_repaired_beside_the_stream_from_the_oldest_place(
-    db: MemoryDatabase, connector: Connector, life: Lifecycle
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
 ) -> None:
-    done = life.repair(Repair.INCREMENTAL, "test", "ada")
-    (signal,) = connector.store.signals("test", 0)
+    done = life.repair_gap(GapRepair.INCREMENTAL, "test", "ada")
+    (signal,) = connector.store.list_signals("test", 0)
     assert signal.number == done.signal
-    request = parse(Signal(1, signal.id, signal.type, signal.data))
+    request = parse_request(Signal(1, signal.id, signal.type, signal.data))
     assert (request.collections, request.blocking, request.replace) == ((r"shop\.a", r"shop\.b"), False, True)  # type: ignore[union-attr]
-    stored = connector.store.load("test").offset
+    stored = connector.store.load_offset("test").offset
     assert stored is not None
     assert stored.position == {"entry": 8}
     connector.capture(run_for_s=3)
@@ -112,7 +112,7 @@ def test_a_gap_is_repaired_beside_the_stream_from_the_oldest_place(
 def test_a_repair_is_carried_out_whichever_channels_are_enabled(db: MemoryDatabase, connector: Connector) -> None:
     connector.properties["signal.enabled.channels"] = "source"
     with steering(connector) as life:
-        life.repair(Repair.INCREMENTAL, "test", "ada")
+        life.repair_gap(GapRepair.INCREMENTAL, "test", "ada")
     connector.capture()
     (signal,) = connector.store.signals_of("test")
     assert (signal.channel, signal.sent_by, signal.state) == ("repair", "ada", "done")
@@ -121,14 +121,14 @@ def test_a_repair_is_carried_out_whichever_channels_are_enabled(db: MemoryDataba
 
 @pytest.mark.usefixtures("gap")
 def test_a_repair_does_not_wait_for_incremental_snapshots_that_are_paused(
-    db: MemoryDatabase, connector: Connector, life: Lifecycle
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
 ) -> None:
-    stored = connector.store.load("test")
-    paused = IncrementalState(scans=[Scan(table="shop.a", request=1)], paused=True)
+    stored = connector.store.load_offset("test")
+    paused = IncrementalState(scans=[TableScan(table="shop.a", request=1)], paused=True)
     assert stored.offset is not None
-    with connector.store.lease("test", "somebody", wait_s=0) as lease:
+    with connector.store.acquire_lease("test", "somebody", wait_s=0) as lease:
         connector.store.replace_offset(lease, stored, stored.offset.model_copy(update={"incremental": paused}), "")
-    life.repair(Repair.INCREMENTAL, "test", "ada")
+    life.repair_gap(GapRepair.INCREMENTAL, "test", "ada")
     connector.capture()
     assert {s.type: s.state for s in connector.store.signals_of("test")} == {
         "execute-snapshot": "done", "resume-snapshot": "done"
@@ -138,57 +138,57 @@ def test_a_repair_does_not_wait_for_incremental_snapshots_that_are_paused(
 
 @pytest.mark.usefixtures("gap")
 def test_a_table_without_a_key_cannot_be_repaired_beside_the_stream(
-    db: MemoryDatabase, connector: Connector, life: Lifecycle
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
 ) -> None:
     db.create_table("shop.keyless", KEYED)
-    before = connector.store.load("test")
+    before = connector.store.load_offset("test")
     with pytest.raises(PrerequisiteError, match=r"cannot be read in chunks: shop\.keyless has no key"):
-        life.repair(Repair.INCREMENTAL, "test", "ada")
-    assert connector.store.load("test") == before
-    assert connector.store.signals("test", 0) == []
+        life.repair_gap(GapRepair.INCREMENTAL, "test", "ada")
+    assert connector.store.load_offset("test") == before
+    assert connector.store.list_signals("test", 0) == []
 
 
 @pytest.mark.usefixtures("gap")
 def test_a_repair_that_dies_before_the_offset_moves_sends_its_signal_once(
-    connector: Connector, life: Lifecycle, monkeypatch: pytest.MonkeyPatch
+    connector: Connector, life: ConnectorLifecycle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as m:
         m.setattr(type(connector.store), "replace_offset", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            life.repair(Repair.INCREMENTAL, "test", "ada")
-    assert life.gap() is not None
-    done = life.repair(Repair.INCREMENTAL, "test", "ada")
-    assert [s.number for s in connector.store.signals("test", 0)] == [done.signal]
+            life.repair_gap(GapRepair.INCREMENTAL, "test", "ada")
+    assert life.find_gap() is not None
+    done = life.repair_gap(GapRepair.INCREMENTAL, "test", "ada")
+    assert [s.number for s in connector.store.list_signals("test", 0)] == [done.signal]
 
 
 @pytest.mark.usefixtures("gap")
 def test_the_plan_of_a_repair_says_what_it_reads_and_changes_nothing(
-    db: MemoryDatabase, connector: Connector, life: Lifecycle
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
 ) -> None:
-    before = connector.store.load("test")
-    plans = {how: life.plan_repair(how) for how in Repair}
+    before = connector.store.load_offset("test")
+    plans = {how: life.plan_repair(how) for how in GapRepair}
     assert {how: (plan.tables, plan.whole, plan.problems) for how, plan in plans.items()} == {
-        Repair.SNAPSHOT: (("shop.a", "shop.b"), (), ()), Repair.INCREMENTAL: (("shop.a", "shop.b"), (), ()), Repair.SKIP: ((), (), ())
+        GapRepair.SNAPSHOT: (("shop.a", "shop.b"), (), ()), GapRepair.INCREMENTAL: (("shop.a", "shop.b"), (), ()), GapRepair.SKIP: ((), (), ())
     }  # fmt: skip
     assert {plan.version for plan in plans.values()} == {before.version}
     db.add_column("shop.b", "more", "int32")
     db.create_table("shop.keyless", KEYED)
     db.create_table("shop.loose", {"id": "int64"}, key=("id",))
-    plan = life.plan_repair(Repair.INCREMENTAL)
+    plan = life.plan_repair(GapRepair.INCREMENTAL)
     assert (plan.tables, plan.whole) == (("shop.a", "shop.b", "shop.keyless", "shop.loose"), ("shop.b",))
     uncut = "cannot be read in chunks: shop.keyless has no key, shop.loose: id may be NULL. What helps: repair with a snapshot"
     assert uncut in plan.problems[0]
     with steering(connector, snapshot_mode="no_data") as other:
-        assert "would read no rows" in other.plan_repair(Repair.SNAPSHOT).problems[0]
-    assert (connector.store.load("test"), connector.store.signals("test", 0)) == (before, [])
+        assert "would read no rows" in other.plan_repair(GapRepair.SNAPSHOT).problems[0]
+    assert (connector.store.load_offset("test"), connector.store.list_signals("test", 0)) == (before, [])
 
 
 @pytest.mark.usefixtures("gap")
-def test_a_repair_is_carried_out_only_as_planned(connector: Connector, life: Lifecycle) -> None:
-    planned = life.plan_repair(Repair.SKIP).version
+def test_a_repair_is_carried_out_only_as_planned(connector: Connector, life: ConnectorLifecycle) -> None:
+    planned = life.plan_repair(GapRepair.SKIP).version
     with pytest.raises(CommitConflict, match="has moved since the plan was made"):
-        life.repair(Repair.SKIP, "test", "ada", version=planned - 1)
-    assert connector.store.load("test").version == planned
-    life.repair(Repair.SKIP, "test", "ada", version=planned)
+        life.repair_gap(GapRepair.SKIP, "test", "ada", version=planned - 1)
+    assert connector.store.load_offset("test").version == planned
+    life.repair_gap(GapRepair.SKIP, "test", "ada", version=planned)
     with pytest.raises(ConfigError, match="There is no gap"):
-        life.plan_repair(Repair.SKIP)
+        life.plan_repair(GapRepair.SKIP)

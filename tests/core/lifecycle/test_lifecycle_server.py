@@ -11,9 +11,9 @@ import pytest
 
 from airflow_provider_cdc.connector import open_lifecycle
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
-from airflow_provider_cdc.core.lifecycle.log_gap import Repair
-from airflow_provider_cdc.core.lifecycle.offset_plan import Effect
+from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
+from airflow_provider_cdc.core.lifecycle.log_gap import GapRepair
+from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetEffect
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import purge_log
 from tests.support.workload import source_rows
@@ -44,7 +44,7 @@ def connector(server: Any, database: Any, tmp_path: Path) -> Iterator[Connector]
 
 
 @pytest.fixture
-def life(connector: Connector) -> Iterator[Lifecycle]:
+def life(connector: Connector) -> Iterator[ConnectorLifecycle]:
     with open_lifecycle(connector.definition(), connector.state_url, secrets=connector.secrets) as lifecycle:
         yield lifecycle
 
@@ -52,8 +52,8 @@ def life(connector: Connector) -> Iterator[Lifecycle]:
 def merged(connector: Connector) -> dict[int, int]:
     """The table as a target has it that keeps the last event of each key."""
     rows: dict[int, int] = {}
-    for manifest in connector.changelog.manifests("test"):
-        files = [pq.read_table(connector.changelog.open("test", f)).to_pylist() for f in manifest.files]
+    for manifest in connector.changelog.read_manifests("test"):
+        files = [pq.read_table(connector.changelog.open_file("test", f)).to_pylist() for f in manifest.files]
         for event in sorted((e for events in files for e in events), key=lambda e: e["seq"]):
             if event["op"] == "t":
                 rows.clear()
@@ -64,7 +64,7 @@ def merged(connector: Connector) -> dict[int, int]:
     return rows
 
 
-def test_going_back_and_forward_in_a_binary_log(database: Any, connector: Connector, life: Lifecycle) -> None:
+def test_going_back_and_forward_in_a_binary_log(database: Any, connector: Connector, life: ConnectorLifecycle) -> None:
     assert life.source is not None
     places = []
     for n in (10, 20, 30):
@@ -72,7 +72,7 @@ def test_going_back_and_forward_in_a_binary_log(database: Any, connector: Connec
         database.sql(f"UPDATE t SET n = {n} WHERE id = 1")
     connector.capture()
     back = life.plan_offset(places[1])
-    assert (back.effect, back.target, back.problems) == (Effect.REPEAT, str(places[1]), ())
+    assert (back.effect, back.target, back.problems) == (OffsetEffect.REPEAT, str(places[1]), ())
     life.apply_offset(back, "test", "ada")
     assert connector.capture().events == 2
     assert merged(connector) == {1: 30, 2: 2, 3: 3}
@@ -81,13 +81,13 @@ def test_going_back_and_forward_in_a_binary_log(database: Any, connector: Connec
     end = life.source.current_position()
     database.sql("UPDATE t SET n = 60 WHERE id = 3")
     forward = life.plan_offset(end)
-    assert (forward.effect, forward.problems) == (Effect.SKIP, ())
+    assert (forward.effect, forward.problems) == (OffsetEffect.SKIP, ())
     life.apply_offset(forward, "test", "ada")
     assert connector.capture().events == 1
     assert merged(connector) == {1: 30, 2: 2, 3: 60}
 
 
-def test_places_that_the_server_does_not_have_are_problems(connector: Connector, life: Lifecycle) -> None:
+def test_places_that_the_server_does_not_have_are_problems(connector: Connector, life: ConnectorLifecycle) -> None:
     assert life.source is not None
     now = life.source.current_position().to_json()
     for place in ({**now, "pos": now["pos"] + 10_000_000}, {**now, "file": "binlog.999999", "gtids": ""}):
@@ -95,7 +95,9 @@ def test_places_that_the_server_does_not_have_are_problems(connector: Connector,
         assert plan.problems != (), place
 
 
-def test_going_back_over_a_ddl_statement_is_refused(database: Any, connector: Connector, life: Lifecycle) -> None:
+def test_going_back_over_a_ddl_statement_is_refused(
+    database: Any, connector: Connector, life: ConnectorLifecycle
+) -> None:
     assert life.source is not None
     before = life.source.current_position()
     database.sql("UPDATE t SET n = 5", "ALTER TABLE t ADD m INT")
@@ -108,14 +110,14 @@ def test_going_back_over_a_ddl_statement_is_refused(database: Any, connector: Co
 @pytest.mark.parametrize(
     ("how", "rows"),
     [
-        (Repair.SNAPSHOT, {1: 1, 3: 30, 4: 4, 5: 5}),
-        (Repair.INCREMENTAL, {1: 1, 3: 30, 4: 4, 5: 5}),
-        (Repair.SKIP, {1: 1, 2: 2, 3: 3, 5: 5}),
+        (GapRepair.SNAPSHOT, {1: 1, 3: 30, 4: 4, 5: 5}),
+        (GapRepair.INCREMENTAL, {1: 1, 3: 30, 4: 4, 5: 5}),
+        (GapRepair.SKIP, {1: 1, 2: 2, 3: 3, 5: 5}),
     ],
     ids=str,
 )
 def test_a_purged_log_is_told_exactly_and_repaired(
-    server: Any, database: Any, connector: Connector, life: Lifecycle, how: Repair, rows: dict[int, int]
+    server: Any, database: Any, connector: Connector, life: ConnectorLifecycle, how: GapRepair, rows: dict[int, int]
 ) -> None:
     assert life.source is not None
     stood = life.source.current_position()
@@ -126,17 +128,17 @@ def test_a_purged_log_is_told_exactly_and_repaired(
     database.sql("INSERT INTO t VALUES (5, 5)")
     with pytest.raises(PositionLost):
         connector.capture()
-    gap = life.gap()
+    gap = life.find_gap()
     assert gap is not None
     assert (str(gap.position), gap.comparable) == (str(stood), True)
     assert str(gap.oldest).startswith(f"{newest}:4")
-    life.repair(how, "test", "ada")
-    connector.capture(run_for_s=6 if how is Repair.INCREMENTAL else None)
+    life.repair_gap(how, "test", "ada")
+    connector.capture(run_for_s=6 if how is GapRepair.INCREMENTAL else None)
     assert merged(connector) == rows
-    if how is Repair.INCREMENTAL:
+    if how is GapRepair.INCREMENTAL:
         assert connector.store.signals_of("test")[0].state == "done"
-    assert life.gap() is None
-    offset = connector.store.load("test").offset
+    assert life.find_gap() is None
+    offset = connector.store.load_offset("test").offset
     assert offset is not None
     assert offset.position is not None
     assert offset.position["gtids"] == life.source.current_position().to_json()["gtids"]
@@ -147,7 +149,7 @@ def test_a_purged_log_is_told_exactly_and_repaired(
     ("changed", "busy"), [("in the gap", False), ("in the gap", True), ("behind it", True), ("on both sides", True)]
 )
 def test_a_gap_is_repaired_beside_the_stream_though_a_table_was_changed(
-    server: Any, database: Any, connector: Connector, life: Lifecycle, how: str, changed: str, busy: bool
+    server: Any, database: Any, connector: Connector, life: ConnectorLifecycle, how: str, changed: str, busy: bool
 ) -> None:
     database.sql("DELETE FROM t WHERE id = 2", "UPDATE t SET n = 30 WHERE id = 3")
     if changed != "behind it":
@@ -160,7 +162,7 @@ def test_a_gap_is_repaired_beside_the_stream_though_a_table_was_changed(
     if busy:
         database.sql("INSERT INTO t (id, n) VALUES (5, 5)")
     if how == "command":
-        life.repair(Repair.INCREMENTAL, "test", "ada")
+        life.repair_gap(GapRepair.INCREMENTAL, "test", "ada")
     connector.capture({"position.lost.mode": "fail" if how == "command" else "incremental"})
     assert connector.rows(f"{database.name}.t") == source_rows(server, database.name, "t")
     assert {s.state for s in connector.store.signals_of("test")} == {"done"}

@@ -15,12 +15,12 @@ from airflow_provider_cdc.core.errors import (
     LeaseHeld,
     PositionLost,
 )
-from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
-from airflow_provider_cdc.core.lifecycle.log_gap import Repair
-from airflow_provider_cdc.core.lifecycle.offset_plan import Effect
+from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
+from airflow_provider_cdc.core.lifecycle.log_gap import GapRepair
+from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetEffect
+from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalState
 from airflow_provider_cdc.core.model.offset import Offset, PendingTable, SnapshotState
-from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
-from airflow_provider_cdc.core.spi.state_records import Registration
+from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 from tests.core.lifecycle.steering import delete, steering, the_same
@@ -31,12 +31,12 @@ from tests.support.shop import KEYED, equal, insert, operations
 
 
 def test_going_forward_is_told_as_a_loss_and_skips_exactly_that(
-    db: MemoryDatabase, connector: Connector, life: Lifecycle
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
 ) -> None:
     for i in (5, 6, 7):
         insert(db, "shop.a", i)
     plan = life.plan_offset(MemoryPosition(8))
-    assert (plan.effect, plan.now, plan.target, plan.problems) == (Effect.SKIP, "entry 6", "entry 8", ())
+    assert (plan.effect, plan.now, plan.target, plan.problems) == (OffsetEffect.SKIP, "entry 6", "entry 8", ())
     assert (
         "SKIPPED: everything that was committed after entry 6 up to entry 8 is captured never." in plan.consequences[0]
     )
@@ -52,10 +52,10 @@ def test_going_forward_is_told_as_a_loss_and_skips_exactly_that(
 
 
 def test_going_back_is_told_with_the_events_that_come_again(
-    db: MemoryDatabase, connector: Connector, life: Lifecycle
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
 ) -> None:
     plan = life.plan_offset(MemoryPosition(4))
-    assert plan.effect is Effect.REPEAT
+    assert plan.effect is OffsetEffect.REPEAT
     assert (
         "REPEATED: everything that was committed after entry 4 up to entry 6 is captured once more"
         in plan.consequences[0]
@@ -68,27 +68,27 @@ def test_going_back_is_told_with_the_events_that_come_again(
     the_same(connector, db, "shop.a", "shop.b")
 
 
-def test_staying_is_told_to_change_nothing(life: Lifecycle) -> None:
+def test_staying_is_told_to_change_nothing(life: ConnectorLifecycle) -> None:
     plan = life.plan_offset(MemoryPosition(6))
-    assert (plan.effect, plan.consequences) == (Effect.NOTHING, ("The connector stands there.",))
+    assert (plan.effect, plan.consequences) == (OffsetEffect.NOTHING, ("The connector stands there.",))
 
 
 def test_a_place_that_cannot_be_read_is_a_problem_and_not_applied(
-    db: MemoryDatabase, connector: Connector, life: Lifecycle
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
 ) -> None:
-    before = connector.store.load("test")
-    db.purge(5)
+    before = connector.store.load_offset("test")
+    db.purge_log(5)
     for target, words in ((3, "holds entries 5 to 6"), (9, "holds entries 5 to 6")):
         plan = life.plan_offset(MemoryPosition(target))
         assert words in plan.problems[0]
         with pytest.raises(ConfigError, match=f"cannot be moved to entry {target}") as caught:
             life.apply_offset(plan, "test", "ada")
         assert caught.value.safe == "Nothing was changed."
-    assert connector.store.load("test") == before
+    assert connector.store.load_offset("test") == before
 
 
 def test_going_back_over_a_changed_structure_is_refused(
-    db: MemoryDatabase, connector: Connector, life: Lifecycle
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
 ) -> None:
     """Rows before the statement would be read with the structure after it."""
     db.add_column("shop.a", "later", "int32")
@@ -106,7 +106,9 @@ def test_going_back_over_a_changed_structure_is_refused(
     assert life.plan_offset(MemoryPosition(7)).problems != ()
 
 
-def test_going_back_over_a_new_table_is_allowed(db: MemoryDatabase, connector: Connector, life: Lifecycle) -> None:
+def test_going_back_over_a_new_table_is_allowed(
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
+) -> None:
     """It has no rows before it was created."""
     db.create_table("shop.c", KEYED, key=("id",))
     db.add_column("shop.c", "later", "int32")
@@ -123,49 +125,51 @@ def test_a_connector_without_a_position_is_not_given_one(db: MemoryDatabase, tmp
     """Its structures are not known, and its tables were not read."""
     fresh = memory_connector(db, tmp_path / "fresh")
     with steering(fresh) as life:
-        fresh.store.register(Registration("test", "memory", "x"))
+        fresh.store.register_connector(ConnectorRegistration("test", "memory", "x"))
         plan = life.plan_offset(MemoryPosition(2))
         assert "has no position: its next run reads all tables first" in plan.problems[0]
         with pytest.raises(ConfigError):
             life.apply_offset(plan, "test", "ada")
-    assert fresh.store.load("test").offset is None
+    assert fresh.store.load_offset("test").offset is None
 
 
 @pytest.mark.parametrize("confirmation", [None, "", "yes", "Test", "test "])
 def test_nothing_is_changed_without_the_connectors_name(
-    connector: Connector, life: Lifecycle, confirmation: str | None
+    connector: Connector, life: ConnectorLifecycle, confirmation: str | None
 ) -> None:
-    before = connector.store.load("test")
+    before = connector.store.load_offset("test")
     for do in (
         lambda: life.apply_offset(life.plan_offset(MemoryPosition(4)), confirmation, "ada"),
-        lambda: life.reset(confirmation, "ada"),
+        lambda: life.reset_offset(confirmation, "ada"),
         lambda: life.delete(confirmation, with_changelog=True),
-        lambda: life.repair(Repair.SKIP, confirmation, "ada"),
+        lambda: life.repair_gap(GapRepair.SKIP, confirmation, "ada"),
     ):
         with pytest.raises(ConfigError, match="not confirmed") as caught:
             do()
         assert caught.value.remedy == "confirm it with test"
-    assert connector.store.load("test") == before
-    assert len(connector.changelog.batches("test")) == 3
+    assert connector.store.load_offset("test") == before
+    assert len(connector.changelog.list_batches("test")) == 3
 
 
-def test_nothing_is_changed_while_a_run_is_alive(connector: Connector, life: Lifecycle) -> None:
-    before, plan = connector.store.load("test"), life.plan_offset(MemoryPosition(4))
-    with connector.store.lease("test", "worker-1", wait_s=0):
+def test_nothing_is_changed_while_a_run_is_alive(connector: Connector, life: ConnectorLifecycle) -> None:
+    before, plan = connector.store.load_offset("test"), life.plan_offset(MemoryPosition(4))
+    with connector.store.acquire_lease("test", "worker-1", wait_s=0):
         for do in (
             lambda: life.apply_offset(plan, "test", "ada"),
-            lambda: life.reset("test", "ada"),
+            lambda: life.reset_offset("test", "ada"),
             lambda: life.delete("test", with_changelog=True),
-            lambda: life.repair(Repair.SKIP, "test", "ada"),
+            lambda: life.repair_gap(GapRepair.SKIP, "test", "ada"),
         ):
             with pytest.raises(LeaseHeld, match="worker-1") as caught:
                 do()
             assert "airflow cdc pause test" in (caught.value.remedy or "")
-    assert connector.store.load("test") == before
-    assert len(connector.changelog.batches("test")) == 3
+    assert connector.store.load_offset("test") == before
+    assert len(connector.changelog.list_batches("test")) == 3
 
 
-def test_a_plan_is_void_once_the_offset_has_moved(db: MemoryDatabase, connector: Connector, life: Lifecycle) -> None:
+def test_a_plan_is_void_once_the_offset_has_moved(
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
+) -> None:
     plan = life.plan_offset(MemoryPosition(4))
     insert(db, "shop.a", 5)
     connector.capture()
@@ -175,7 +179,7 @@ def test_a_plan_is_void_once_the_offset_has_moved(db: MemoryDatabase, connector:
 
 
 def test_a_batch_that_a_killed_run_left_comes_before_the_change(
-    db: MemoryDatabase, connector: Connector, life: Lifecycle, monkeypatch: pytest.MonkeyPatch
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the next run would adopt it, and undo the change without a word."""
     insert(db, "shop.a", 5)
@@ -184,10 +188,10 @@ def test_a_batch_that_a_killed_run_left_comes_before_the_change(
         def killed(*_: Any) -> None:
             raise KeyboardInterrupt
 
-        m.setattr(type(connector.store), "commit", killed)
+        m.setattr(type(connector.store), "commit_batch", killed)
         with pytest.raises(KeyboardInterrupt):
             connector.capture()
-    assert connector.changelog.batches("test") == [1, 2, 3, 4]
+    assert connector.changelog.list_batches("test") == [1, 2, 3, 4]
     plan = life.plan_offset(MemoryPosition(4))
     with pytest.raises(CommitConflict):
         life.apply_offset(plan, "test", "ada")
@@ -202,14 +206,14 @@ def test_a_batch_that_a_killed_run_left_comes_before_the_change(
 
 
 def test_after_a_reset_all_tables_are_read_again_into_the_same_change_log(
-    db: MemoryDatabase, connector: Connector, life: Lifecycle
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
 ) -> None:
     delete(db, "shop.a", 1)
-    db.purge()
+    db.purge_log()
     with pytest.raises(PositionLost):
         connector.capture()
     plan = life.plan_offset(None)
-    assert (plan.effect, plan.now, plan.target) == (Effect.SNAPSHOT, "entry 6", "none")
+    assert (plan.effect, plan.now, plan.target) == (OffsetEffect.SNAPSHOT, "entry 6", "none")
     stored = life.apply_offset(plan, "test", "ada")
     assert stored.offset.in_log("") == Offset(seq=8, batch=3)
     result = connector.capture()
@@ -218,15 +222,15 @@ def test_after_a_reset_all_tables_are_read_again_into_the_same_change_log(
     equal(connector, db)
 
 
-def test_snapshots_that_a_reset_forgets_end_as_failed(connector: Connector, life: Lifecycle) -> None:
+def test_snapshots_that_a_reset_forgets_end_as_failed(connector: Connector, life: ConnectorLifecycle) -> None:
     number = connector.store.send("test", SentSignal("ad-hoc", "execute-snapshot", "{}"))
     connector.store.set_signal_state("test", number, SignalState.RUNNING)
     state = SnapshotState(pending={"shop.a": PendingTable(request=number, select="SELECT 1")})
-    with connector.store.lease("test", "me", wait_s=0) as lease:
-        stored = connector.store.load("test")
+    with connector.store.acquire_lease("test", "me", wait_s=0) as lease:
+        stored = connector.store.load_offset("test")
         assert stored.offset is not None
         offset = stored.offset.model_copy(update={"snapshot": state, "signal": number})
-        connector.store.advance(lease, stored, offset)
+        connector.store.advance_offset(lease, stored, offset)
     plan = life.plan_offset(None)
     assert f"signals [{number}] end as failed" in plan.consequences[-1]
     after = life.apply_offset(plan, "test", "ada")
@@ -239,14 +243,14 @@ def test_snapshots_that_a_reset_forgets_end_as_failed(connector: Connector, life
 
 
 def test_an_offset_that_was_forgotten_can_be_restored(
-    db: MemoryDatabase, connector: Connector, life: Lifecycle
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
 ) -> None:
     (before,) = connector.store.offset_history("test", 1)
-    life.reset("test", "ada")
+    life.reset_offset("test", "ada")
     plan = life.plan_restore(before.version)
-    assert (plan.effect, plan.now, plan.target) == (Effect.NOTHING, "none", "entry 6")
+    assert (plan.effect, plan.now, plan.target) == (OffsetEffect.NOTHING, "none", "entry 6")
     life.apply_offset(plan, "test", "ada")
-    assert connector.store.load("test").offset == before.offset
+    assert connector.store.load_offset("test").offset == before.offset
     assert connector.store.offset_history("test", 1)[0].reason == f"restored from version {before.version}, by ada"
     insert(db, "shop.a", 5)
     assert operations(connector, connector.capture()) == {"a": {"c": 1}}
@@ -254,11 +258,11 @@ def test_an_offset_that_was_forgotten_can_be_restored(
 
 
 def test_restoring_an_older_offset_repeats_what_came_after_it_under_new_numbers(
-    db: MemoryDatabase, connector: Connector, life: Lifecycle
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
 ) -> None:
     oldest = connector.store.offset_history("test", 10)[-1]
     plan = life.plan_restore(oldest.version)
-    assert (plan.effect, plan.now, plan.target) == (Effect.REPEAT, "entry 6", "entry 4")
+    assert (plan.effect, plan.now, plan.target) == (OffsetEffect.REPEAT, "entry 6", "entry 4")
     life.apply_offset(plan, "test", "ada")
     result = connector.capture()
     assert (result.batches, result.seq) == ([4], 10)
@@ -266,20 +270,20 @@ def test_restoring_an_older_offset_repeats_what_came_after_it_under_new_numbers(
 
 
 def test_a_table_that_a_statement_has_rewritten_is_still_to_be_read_after_a_restore(
-    connector: Connector, life: Lifecycle
+    connector: Connector, life: ConnectorLifecycle
 ) -> None:
     """A signal has asked for it too; that request is void."""
-    with connector.store.lease("test", "me", wait_s=0) as lease:
-        stored = connector.store.load("test")
+    with connector.store.acquire_lease("test", "me", wait_s=0) as lease:
+        stored = connector.store.load_offset("test")
         assert stored.offset is not None
-        due = SnapshotState().pend({"shop.a": True, "shop.b": True}, request=7).pend({"shop.a": True})
-        stored = connector.store.advance(lease, stored, stored.offset.snapshots(due))
-        connector.store.advance(lease, stored, stored.offset.forgotten())
+        due = SnapshotState().add_pending({"shop.a": True, "shop.b": True}, request=7).add_pending({"shop.a": True})
+        stored = connector.store.advance_offset(lease, stored, stored.offset.with_snapshot(due))
+        connector.store.advance_offset(lease, stored, stored.offset.clear_position())
     restored = life.plan_restore(stored.version).offset.snapshot
     assert restored.pending == {"shop.a": PendingTable(held=True)}
 
 
-def test_a_version_that_there_never_was_cannot_be_restored(life: Lifecycle) -> None:
+def test_a_version_that_there_never_was_cannot_be_restored(life: ConnectorLifecycle) -> None:
     with pytest.raises(ConfigError, match="no offset of version 99") as caught:
         life.plan_restore(99)
     assert caught.value.remedy == "airflow cdc offset history test"
@@ -289,29 +293,29 @@ def test_a_version_that_there_never_was_cannot_be_restored(life: Lifecycle) -> N
 
 
 def test_a_deleted_connector_is_gone_and_its_change_log_stays(
-    db: MemoryDatabase, connector: Connector, life: Lifecycle
+    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
 ) -> None:
     life.delete("test")
-    assert connector.store.connectors() == []
-    assert connector.changelog.batches("test") == [1, 2, 3]
+    assert connector.store.list_connectors() == []
+    assert connector.changelog.list_batches("test") == [1, 2, 3]
     insert(db, "shop.a", 5)
     result = connector.capture()  # the change log says where it stood
     assert result.batches == [4]
     equal(connector, db)
 
 
-def test_with_its_change_log_it_begins_anew(db: MemoryDatabase, connector: Connector, life: Lifecycle) -> None:
+def test_with_its_change_log_it_begins_anew(db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle) -> None:
     life.delete("test", with_changelog=True)
-    assert connector.changelog.connectors() == []
+    assert connector.changelog.list_connectors() == []
     result = connector.capture()
     assert (result.batches, result.seq) == ([1], 8)
 
 
 def test_a_deletion_that_fails_in_the_middle_can_be_made_again(
-    connector: Connector, life: Lifecycle, monkeypatch: pytest.MonkeyPatch
+    connector: Connector, life: ConnectorLifecycle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as m:
-        m.setattr(type(connector.store), "forget", lambda *_: 1 / 0)
+        m.setattr(type(connector.store), "delete_connector", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             life.delete("test", with_changelog=True)
     with pytest.raises(ChangeLogDamaged):

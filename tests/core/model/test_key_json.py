@@ -12,8 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.core.model.key_json import BadKey, arrays, key_from_json, key_to_json, keys_of, parse, ranked
-from airflow_provider_cdc.core.model.schema import Column, arrow_type
+from airflow_provider_cdc.core.model.key_json import (
+    InvalidKeyValue,
+    build_key_arrays,
+    build_sort_key,
+    key_from_json,
+    key_to_json,
+    keys_of,
+    parse_key_value,
+)
+from airflow_provider_cdc.core.model.table_schema import Column, arrow_type
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
@@ -40,11 +48,11 @@ def test_every_value_comes_back_from_its_json(type_: str) -> None:
     def once(values: list[Any]) -> None:
         expected = pa.array(values, arrow_type(type_))
         sent = [json.loads(json.dumps(key_to_json([v])[0])) for v in values]
-        keys = [[parse(v, column)] for v in sent]
-        assert arrays(keys, [column])[0].equals(expected)
+        keys = [[parse_key_value(v, column)] for v in sent]
+        assert build_key_arrays(keys, [column])[0].equals(expected)
         assert keys == keys_of([expected]), "one form"
         assert [key_from_json(key, [type_]) for key in keys] == [[v] for v in expected.to_pylist()]
-        ranks = [ranked(key, [column]) for key in keys]
+        ranks = [build_sort_key(key, [column]) for key in keys]
         if type_ in ("string", "binary"):
             assert ranks == [None] * len(keys)
         else:
@@ -70,8 +78,8 @@ def test_every_value_comes_back_from_its_json(type_: str) -> None:
 )
 def test_other_spellings_are_read_as_the_one_form(type_: str, sent: Any, kept: Any) -> None:
     column = Column(name="k", type=type_)
-    assert parse(sent, column) == kept
-    assert keys_of(arrays([[kept]], [column])) == [[kept]]
+    assert parse_key_value(sent, column) == kept
+    assert keys_of(build_key_arrays([[kept]], [column])) == [[kept]]
 
 
 @pytest.mark.parametrize(
@@ -105,12 +113,12 @@ def test_other_spellings_are_read_as_the_one_form(type_: str, sent: Any, kept: A
     ],
 )
 def test_what_is_no_value_is_refused_with_what_is(type_: str, sent: Any, valid: str) -> None:
-    with pytest.raises(BadKey) as caught:
-        parse(sent, Column(name="k", type=type_))
+    with pytest.raises(InvalidKeyValue) as caught:
+        parse_key_value(sent, Column(name="k", type=type_))
     assert valid in str(caught.value)
 
 
 def test_a_moment_that_its_type_cannot_hold_is_refused() -> None:
     column = Column(name="k", type="timestamp[ns]")
-    with pytest.raises(BadKey, match="cannot hold"):
-        arrays([[parse("3000-01-01T00:00:00", column)]], [column])
+    with pytest.raises(InvalidKeyValue, match="cannot hold"):
+        build_key_arrays([[parse_key_value("3000-01-01T00:00:00", column)]], [column])

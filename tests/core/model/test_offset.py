@@ -37,7 +37,7 @@ _offsets = st.builds(
 
 @given(_offsets)
 def test_an_offset_means_the_same_after_its_way_through_json(offset: Offset) -> None:
-    assert Offset.model_validate(json.loads(json.dumps(offset.document()))) == offset
+    assert Offset.model_validate(json.loads(json.dumps(offset.to_document()))) == offset
 
 
 @given(_snapshots)
@@ -47,9 +47,9 @@ def test_pending_tables_of_earlier_releases_mean_the_same(state: SnapshotState) 
     stored = {
         "pending": {name: table.held for name, table in pending.items()},
         "tables": state.read_at,
-        "requests": state.requests,
-        "selects": state.selects,
-        "streamed": sorted(state.streamed),
+        "requests": state.request_numbers,
+        "selects": state.select_statements,
+        "streamed": sorted(state.streamed_tables),
         "due": [name for name, table in pending.items() if table.due],
     }
     given_ = {name: value for name, value in stored.items() if value}
@@ -60,7 +60,7 @@ def test_a_scan_of_an_older_release_is_read_in_chunks_of_the_connectors_size() -
     stored = {"incremental": {"scans": [{"table": "s.a", "request": 7, "after": [3], "upto": [9], "rows": 3}]}}
     found = Offset.model_validate(stored)
     assert found.incremental.scans[0].chunk_rows is None
-    assert found.document() == stored
+    assert found.to_document() == stored
 
 
 def test_an_offset_of_an_unknown_form_is_refused() -> None:
@@ -74,21 +74,21 @@ def test_an_offset_of_an_unknown_form_is_refused() -> None:
 @given(_snapshots, st.sets(st.sampled_from("abcd")))
 def test_a_transition_leaves_the_committed_offset_alone(state: SnapshotState, names: set[str]) -> None:
     before = state.model_copy(deep=True)
-    state.pend(dict.fromkeys(names, True), request=3, selects={"a": "SELECT 1"}, streamed=names)
-    state.read(names, {"entry": 1})
-    state.passed(names)
-    state.without(names)
-    state.renamed({name: name + "x" for name in names})
+    state.add_pending(dict.fromkeys(names, True), request=3, selects={"a": "SELECT 1"}, streamed=names)
+    state.record_read(names, {"entry": 1})
+    state.record_passed(names)
+    state.remove_pending(names)
+    state.rename_tables({name: name + "x" for name in names})
     state.without_requests()
     assert state == before
 
 
 @given(_snapshots, st.booleans())
 def test_a_table_that_is_wanted_whole_for_one_reason_is_read_whole(state: SnapshotState, held: bool) -> None:
-    asked = state.pend({"a": held}, request=7, selects={"a": "SELECT 1"})
+    asked = state.add_pending({"a": held}, request=7, selects={"a": "SELECT 1"})
     before, after = state.pending.get("a"), asked.pending["a"]
     assert (after.select is None) == (before is not None and before.select is None)
-    assert asked.pend({"a": held}).pending["a"].select is None
+    assert asked.add_pending({"a": held}).pending["a"].select is None
 
 
 @given(_snapshots)
@@ -101,13 +101,13 @@ def test_a_table_that_is_due_is_read_when_its_request_has_failed(state: Snapshot
 
 def test_a_table_is_due_when_a_statement_and_a_request_want_it() -> None:
     """Whichever comes first."""
-    rewritten, asked = SnapshotState().pend({"a": True}), SnapshotState().pend({"a": True}, request=7)
-    assert rewritten.pend({"a": True}, request=7).pending["a"].due
-    assert asked.pend({"a": True}).pending["a"].due
-    assert not asked.pend({"a": True}, request=8).pending["a"].due
-    assert not rewritten.pend({"a": True}).pending["a"].due
+    rewritten, asked = SnapshotState().add_pending({"a": True}), SnapshotState().add_pending({"a": True}, request=7)
+    assert rewritten.add_pending({"a": True}, request=7).pending["a"].due
+    assert asked.add_pending({"a": True}).pending["a"].due
+    assert not asked.add_pending({"a": True}, request=8).pending["a"].due
+    assert not rewritten.add_pending({"a": True}).pending["a"].due
 
 
 def test_a_renamed_table_waits_under_its_new_name_and_is_read_whole() -> None:
-    state = SnapshotState().pend({"a": False}, request=7, selects={"a": "SELECT 1"}, streamed=["a"])
-    assert state.renamed({"a": "b", "x": "y"}).pending == {"b": PendingTable(held=True, request=7, streamed=True)}
+    state = SnapshotState().add_pending({"a": False}, request=7, selects={"a": "SELECT 1"}, streamed=["a"])
+    assert state.rename_tables({"a": "b", "x": "y"}).pending == {"b": PendingTable(held=True, request=7, streamed=True)}

@@ -16,7 +16,7 @@ from airflow_provider_cdc.sources.memory.position import MemoryPosition
 def test_of_two_places_one_has_reached_the_other(a: int, b: int) -> None:
     one, other = MemoryPosition(a), MemoryPosition(b)
     assert isinstance(one, Position)
-    assert one.reached(other) or other.reached(one)
-    assert (one.reached(other) and other.reached(one)) == (one == other)
+    assert one.has_reached(other) or other.has_reached(one)
+    assert (one.has_reached(other) and other.has_reached(one)) == (one == other)
     parse: Callable[..., MemoryPosition] = MemoryPosition
     assert parse(**json.loads(json.dumps(one.to_json()))) == one

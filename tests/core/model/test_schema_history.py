@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.capture.ddl_row_effects import rewrite_reason
-from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.config.tables import TableConfig
-from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema, as_document
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory, StoredSchemas
+from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableId, TableSchema, as_document
 
 
 def _id(name: str) -> TableId:
@@ -35,49 +35,51 @@ def _record(seq: int, *changes: TableChange) -> SchemaChangeRecord:
 
 def test_a_change_names_the_columns_that_it_drops() -> None:
     history = SchemaHistory()
-    history.apply(_change("CREATE", table=_table(a="int64", b="string", c="string", d="string")))
-    made = history.apply(_change(table=_table(a="int64", c="string", d="int64"), renamed={"c": "b"}, added={"d": None}))
+    history.apply_change(_change("CREATE", table=_table(a="int64", b="string", c="string", d="string")))
+    made = history.apply_change(
+        _change(table=_table(a="int64", c="string", d="int64"), renamed={"c": "b"}, added={"d": None})
+    )
     assert made is not None
     assert made.dropped == ("c",)  # b is called c now, and d is there again
-    again = history.apply(_change(table=_table(c="string", a="int64", d="int64")))
+    again = history.apply_change(_change(table=_table(c="string", a="int64", d="int64")))
     assert again is not None
     assert again.dropped == ()
 
 
 def test_versions_grow_with_each_change_of_structure() -> None:
     history = SchemaHistory()
-    first = history.apply(_change("CREATE", table=_table(a="int64")))
-    second = history.apply(_change(table=_table(a="int64", b="string")))
+    first = history.apply_change(_change("CREATE", table=_table(a="int64")))
+    second = history.apply_change(_change(table=_table(a="int64", b="string")))
     assert [c.table.version for c in (first, second) if c and c.table] == [1, 2]
-    assert history.get(_id("t")) == _table(a="int64", b="string").model_copy(update={"version": 2})
+    assert history.find_schema(_id("t")) == _table(a="int64", b="string").model_copy(update={"version": 2})
 
 
 def test_a_change_that_changes_nothing_gives_no_version() -> None:
     history = SchemaHistory()
-    history.apply(_change("CREATE", table=_table(a="int64")))
-    assert history.apply(_change(table=_table(a="int64"))) is None
+    history.apply_change(_change("CREATE", table=_table(a="int64")))
+    assert history.apply_change(_change(table=_table(a="int64"))) is None
     # rows may have changed: that must not be passed over
-    assert history.apply(_change(table=_table(a="int64"), exact=False)) is not None
+    assert history.apply_change(_change(table=_table(a="int64"), exact=False)) is not None
     # a column was dropped and made again, or two have changed their names
-    assert history.apply(_change(table=_table(a="int64"), added={"a": None}, dropped=("a",))) is not None
-    history.apply(_change(table=_table(a="int64", b="int64")))
-    assert history.apply(_change(table=_table(a="int64", b="int64"), renamed={"a": "b", "b": "a"})) is not None
+    assert history.apply_change(_change(table=_table(a="int64"), added={"a": None}, dropped=("a",))) is not None
+    history.apply_change(_change(table=_table(a="int64", b="int64")))
+    assert history.apply_change(_change(table=_table(a="int64", b="int64"), renamed={"a": "b", "b": "a"})) is not None
     # the structure is newer than the statement
-    assert history.apply(_change(table=_table(a="int64", b="int64"), added={"b": None})) is None
-    assert history.apply(_change(table=_table(a="int64", b="int64"), renamed={"b": "c"})) is None
+    assert history.apply_change(_change(table=_table(a="int64", b="int64"), added={"b": None})) is None
+    assert history.apply_change(_change(table=_table(a="int64", b="int64"), renamed={"b": "c"})) is None
     # a table of the same structure under the same name is another table
-    assert history.apply(_change("CREATE", table=_table(a="int64"))) is not None
+    assert history.apply_change(_change("CREATE", table=_table(a="int64"))) is not None
 
 
 def test_a_table_that_comes_back_goes_on_with_its_versions() -> None:
     """Files of the old and of the new table must never be taken for one structure."""
     history = SchemaHistory()
-    history.apply(_change("CREATE", table=_table(a="int64")))
-    history.apply(_change("DROP"))
-    assert history.get(_id("t")) is None
-    assert history.tables == []
-    assert history.seen(_id("t"))
-    back = history.apply(_change("CREATE", table=_table(b="string")))
+    history.apply_change(_change("CREATE", table=_table(a="int64")))
+    history.apply_change(_change("DROP"))
+    assert history.find_schema(_id("t")) is None
+    assert history.current_tables == []
+    assert history.has_seen_table(_id("t"))
+    back = history.apply_change(_change("CREATE", table=_table(b="string")))
     assert back is not None
     assert back.table is not None
     assert back.table.version == 2
@@ -85,17 +87,20 @@ def test_a_table_that_comes_back_goes_on_with_its_versions() -> None:
 
 def test_two_tables_swap_their_names_in_one_statement() -> None:
     history = SchemaHistory()
-    history.apply(_change("CREATE", "a", _table("a", x="int64")))
-    history.apply(_change("CREATE", "b", _table("b", y="string")))
+    history.apply_change(_change("CREATE", "a", _table("a", x="int64")))
+    history.apply_change(_change("CREATE", "b", _table("b", y="string")))
     swap = [
         _change(name="b", table=_table("b", x="int64"), previous_id=_id("a")),
         _change(name="a", table=_table("a", y="string"), previous_id=_id("b")),
     ]
-    history.leave(swap)
-    assert history.tables == []
+    history.remove_renamed(swap)
+    assert history.current_tables == []
     for change in swap:
-        history.apply(change)
-    assert {str(t): history.get(t).names for t in history.tables} == {"shop.a": ("y",), "shop.b": ("x",)}  # type: ignore[union-attr]
+        history.apply_change(change)
+    assert {str(t): history.find_schema(t).column_names for t in history.current_tables} == {
+        "shop.a": ("y",),
+        "shop.b": ("x",),
+    }  # type: ignore[union-attr]
 
 
 def test_replay_gives_the_history_that_recorded_the_changes() -> None:
@@ -112,25 +117,27 @@ def test_replay_gives_the_history_that_recorded_the_changes() -> None:
         [_change("CREATE", "b", _table("b", w="bool"))],
     ]
     for seq, changes in enumerate(statements, 1):
-        history.leave(changes)
-        records.append(_record(seq, *[c for c in map(history.apply, changes) if c is not None]))
-        again = SchemaHistory.replay(records)
-        assert {t: again.get(t) for t in again.tables} == {t: history.get(t) for t in history.tables}
+        history.remove_renamed(changes)
+        records.append(_record(seq, *[c for c in map(history.apply_change, changes) if c is not None]))
+        again = SchemaHistory.from_records(records)
+        assert {t: again.find_schema(t) for t in again.current_tables} == {
+            t: history.find_schema(t) for t in history.current_tables
+        }
         assert again._versions == history._versions
 
 
 def test_rows_of_a_waiting_table_are_not_wanted() -> None:
     config = TableConfig.parse({"topic.prefix": "p", "table.include.list": "shop.a,shop.b"})
     history = SchemaHistory()
-    history.apply(_change("CREATE", "a", _table("a", x="int64")))
+    history.apply_change(_change("CREATE", "a", _table("a", x="int64")))
     tables = CapturedTables(Filters(config), history)
-    assert tables.captured(_id("a"))
-    assert not tables.captured(_id("c"))
+    assert tables.is_captured(_id("a"))
+    assert not tables.is_captured(_id("c"))
     tables.hold_back({"shop.a"})
-    assert not tables.captured(_id("a"))
-    assert tables.captured(_id("b"))
-    assert tables.get(_id("a")) is not None  # its structure is followed all the same
-    assert tables.known() == [_id("a")]
+    assert not tables.is_captured(_id("a"))
+    assert tables.is_captured(_id("b"))
+    assert tables.find_schema(_id("a")) is not None  # its structure is followed all the same
+    assert tables.list_known_tables() == [_id("a")]
 
 
 # rewrites
@@ -246,14 +253,18 @@ records = st.builds(
 def test_a_base_and_what_came_since_are_the_same_as_the_whole_history(
     history: list[SchemaChangeRecord], at: int
 ) -> None:
-    whole = SchemaHistory.replay(history)
-    base = SchemaHistory.replay(history[:at]).base()
+    whole = SchemaHistory.from_records(history)
+    base = SchemaHistory.from_records(history[:at]).build_base()
     base = [type(b).model_validate(as_document(b)) for b in base]  # as they are stored
-    parts = SchemaHistory.of(StoredSchemas(base, history[at:], len(history)))
-    assert (parts.ever, parts.tables, parts.empty) == (whole.ever, whole.tables, whole.empty)
+    parts = SchemaHistory.from_stored(StoredSchemas(base, history[at:], len(history)))
+    assert (parts.ever_known_tables, parts.current_tables, parts.is_empty) == (
+        whole.ever_known_tables,
+        whole.current_tables,
+        whole.is_empty,
+    )
     for name in "abcd":
         table = _id(name)
-        assert parts.get(table) == whole.get(table)
-        assert parts.seen(table) == whole.seen(table)
+        assert parts.find_schema(table) == whole.find_schema(table)
+        assert parts.has_seen_table(table) == whole.has_seen_table(table)
         assert parts.from_the_first(table) == whole.from_the_first(table)
-    assert parts.base() == whole.base()
+    assert parts.build_base() == whole.build_base()

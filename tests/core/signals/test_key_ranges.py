@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.model.offset import Scan, ScanRange
-from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.model.offset import ScanRange, TableScan
+from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
 from airflow_provider_cdc.core.signals.key_ranges import (
     MOST_ABSENT,
     MOST_RANGES,
     MOST_WAITING,
-    BadRange,
-    asked,
+    InvalidKeyRange,
     check_number,
+    parse_range,
     ranges_of,
 )
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
@@ -37,7 +37,7 @@ def entry(first: Row | None, last: Row | None, *absent: Row) -> Row:
 
 
 def read(*entries: Row, key: tuple[str, ...] = ("id",)) -> list[ScanRange]:
-    return ranges_of(SCHEMA, key, [asked(e) for e in entries])
+    return ranges_of(SCHEMA, key, [parse_range(e) for e in entries])
 
 
 def test_ranges_that_overlap_are_one_and_all_are_in_order() -> None:
@@ -72,7 +72,7 @@ def test_composite_keys_are_in_the_order_of_the_key_and_compare_column_by_column
     assert found == ScanRange(
         first=["2024-01-01T00:00:00", 5], last=["2024-01-02T00:00:00", 1], absent=[["2024-01-01T12:00:00.500000", 9]]
     )
-    with pytest.raises(BadRange, match="comes before"):
+    with pytest.raises(InvalidKeyRange, match="comes before"):
         read(entry(high, low), key=("at", "id"))
 
 
@@ -91,7 +91,7 @@ def test_composite_keys_are_in_the_order_of_the_key_and_compare_column_by_column
     ],
 )
 def test_wrong_keys(wrong: Row, reason: str) -> None:
-    with pytest.raises(BadRange) as caught:
+    with pytest.raises(InvalidKeyRange) as caught:
         read(wrong)
     assert reason in str(caught.value)
     assert "shop.orders" in str(caught.value)
@@ -109,21 +109,21 @@ def test_wrong_keys(wrong: Row, reason: str) -> None:
     ],
 )
 def test_wrong_forms(wrong: Any, reason: str) -> None:
-    with pytest.raises(BadRange) as caught:
-        asked(wrong)
+    with pytest.raises(InvalidKeyRange) as caught:
+        parse_range(wrong)
     assert reason in str(caught.value)
 
 
 def test_there_is_a_bound_to_what_an_offset_holds() -> None:
     check_number(MOST_RANGES, MOST_ABSENT, [])
-    with pytest.raises(BadRange, match="a signal may have 1,000: send several"):
+    with pytest.raises(InvalidKeyRange, match="a signal may have 1,000: send several"):
         check_number(MOST_RANGES + 1, 0, [])
-    with pytest.raises(BadRange, match="a signal may have 10,000: send several"):
+    with pytest.raises(InvalidKeyRange, match="a signal may have 10,000: send several"):
         check_number(1, MOST_ABSENT + 1, [])
     there = ScanRange(absent=[[i] for i in range(MOST_ABSENT)])
-    waiting = [Scan(table="shop.orders", request=i, key=["id"], ranges=[there]) for i in range(MOST_WAITING)]
+    waiting = [TableScan(table="shop.orders", request=i, key=["id"], ranges=[there]) for i in range(MOST_WAITING)]
     check_number(1, 0, waiting)
-    with pytest.raises(BadRange, match="50,000 of other signals wait"):
+    with pytest.raises(InvalidKeyRange, match="50,000 of other signals wait"):
         check_number(1, 1, waiting)
 
 
@@ -176,10 +176,10 @@ def test_deletes_that_are_left_out_are_not_asked_for(request: pytest.FixtureRequ
 
 
 def test_an_offset_with_ranges_is_compact_json() -> None:
-    scan = Scan(table="shop.orders", request=7, key=["id"], ranges=[ScanRange(first=[5], absent=[[7], [8]])])
+    scan = TableScan(table="shop.orders", request=7, key=["id"], ranges=[ScanRange(first=[5], absent=[[7], [8]])])
     text = json.dumps(scan.model_dump(mode="json", exclude_defaults=True))
     assert (
         text
         == '{"table": "shop.orders", "request": 7, "key": ["id"], "ranges": [{"first": [5], "absent": [[7], [8]]}]}'
     )
-    assert Scan.model_validate_json(text) == scan
+    assert TableScan.model_validate_json(text) == scan

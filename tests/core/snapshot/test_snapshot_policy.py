@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.capture.capture import CaptureResult
-from airflow_provider_cdc.core.config.enums import SnapshotMode
-from airflow_provider_cdc.core.config.tables import TableConfig
+from airflow_provider_cdc.core.capture.connector_capture import CaptureResult
+from airflow_provider_cdc.core.config.property_enums import SnapshotMode
+from airflow_provider_cdc.core.config.table_config import TableConfig
 from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.lifecycle.log_gap import all_again
@@ -124,7 +124,7 @@ class _Dies(BaseException):
 
 def _dies_within_the_snapshot(connector: Connector, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that ends after the first table is durable, and before the second."""
-    read, seen = memory._Session.read, []
+    read, seen = memory._MemorySnapshot.read, []
 
     def reading(self: Any, chunk: Any) -> Any:
         seen.append(chunk.table)
@@ -133,10 +133,10 @@ def _dies_within_the_snapshot(connector: Connector, monkeypatch: pytest.MonkeyPa
         yield from read(self, chunk)
 
     with monkeypatch.context() as patch:
-        patch.setattr(memory._Session, "read", reading)
+        patch.setattr(memory._MemorySnapshot, "read", reading)
         with pytest.raises(_Dies):
             connector.capture({"batch.max.rows": 1, "snapshot.max.threads": 1})
-    offset = connector.store.load("test").offset
+    offset = connector.store.load_offset("test").offset
     assert offset is not None
     assert list(offset.snapshot.pending) == ["shop.b"]
 
@@ -201,7 +201,7 @@ def test_a_lost_position_reads_all_rows_where_that_is_wanted_and_an_interruption
     connector.capture()
     with db.transaction() as t:
         t.delete("shop.a", {"id": 1})
-    db.purge()
+    db.purge_log()
     with pytest.raises(PositionLost):
         connector.capture()
     connector.properties[f"{BASED}.snapshot.on.data.error"] = True
@@ -218,7 +218,7 @@ def test_position_lost_mode_snapshot_reads_rows_whatever_the_mode(
     connector.capture()
     with db.transaction() as t:
         t.delete("shop.a", {"id": 1})
-    db.purge()
+    db.purge_log()
     _dies_within_the_snapshot(connector, monkeypatch)
     connector.capture()
     equal(connector, db)
@@ -257,7 +257,7 @@ def test_only_recovery_builds_a_history_anew_that_is_there(
     records = [r for r in connector.store.schema_history("test") for c in r.changes if c.id.name == "a"]
     assert [r.snapshot for r in records] == [True, mode == "recovery"]
     assert records[-1].changes[0].table is not None
-    assert records[-1].changes[0].table.names[-1] == "more"
+    assert records[-1].changes[0].table.column_names[-1] == "more"
 
 
 # a policy of one's own
@@ -289,7 +289,7 @@ def test_a_policy_may_say_that_nothing_is_done_and_the_connector_begins_another_
     connector = own()
     assert connector.capture().position == ""
     assert "this run does nothing" in caplog.text
-    assert connector.store.load("test").offset is None
+    assert connector.store.load_offset("test").offset is None
     mine.ANSWERS |= {"data": lambda exists, in_progress: not exists, "stream": True}
     assert _done(connector) == {"a": {"r": 2}, "b": {"r": 2}}
 
@@ -372,7 +372,7 @@ def test_a_policy_may_read_all_when_the_position_is_lost(
     connector = own()
     connector.capture()
     insert(db, "shop.a", 3)
-    db.purge()
+    db.purge_log()
     with pytest.raises(PositionLost):
         connector.capture()
     mine.ANSWERS["on_data_error"] = True
@@ -405,7 +405,7 @@ def test_a_policy_that_cannot_be_used_ends_the_run_with_its_name(
         connector.capture()
     assert f"snapshot.mode.custom.name={name}" in caught.value.what
     assert why in caught.value.what
-    assert connector.store.load("test").offset is None
+    assert connector.store.load_offset("test").offset is None
 
 
 def test_an_answer_that_is_none_ends_the_run(mine: Any, own: Callable[..., Connector]) -> None:
@@ -582,7 +582,7 @@ def test_a_table_that_was_left_out_for_a_while_begins_with_its_present_structure
     assert _done(connector) == {"b": {"c": 1}}
     records = [c for r in connector.store.schema_history("test") for c in r.changes if c.id.name == "b"]
     assert records[-1].table is not None
-    assert records[-1].table.names[-1] == "more"
+    assert records[-1].table.column_names[-1] == "more"
 
 
 @pytest.mark.parametrize(
@@ -598,4 +598,4 @@ def test_a_query_that_cannot_be_used_ends_the_run(
     with pytest.raises(ConfigError, match=why) as caught:
         connector.capture()
     assert f"snapshot.query.mode.custom.name={name}" in caught.value.what
-    assert connector.store.load("test").offset is None
+    assert connector.store.load_offset("test").offset is None

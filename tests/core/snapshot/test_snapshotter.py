@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.model.log_items import RowBlock
-from airflow_provider_cdc.core.spi.source import Chunk
+from airflow_provider_cdc.core.spi.source import SnapshotChunk
 from airflow_provider_cdc.sources.memory import source as memory
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
@@ -33,22 +33,22 @@ def db(request: pytest.FixtureRequest) -> MemoryDatabase:
 
 
 def _equal(connector: Connector, db: MemoryDatabase) -> None:
-    for table in map(str, db.view()[1]):
-        assert connector.rows(table) == sorted(db.rows(table), key=repr), table
+    for table in map(str, db.read_consistent_view()[1]):
+        assert connector.rows(table) == sorted(db.copy_rows(table), key=repr), table
 
 
-def _hook(monkeypatch: pytest.MonkeyPatch, on_block: Callable[[int, Chunk], None]) -> None:
+def _hook(monkeypatch: pytest.MonkeyPatch, on_block: Callable[[int, SnapshotChunk], None]) -> None:
     """Call ``on_block`` with the number of each block that a reader hands over, in the reader's thread."""
-    read, counter, lock = memory._Session.read, iter(range(1, 10**6)), threading.Lock()
+    read, counter, lock = memory._MemorySnapshot.read, iter(range(1, 10**6)), threading.Lock()
 
-    def hooked(self: Any, chunk: Chunk) -> Iterator[RowBlock]:
+    def hooked(self: Any, chunk: SnapshotChunk) -> Iterator[RowBlock]:
         for block in read(self, chunk):
             with lock:
                 number = next(counter)
             on_block(number, chunk)
             yield block
 
-    monkeypatch.setattr(memory._Session, "read", hooked)
+    monkeypatch.setattr(memory._MemorySnapshot, "read", hooked)
 
 
 @pytest.mark.parametrize("readers", [1, 2, 7])
@@ -68,7 +68,7 @@ def test_readers_really_read_at_the_same_time(
     """Three readers meet at a barrier in their first block; with fewer threads it would never open."""
     barrier, first = threading.Barrier(3, timeout=LONGEST_S), threading.local()
 
-    def meet(_number: int, _chunk: Chunk) -> None:
+    def meet(_number: int, _chunk: SnapshotChunk) -> None:
         if not getattr(first, "passed", False):
             first.passed = True
             barrier.wait()
@@ -82,7 +82,7 @@ def test_readers_really_read_at_the_same_time(
 def test_small_tables_share_a_batch_and_large_ones_have_their_own(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = memory_connector(db, tmp_path, batch_max_rows=30)
     connector.capture()
-    files = [sorted({f.topic for f in m.files}) for m in connector.changelog.manifests("test")]
+    files = [sorted({f.topic for f in m.files}) for m in connector.changelog.read_manifests("test")]
     assert files == [["test.shop.a", "test.shop.b"], ["test.shop.c"]]
 
 
@@ -111,7 +111,7 @@ def test_a_snapshot_interrupted_at_any_block_goes_on_with_the_tables_that_are_mi
     for n in range(1, 99):
         connector = memory_connector(db, tmp_path / str(n), **options)
 
-        def die(number: int, _chunk: Chunk, n: int = n) -> None:
+        def die(number: int, _chunk: SnapshotChunk, n: int = n) -> None:
             nonlocal blocks
             blocks = number
             if number == n:
@@ -125,7 +125,7 @@ def test_a_snapshot_interrupted_at_any_block_goes_on_with_the_tables_that_are_mi
                 pass
             else:
                 break
-        done = {f.topic for m in connector.changelog.manifests("test") for f in m.files}
+        done = {f.topic for m in connector.changelog.read_manifests("test") for f in m.files}
         with db.transaction() as t:
             for table in TABLES:
                 t.update(table, {"id": 0}, {"n": n})
@@ -133,14 +133,14 @@ def test_a_snapshot_interrupted_at_any_block_goes_on_with_the_tables_that_are_mi
                 t.delete(table, {"id": 1000 + n - 1})
         connector.capture()
         _equal(connector, db)
-        read = Counter(f.topic for m in connector.changelog.manifests("test") for f in m.files if "r" in f.counts)
+        read = Counter(f.topic for m in connector.changelog.read_manifests("test") for f in m.files if "r" in f.counts)
         assert all(read[topic] == 1 for topic in done), "a table that was read is not read again"
         _no_other_files(connector)
     assert blocks > 15
 
 
 def _no_other_files(connector: Connector) -> None:
-    named = {f.path for m in connector.changelog.manifests("test") for f in m.files}
+    named = {f.path for m in connector.changelog.read_manifests("test") for f in m.files}
     folder = connector.folder / "changelog" / "test"
     assert {str(p.relative_to(folder)) for p in folder.rglob("*.parquet")} == named
 
@@ -148,7 +148,7 @@ def _no_other_files(connector: Connector) -> None:
 def test_rows_that_change_during_the_snapshot_come_from_the_log(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write(number: int, _chunk: Chunk) -> None:
+    def write(number: int, _chunk: SnapshotChunk) -> None:
         with db.transaction() as t:
             t.update("shop.c", {"id": number}, {"n": number})
             t.delete("shop.a", {"id": number})
@@ -165,7 +165,7 @@ def test_rows_that_change_during_the_snapshot_come_from_the_log(
 def test_a_table_dropped_before_it_could_be_read_is_left_out(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die(number: int, chunk: Chunk) -> None:
+    def die(number: int, chunk: SnapshotChunk) -> None:
         if str(chunk.table) == "shop.b":
             raise _Dies
 
@@ -188,7 +188,7 @@ def test_a_table_dropped_before_it_could_be_read_is_left_out(
 def test_an_error_of_one_reader_ends_the_others_and_is_told_as_it_is(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(number: int, _chunk: Chunk) -> None:
+    def fail(number: int, _chunk: SnapshotChunk) -> None:
         if number == 5:
             raise OSError("the cable is cut")
 
@@ -198,7 +198,7 @@ def test_an_error_of_one_reader_ends_the_others_and_is_told_as_it_is(
     with pytest.raises(OSError, match="the cable is cut"):
         connector.capture()
     assert not [t for t in set(threading.enumerate()) - before if t.name.startswith("cdc-")]
-    assert connector.changelog.batches("test") == []
+    assert connector.changelog.list_batches("test") == []
     _no_other_files(connector)
 
 
@@ -215,9 +215,9 @@ def test_source_blocks_of_read_rows_say_snapshot(db: MemoryDatabase, tmp_path: P
 
     connector = memory_connector(db, tmp_path)
     connector.capture()
-    (manifest,) = connector.changelog.manifests("test")
+    (manifest,) = connector.changelog.read_manifests("test")
     for file in manifest.files:
-        with connector.changelog.open("test", file) as f:
+        with connector.changelog.open_file("test", file) as f:
             rows = pq.read_table(f).to_pylist()
         *others, last = (r["source"]["snapshot"] for r in rows)
         assert set(others) <= {"first", "first_in_data_collection", "true"}

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_cdc.core.writing import waiting_rows
-from airflow_provider_cdc.core.writing.overlaps import Changes, stays
-from airflow_provider_cdc.sources.memory.database import MemoryDatabase, Transaction
+from airflow_provider_cdc.core.writing import open_transaction_rows
+from airflow_provider_cdc.core.writing.key_overlaps import KeyChanges, find_key_stays
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase, MemoryTransaction
 from tests.support.connectors import Connector, memory_connector
 from tests.support.key_moves import KeyMoves
 from tests.support.sampled import Sampled
@@ -39,7 +39,7 @@ def _look(r: Random, values: str, addressed: bool) -> None:
     leaves, comes = (np.array([c[image] is not None for c in changes]) for image in (2, 3))
     keys = [hashes(image, lambda row, _: key(row)) for image in (2, 3)]
     rows = [hashes(image, of) for image in (2, 3)]
-    found = stays(Changes(np.zeros(len(changes), np.int64), leaves, comes, *keys, *rows))
+    found = find_key_stays(KeyChanges(np.zeros(len(changes), np.int64), leaves, comes, *keys, *rows))
     events: list[tuple[bool, int, int, str, int, str | None]] = []
     for at, (op, _, old, new) in enumerate(changes):
         late, goes, came = (
@@ -97,7 +97,7 @@ def test_random_moves_replay_to_the_tables(
     sampled: Sampled,
 ) -> None:
     if spilled:
-        monkeypatch.setattr(waiting_rows, "WAITING_BYTES", 200)
+        monkeypatch.setattr(open_transaction_rows, "WAITING_BYTES", 200)
     for seed in range(60 if sampled.all else 2):
         db = MemoryDatabase(f"moves-{seed}")
         moves = KeyMoves(db, Random(seed), sparse=sparse, deferred=block > 100)
@@ -110,8 +110,8 @@ def test_random_moves_replay_to_the_tables(
                 moves.transaction()
             connector.capture()
             for table in moves.tables:
-                assert connector.rows(table) == sorted(db.rows(table), key=repr), (seed, table)
-                assert _last_events(connector, table) == sorted(db.rows(table), key=repr), (seed, table)
+                assert connector.rows(table) == sorted(db.copy_rows(table), key=repr), (seed, table)
+                assert _last_events(connector, table) == sorted(db.copy_rows(table), key=repr), (seed, table)
         for orders in connector.replay.transactions.values():
             assert orders == list(range(1, len(orders) + 1))
 
@@ -130,11 +130,11 @@ def _last_events(connector: Connector, table: str) -> list[Any]:
 
 
 def _events(connector: Connector, table: str) -> Iterable[Any]:
-    for manifest in connector.changelog.manifests("test"):
+    for manifest in connector.changelog.read_manifests("test"):
         found = []
         for file in manifest.files:
             if file.topic == f"test.{table}" and not file.passing:
-                with connector.changelog.open("test", file) as opened:
+                with connector.changelog.open_file("test", file) as opened:
                     found += pq.read_table(opened).to_pylist()
         yield from sorted(found, key=lambda event: event["seq"])
 
@@ -147,12 +147,12 @@ def test_what_is_taken_back_of_a_transaction_waits_no_more(tmp_path: Path) -> No
             t.insert("shop.t", {"id": i, "v": f"v{i}"})
     connector = memory_connector(db, tmp_path, memory_block_rows=2)
     connector.capture()
-    undone = Transaction(db)
+    undone = MemoryTransaction(db)
     undone.update_each("shop.t", [({"id": i}, {"id": i + 1}) for i in (1, 2, 3)])
     undone.update_each("shop.t", [({"id": i + 1}, {"id": i}) for i in (1, 2, 3)])
     with db.transaction() as t:
         t.insert("shop.t", {"id": 10, "v": None})
         t.changes, t.void = [*undone.changes, *t.changes], len(undone.changes)
     connector.capture()
-    assert connector.rows("shop.t") == sorted(db.rows("shop.t"), key=repr)
+    assert connector.rows("shop.t") == sorted(db.copy_rows("shop.t"), key=repr)
     assert connector.replay.operations == {"r": 3, "c": 1}

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.model.log_items import UPDATE, RowBlock
-from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, TableId, TableSchema, row_struct
-from airflow_provider_cdc.core.writing.row_operations import Selected, changed_rows
+from airflow_provider_cdc.core.model.table_schema import GEOMETRY, Column, TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.writing.row_operations import SelectedColumns, changed_rows
 
 POINT = {"wkb": b"\1", "srid": None}
 
@@ -27,7 +27,7 @@ def changed(type_: str, pairs: list[tuple[Any, Any]], **lacking: list[bool]) -> 
     block = RowBlock(
         schema, np.full(n, UPDATE, np.int8), *images, np.arange(n), None, np.zeros(n, np.int64), {}, **masks
     )  # fmt: skip
-    selected = Selected("t", schema, None, np.array(schema.names), (0,), kind, None)
+    selected = SelectedColumns("t", schema, None, np.array(schema.column_names), (0,), kind, None)
     return changed_rows(block, selected).tolist()
 
 
@@ -57,5 +57,5 @@ def test_columns_that_are_not_captured_do_not_count() -> None:
     before = pa.array([{"id": 1, "v": 1, "x": None}, {"id": 1, "v": 1, "x": None}], row_struct(schema))
     after = pa.array([{"id": 1, "v": 2, "x": None}, {"id": 2, "v": 1, "x": None}], row_struct(schema))
     block = RowBlock(schema, np.full(2, UPDATE, np.int8), before, after, np.arange(2), None, np.zeros(2, np.int64), {})
-    images = Selected("t", schema, (2,), np.array(["x"]), (0,), row_struct(schema), None)
+    images = SelectedColumns("t", schema, (2,), np.array(["x"]), (0,), row_struct(schema), None)
     assert changed_rows(block, images).tolist() == [False, True]

@@ -13,9 +13,9 @@ import pytest
 from openlineage.client.serde import Serde
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
-from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.operators.base.openlineage_events import AppliedTables, applied, dataset_of
+from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.operators.base.openlineage_events import AppliedTables, build_apply_lineage, dataset_of
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sources import config_class
 from dev import paths
@@ -44,7 +44,7 @@ def document(told: Any) -> dict[str, Any]:
 
 def told_of(tables: Any, origins: Any, changelog: str, target: str) -> Any:
     """What a run of one connector tells."""
-    return applied([AppliedTables(tables, origins, changelog, "shop")], target)
+    return build_apply_lineage([AppliedTables(tables, origins, changelog, "shop")], target)
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_tables_of_a_source_have_the_names_of_the_specification(
         del needed["database.server.id"]
     if source == "memory":
         needed = {"topic.prefix": "p"}
-    assert config_class(source).parse({**needed, **properties}).dataset(TABLE) == dataset
+    assert config_class(source).parse({**needed, **properties}).build_dataset_name(TABLE) == dataset
 
 
 # -- capture ----------------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_of_a_table_whose_columns_are_not_known_only_its_name_is_told() -> None:
 def test_a_task_tells_of_the_tables_of_its_run_and_also_when_some_have_failed(tmp_path: Path, spark: Spark) -> None:
     from airflow.sdk.exceptions import AirflowException
 
-    TableOrigins(Storage(f"{tmp_path}/changelog"), "shop").write(
+    ColumnOrigins(Storage(f"{tmp_path}/changelog"), "shop").write(
         {"target": "delta", "location": LOCATION, "tables": {"shop.a": origin("shop.a")}}
     )
     spark.will(report(table("shop.a", c=2), table("shop.b", c=1), table("shop.a", d=1)))

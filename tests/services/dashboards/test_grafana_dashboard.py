@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from airflow_provider_cdc.operators.base.apply_metrics import measure
+from airflow_provider_cdc.operators.base.apply_metrics import report_apply_metrics
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.services.dashboards.openmetrics import openmetrics
+from airflow_provider_cdc.services.dashboards.openmetrics_text import format_openmetrics
 from tests.support.face import context, make_shop
 
 DASHBOARD = json.loads((Path(__file__).parents[3] / "docs" / "grafana" / "airflow-cdc.json").read_text())
@@ -38,8 +38,8 @@ def samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[st
     one: Any = SimpleNamespace(
         name="shop", target="delta", location="/lake/{table}", owner="me", access=access, report=report
     )
-    measure(one, failed=False, seconds=2.0)
-    families = text_string_to_metric_families(openmetrics(shop.store.metrics.of()))
+    report_apply_metrics(one, failed=False, seconds=2.0)
+    families = text_string_to_metric_families(format_openmetrics(shop.store.metrics.load_series()))
     yield {sample.name: set(sample.labels) for family in families for sample in family.samples}
     shop.store.close()
 

@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.db2 import checks
-from airflow_provider_cdc.sources.db2.asn.agent_progress import Published
-from airflow_provider_cdc.sources.db2.connect import Database
+from airflow_provider_cdc.sources.db2.asn.agent_progress import AgentProgress
+from airflow_provider_cdc.sources.db2.connect import Db2DatabaseIdentity
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, TEXT
@@ -31,7 +31,7 @@ def db(db2: Db2) -> Iterator[Db2Adapter]:
 def found(db: Db2Adapter, folder: Path, **properties: Any) -> list[Finding]:
     connector = db.connector(folder, **properties)
     with open_source(connector.definition(), connector.secrets) as source:
-        return source.check()
+        return source.check_prerequisites()
 
 
 def the(findings: list[Finding], text: str) -> Finding:
@@ -207,14 +207,14 @@ def test_a_log_that_is_not_archived(db: Db2Adapter, tmp_path: Path, monkeypatch:
     ],
 )
 def test_another_platform_or_an_old_version(product: str, version: str, text: str) -> None:
-    (one,) = checks._platform(Database("TESTDB", product, version))
+    (one,) = checks._platform(Db2DatabaseIdentity("TESTDB", product, version))
     assert one.fatal
     assert text in one.what
 
 
 def test_an_agent_that_is_late() -> None:
-    now = Published(b"\1", 0, 0, 0, 1, 1, b"")
-    late = Published(b"\1", 1, 400_000_000, 0, 1, 1, b"")
+    now = AgentProgress(b"\1", 0, 0, 0, 1, 1, b"")
+    late = AgentProgress(b"\1", 1, 400_000_000, 0, 1, 1, b"")
     assert [*checks._lateness(now, 35, "start it")] == []
     (one,) = checks._lateness(late, 35, "start it")
     assert not one.fatal

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.config_enums import IsolationMode, LobHandling
 from airflow_provider_cdc.sources.db2.connect import _connection_string
@@ -20,8 +20,8 @@ def test_documented_defaults() -> None:
     assert c.snapshot_isolation_mode is IsolationMode.REPEATABLE_READ
     assert c.lob_handling_mode is LobHandling.RESELECT
     assert c.time_precision_mode == "adaptive"
-    assert (c.catalog, c.capture_schema) == ("TESTDB", '"ASNCDC"')
-    assert c.dataset(TableId(namespace="SHOP", name="T")) == ("db2://localhost:50000", "TESTDB.SHOP.T")
+    assert (c.catalog_name, c.capture_schema) == ("TESTDB", '"ASNCDC"')
+    assert c.build_dataset_name(TableId(namespace="SHOP", name="T")) == ("db2://localhost:50000", "TESTDB.SHOP.T")
 
 
 @pytest.mark.parametrize(

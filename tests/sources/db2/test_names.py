@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
-from airflow_provider_cdc.core.config.topics import sanitized
+from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, TEXT, started
@@ -19,7 +19,7 @@ def _name(random: Random, known: list[str]) -> str:
     """A name that is like no other one as a topic has it."""
     while True:
         name = "".join(random.choices(LETTERS, k=random.choice([1, 1, 2, 3, 9, 17]))).strip()
-        if name and sanitized(name) not in map(sanitized, known):
+        if name and sanitize_name(name) not in map(sanitize_name, known):
             return name
 
 
@@ -43,7 +43,7 @@ def test_tables_and_columns_of_random_names_are_captured(db2: Db2, tmp_path: Pat
                 t.update(table, {key: 1}, {text: table})
             connector.capture()
             added, renamed = (_name(random, [key, text]) for _ in range(2))
-            if sanitized(added) == sanitized(renamed):
+            if sanitize_name(added) == sanitize_name(renamed):
                 renamed += "é"
             db.add_column(table, added, TEXT)
             with db.transaction() as t:
@@ -54,5 +54,5 @@ def test_tables_and_columns_of_random_names_are_captured(db2: Db2, tmp_path: Pat
                 t.insert(table, {key: 4, text: f"{table} 4", renamed: renamed})
             connector.capture()
         for table in columns:
-            topic = sanitized(f"{db.namespace}.{table}")
+            topic = sanitize_name(f"{db.namespace}.{table}")
             assert connector.rows(topic) == db.rows(table), (table, columns[table])

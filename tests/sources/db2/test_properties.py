@@ -81,7 +81,7 @@ def test_tables_in_capture_mode_are_captured_unless_the_lists_leave_them_out(db:
     run(db, *(f"INSERT INTO {db.name(name)} VALUES (1)" for name in ("A", "B", "PLAIN")))
     connector = made(table_exclude_list=rf"{db.namespace}\.B")
     with open_source(connector.definition(), connector.secrets) as source:
-        found = source.discover()
+        found = source.discover_tables()
     assert {t.name for t in found if t.namespace == db.namespace} == {"A", "B"}, "only tables in capture mode"
     assert not [t for t in found if t.namespace.startswith(("SYS", "ASN"))]
     first = captured(connector)

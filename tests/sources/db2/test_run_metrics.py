@@ -12,10 +12,10 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.log_range import LogWindow
-from airflow_provider_cdc.core.model.metrics import RunMetrics
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.run_metrics import RunMetrics
 from airflow_provider_cdc.sources.db2.position import Db2Position
-from airflow_provider_cdc.sources.db2.snapshot.snapshot import Db2Snapshot
+from airflow_provider_cdc.sources.db2.snapshot.snapshot_session import Db2Snapshot
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.support.connectors import Connector
@@ -73,7 +73,7 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
 ) -> None:
     seen: list[RunMetrics] = []
     running: list[object] = []
-    reading, read = RunMetrics.reading, Db2Snapshot.read
+    reading, read = RunMetrics.start_snapshot, Db2Snapshot.read
 
     def kept(self: RunMetrics, tables: int) -> Any:
         seen.append(self)
@@ -82,19 +82,19 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
     def failing(self: Db2Snapshot, chunk: Any) -> Any:
         if chunk.table.name == "U":
             assert seen[0].snapshot is not None
-            running.append(seen[0].snapshot.snapshot([])["SnapshotRunning"])
+            running.append(seen[0].snapshot.to_snapshot_document([])["SnapshotRunning"])
             raise CdcError("gone")
         yield from read(self, chunk)
 
     for table in ("T", "U"):
         db.server.run_stats(db.namespace, table)  # so small a batch begins anew with the next table
-    monkeypatch.setattr(RunMetrics, "reading", kept)
+    monkeypatch.setattr(RunMetrics, "start_snapshot", kept)
     monkeypatch.setattr(Db2Snapshot, "read", failing)
     with pytest.raises(CdcError, match="gone"):
         made(table_include_list=rf"{db.namespace}\.(T|U)", batch_max_rows=1, snapshot_max_threads=1).capture()
     assert running == [True]
     assert seen[0].snapshot is not None
-    found = seen[0].snapshot.snapshot([])
+    found = seen[0].snapshot.to_snapshot_document([])
     assert (found["SnapshotAborted"], found["SnapshotCompleted"], found["SnapshotRunning"]) == (True, False, False)
     assert (found["TotalTableCount"], found["RemainingTableCount"]) == (2, 1)
 

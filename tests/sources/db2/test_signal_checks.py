@@ -33,7 +33,7 @@ def found(db: Db2Adapter, folder: Path, **properties: Any) -> list[Finding]:
     }
     connector = db.connector(folder, **properties)
     with open_source(connector.definition(), connector.secrets) as source:
-        seen = source.check()
+        seen = source.check_prerequisites()
     assert not any(f.fatal for f in seen), seen
     return seen
 

@@ -36,7 +36,7 @@ def _captured(folder: Path, *records: Any, **properties: Any) -> Connector:
 
 def _operations(some: Connector) -> list[str]:
     counts: dict[str, int] = {}
-    for manifest in some.changelog.manifests(some.name, after=0):
+    for manifest in some.changelog.read_manifests(some.name, after=0):
         for file in manifest.files:
             for op, n in file.counts.items():
                 counts[op] = counts.get(op, 0) + n
@@ -78,9 +78,9 @@ def _events(some: Connector) -> list[Row]:
     import pyarrow.parquet as pq
 
     found: list[Row] = []
-    for manifest in some.changelog.manifests(some.name, after=0):
+    for manifest in some.changelog.read_manifests(some.name, after=0):
         for file in manifest.files:
-            with some.changelog.open(some.name, file) as opened:
+            with some.changelog.open_file(some.name, file) as opened:
                 found += pq.ParquetFile(opened).read().to_pylist()
     return sorted(found, key=lambda e: e["seq"])
 

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.changelog.debezium.renderer import Renderer
-from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, Declared, TableSchema
+from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRenderer
+from airflow_provider_cdc.core.model.table_schema import GEOMETRY, Column, ColumnDeclaration, TableSchema
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.sources.debezium.written import connector
 from tests.support.connectors import Connector, memory_connector
@@ -74,7 +74,7 @@ _TYPES: dict[str, tuple[str, dict[str, Any], st.SearchStrategy[Any]]] = {
     "connect_timestamp": ("timestamp[us]", {"semantic": f"{CONNECT}.Timestamp"}, MICROSECONDS.map(lambda n: _moment(n // 1000 * 1000))),
     "micros": ("timestamp[us]", {"semantic": f"{DEBEZIUM}.time.MicroTimestamp"}, MICROSECONDS.map(_moment)),
     "nanos": ("timestamp[ns]", {"semantic": f"{DEBEZIUM}.time.NanoTimestamp"}, st.integers(0, 4 * 10**15).map(_moment)),
-    "zoned": ("timestamp[us, tz=UTC]", {"semantic": f"{DEBEZIUM}.time.ZonedTimestamp", "declared": Declared(length=6)}, MICROSECONDS.map(lambda n: _moment(n).replace(tzinfo=dt.UTC))),
+    "zoned": ("timestamp[us, tz=UTC]", {"semantic": f"{DEBEZIUM}.time.ZonedTimestamp", "declared": ColumnDeclaration(length=6)}, MICROSECONDS.map(lambda n: _moment(n).replace(tzinfo=dt.UTC))),
     "time": ("int64", {"semantic": f"{DEBEZIUM}.time.Time"}, _TIMES.map(lambda n: n * 1000)),
     "connect_time": ("int64", {"semantic": f"{CONNECT}.Time"}, _TIMES.map(lambda n: n * 1000)),
     "micro_time": ("int64", {"semantic": f"{DEBEZIUM}.time.MicroTime"}, _TIMES),
@@ -105,15 +105,15 @@ def _columns(key: str, names: list[str]) -> tuple[Column, ...]:
 def _table(db: MemoryDatabase, columns: tuple[Column, ...], *, keyed: bool, sparse: tuple[str, ...]) -> None:
     """A table of these columns, which the database does not make by itself."""
     db.create_table("inventory.t", {c.name: "string" for c in columns}, ("id",) if keyed else (), sparse=sparse)
-    schema = TableSchema(id=db.id("inventory.t"), columns=columns, key=("id",) if keyed else ())
+    schema = TableSchema(id=db.resolve_table_id("inventory.t"), columns=columns, key=("id",) if keyed else ())
     db._schemas[schema.id] = schema
     db.log[-1].changes[0] = db.log[-1].changes[0].model_copy(update={"table": schema})
 
 
 def _render(ours: Connector, file: Path, *, schemas: bool = True) -> None:
-    records = Renderer(ours.changelog, ours.name, schemas=schemas).records()
+    records = DebeziumRenderer(ours.changelog, ours.name, schemas=schemas).render_records()
     file.parent.mkdir(exist_ok=True)
-    file.write_text("".join(json.dumps(r.document(schemas=schemas)) + "\n" for r in records))
+    file.write_text("".join(json.dumps(r.to_document(schemas=schemas)) + "\n" for r in records))
 
 
 def _comparable(rows: list[Row]) -> list[str]:
@@ -165,7 +165,7 @@ def _round_trip(folder: Path, data: st.DataObject, *, keyed: bool, seed: int) ->
                 case "insert" if some not in there:
                     t.insert("inventory.t", {"id": some, **row()})
                     there.append(some)
-    db.truncate("inventory.t") if r.random() < 0.1 else None
+    db.truncate_table("inventory.t") if r.random() < 0.1 else None
     ours = memory_connector(db, folder / "ours", topic_prefix="shop", snapshot_mode="never", skipped_operations="")
     ours.capture()
     _render(ours, folder / "in" / "a.jsonl")
@@ -185,7 +185,7 @@ def _schema(some: Connector) -> TableSchema:
     return max(
         (
             s
-            for m in some.changelog.manifests(some.name, after=0)
+            for m in some.changelog.read_manifests(some.name, after=0)
             for s in m.schemas.get("shop.inventory.t", {}).values()
         ),
         key=lambda s: s.version,
@@ -212,7 +212,7 @@ def test_what_is_rendered_again_is_the_same_text(tmp_path: Path, schemas: bool) 
     def images(some: Connector) -> list[Any]:
         found = [
             r
-            for r in Renderer(some.changelog, some.name).records()
+            for r in DebeziumRenderer(some.changelog, some.name).render_records()
             if r.topic == "shop.inventory.t" and r.value is not None
         ]
         return [(r.key, r.value and {k: r.value[k] for k in ("before", "after", "op")}) for r in found]

@@ -15,7 +15,7 @@ ID, NAME = node("id", "int32", optional=False), node("name", "string")
 
 def _versions(some: Connector) -> list[dict[str, str]]:
     found: dict[int, dict[str, str]] = {}
-    for manifest in some.changelog.manifests(some.name, after=0):
+    for manifest in some.changelog.read_manifests(some.name, after=0):
         for schema in manifest.schemas.get("shop.inventory.orders", {}).values():
             found[schema.version] = {c.name: c.type for c in schema.columns}
     return [found[version] for version in sorted(found)]
@@ -82,7 +82,7 @@ def test_a_run_goes_on_with_the_schema_that_the_last_one_had(tmp_path: Path) -> 
         write(tmp_path / "in" / "a.jsonl", [topic.event("c", None, {"id": n, "name": "a"})])
         found.capture()
     assert _versions(found) == [{"id": "int32", "name": "string"}]
-    changes = [c for m in found.changelog.manifests(found.name, after=0) for c in m.schema_changes]
+    changes = [c for m in found.changelog.read_manifests(found.name, after=0) for c in m.schema_changes]
     assert len(changes) == 1
 
 

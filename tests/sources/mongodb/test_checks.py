@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, PrerequisiteError, SourceUnavailable
-from airflow_provider_cdc.core.model.log_range import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mongodb.checks import _without_documents
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Deployment
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
-from airflow_provider_cdc.sources.mongodb.products import product_of
+from airflow_provider_cdc.sources.mongodb.product_checks import product_of
 from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
 from dev.servers.mongodb import MongoDb
 from tests.support.mongodb import mongodb_connector
@@ -40,7 +40,7 @@ def guarded() -> Iterator[MongoDb]:
             root.users.command(
                 {"createUser": "elsewhere", "pwd": "sesame&${x}", "roles": [{"role": "readAnyDatabase", "db": "admin"}]}
             )
-            root.cdc.create_collection("signals")
+            root.format_cdc_command.create_collection("signals")
         yield server
 
 
@@ -85,7 +85,7 @@ def source(server: MongoDb, user: str, password: str = "sesame&${x}", **properti
 def test_a_missing_right_is_told_with_the_command_that_gives_it(
     guarded: MongoDb, user: str, properties: dict[str, Any], fix: str | None
 ) -> None:
-    found: list[Finding] = source(guarded, user, **properties).check()
+    found: list[Finding] = source(guarded, user, **properties).check_prerequisites()
     found = [finding for finding in found if "oplog" not in finding.what]
     assert len(found) == (fix is not None), found
     assert all(fix in finding.fix for finding in found if fix is not None)
@@ -97,12 +97,12 @@ def test_the_right_that_shows_how_far_the_oplog_goes_back_is_told(guarded: Mongo
             {"createUser": "more", "pwd": "sesame&${x}", "roles": [{"role": "readAnyDatabase", "db": "admin"}]}
         )
         with source(guarded, "more") as asked:
-            (finding,) = asked.check()
+            (finding,) = asked.check_prerequisites()
             assert not finding.fatal
             assert finding.fix == 'db.getSiblingDB("admin").grantRolesToUser("more", [{role: "read", db: "local"}])'
             assert asked.log_window(asked.current_position()) == LogWindow()
             root.admin.command({"grantRolesToUser": "more", "roles": [{"role": "read", "db": "local"}]})
-            assert asked.check() == []
+            assert asked.check_prerequisites() == []
             root.shop.orders.insert_one({})
             time.sleep(1.1)  # an oplog is measured in seconds
             root.shop.orders.insert_one({})
@@ -156,7 +156,7 @@ def test_paths_of_updates_that_a_server_does_not_explain_are_told(
 
 def test_errors_name_the_account_and_never_its_password(guarded: MongoDb) -> None:
     with pytest.raises(AccessDenied) as wrong:
-        source(guarded, "any", "another sesame").check()
+        source(guarded, "any", "another sesame").check_prerequisites()
     with pytest.raises(CdcError) as refused:
         source(guarded, "nobody").oldest_position()
     for caught in (wrong, refused):
@@ -180,7 +180,7 @@ def test_a_standalone_server_is_refused_with_the_steps_that_convert_it() -> None
     with MongoDb({"replica_set": None}) as server:
         config = {"topic.prefix": "t", "mongodb.connection.string": f"mongodb://{server.host}:{server.port}/"}
         alone = MongoDbSource(MongoDbConfig.parse(config))
-        (finding,) = alone.check()
+        (finding,) = alone.check_prerequisites()
         assert finding.fatal
         assert "rs.initiate()" in finding.fix
         with pytest.raises(PrerequisiteError, match="standalone"):
@@ -203,7 +203,7 @@ def test_tls_and_x509(tmp_path: Path) -> None:
             "topic.prefix": "t", "mongodb.connection.string": server.url(authMechanism="MONGODB-X509"), "mongodb.ssl.enabled": True,
             "mongodb.ssl.ca": str(ca.file), "mongodb.ssl.certificate": str(both),
         }  # fmt: skip
-        assert [f for f in MongoDbSource(MongoDbConfig.parse(given)).check() if f.fatal] == []
+        assert [f for f in MongoDbSource(MongoDbConfig.parse(given)).check_prerequisites() if f.fatal] == []
         with pytest.raises(PrerequisiteError, match="secure connection"):
             MongoDbSource(MongoDbConfig.parse(given | {"mongodb.ssl.ca": None} | SOON)).current_position()
 
@@ -229,7 +229,7 @@ def test_products_that_are_no_mongodb_are_refused(product: str, name: str, tmp_p
     with MongoDb({"product": product, "version": "5.0.31"}) as server:
         address = f"mongodb://{server.host}:{server.port}/?directConnection=true"
         asked = MongoDbSource(MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": address}))
-        fatal = [finding for finding in asked.check() if finding.fatal]
+        fatal = [finding for finding in asked.check_prerequisites() if finding.fatal]
         assert [name in finding.what and "no MongoDB" in finding.what for finding in fatal] == [True]
         with pytest.raises(PrerequisiteError, match="no MongoDB"):
             asked.verify_position(MongoPosition(ClusterTime(int(time.time()), 1)))

@@ -12,8 +12,8 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, UnreadableValue
 from airflow_provider_cdc.core.model.log_items import READ, RowBlock
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.mongodb.columns.row_columns import ColumnTables, unsettled
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.sources.mongodb.columns.row_conversion import ColumnTables, build_bytes_schema
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from dev.java_json.random_bson import document, written
 from tests.support.mongodb_columns import leaves_of, leaves_of_row
@@ -42,8 +42,10 @@ class Rows:
             [pa.array(map(str, range(n))), pa.array(documents, pa.binary())], ["_id", "document"]
         )
         zeros = np.zeros(n, np.int64)
-        rows = RowBlock(unsettled(TABLE), np.full(n, READ, np.int8), None, images, np.arange(n), None, zeros, {})
-        found = self.tables.settled(rows, self.schema)
+        rows = RowBlock(
+            build_bytes_schema(TABLE), np.full(n, READ, np.int8), None, images, np.arange(n), None, zeros, {}
+        )
+        found = self.tables.convert_rows(rows, self.schema)
         self.schema = found.table
         assert found.after is not None
         found.after.validate(full=True)
@@ -52,7 +54,7 @@ class Rows:
     @property
     def names(self) -> list[str]:
         assert self.schema is not None
-        return list(self.schema.names[2:])
+        return list(self.schema.column_names[2:])
 
 
 def integer(value: int) -> tuple[int, bytes]:
@@ -94,8 +96,8 @@ def test_every_value_of_random_documents_can_be_got_back(depth: int, most: int) 
         assert table.schema is not None
         assert table.schema.columns[: len(before)] == before
         assert len(table.names) <= most
-        assert len({name.lower() for name in table.schema.names}) == len(table.schema.names)
-        assert all(len(name.encode()) <= 60 for name in table.schema.names)
+        assert len({name.lower() for name in table.schema.column_names}) == len(table.schema.column_names)
+        assert all(len(name.encode()) <= 60 for name in table.schema.column_names)
         for row, raw in zip(rows, documents, strict=True):
             assert leaves_of_row(row, table.schema, raw, depth) == leaves_of(raw, depth)
         if random.random() < 0.3:  # another run, which knows what the schema history has
@@ -167,14 +169,14 @@ def test_a_schema_declares_columns_in_its_order_and_closes_the_table() -> None:
     said = """{"bsonType": "object", "additionalProperties": false, "properties": {"_id": {}, "total": {"bsonType": ["null", "decimal", "int"]},
         "who": {"bsonType": "object", "properties": {"name": {"type": "string"}}}, "tags": {"bsonType": "array"}, "n": {"bsonType": "number"}}}"""
     table = Rows(**{"document.columns.schema.shop.orders": said, "document.columns.depth": 2})
-    assert table.tables.schema(TABLE).names[2:] == ("total", "total__long", "who_name", "tags")
+    assert table.tables.resolve_schema(TABLE).column_names[2:] == ("total", "total__long", "who_name", "tags")
     (row,) = table.put(
         written({"total": integer(1), "new": integer(2), "who": within(name=string("Ann"), age=integer(7))})
     )
     assert {name: row[name] for name in row if row[name] is not None} == {
         "_id": "0", "_rest": '{"new": 2,"who": {"age": 7}}', "total__long": 1, "who_name": "Ann",
     }  # fmt: skip
-    assert table.schema == table.tables.schema(TABLE)
+    assert table.schema == table.tables.resolve_schema(TABLE)
 
 
 def test_the_validator_declares_columns_where_it_is_named() -> None:
@@ -191,7 +193,7 @@ def test_a_comparison_gives_tables_the_columns_that_they_have_elsewhere() -> Non
     one, other = Rows(), Rows()
     one.put(written({"a": integer(1)}), written({"a": string("x")}))
     assert one.schema is not None
-    other.tables.like([one.schema])
+    other.tables.adopt_columns([one.schema])
     (row,) = other.put(written({"a": string("x"), "b": integer(1)}))
     assert other.names == ["a", "a__string", "b"]
     assert (row["a"], row["a__string"]) == (None, "x")

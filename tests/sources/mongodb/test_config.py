@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Deployment, _options
-from airflow_provider_cdc.sources.mongodb.log.pipeline import change_stream, stages, target
+from airflow_provider_cdc.sources.mongodb.log.stream_pipeline import (
+    build_stages,
+    change_stream,
+    resolve_aggregate_scope,
+)
 
 EIGHT = Deployment("rs0", (8, 0, 10))
 
@@ -33,8 +37,8 @@ def config(**properties: Any) -> MongoDbConfig:
     ],
 )
 def test_a_connection_string_or_hosts(given: str, uri: str) -> None:
-    assert config(**{"mongodb.connection.string": given}).uri == uri
-    assert MongoDbConfig.parse({"topic.prefix": "t", "mongodb.hosts": given}).uri == uri
+    assert config(**{"mongodb.connection.string": given}).connection_uri == uri
+    assert MongoDbConfig.parse({"topic.prefix": "t", "mongodb.hosts": given}).connection_uri == uri
 
 
 def test_the_sample_of_the_guide_is_understood(caplog: pytest.LogCaptureFixture) -> None:
@@ -44,7 +48,7 @@ def test_the_sample_of_the_guide_is_understood(caplog: pytest.LogCaptureFixture)
         "collection.include.list": "inventory[.]*",
     }  # fmt: skip
     made = MongoDbConfig.parse(sample)
-    assert (made.uri, made.mongodb_user) == ("mongodb://192.168.99.100:27017/?replicaSet=rs0", "debezium")
+    assert (made.connection_uri, made.mongodb_user) == ("mongodb://192.168.99.100:27017/?replicaSet=rs0", "debezium")
     assert made.topic_prefix == "inventory-connector-mongodb"
     assert len([r for r in caplog.records if "is accepted and has no effect" in r.message]) == 2
     assert "mongodb.hosts is an older property" in caplog.text
@@ -82,7 +86,7 @@ def test_the_fields_of_a_connection() -> None:
     )
     made = MongoDbConfig.parse({"topic.prefix": "t", **found})
     assert (made.mongodb_user, made.mongodb_authsource, made.mongodb_ssl_enabled) == ("cdc", "users", True)
-    assert "sesame" not in str(made.public())
+    assert "sesame" not in str(made.to_public_properties())
 
 
 @pytest.mark.parametrize(
@@ -132,9 +136,9 @@ def test_documents_that_are_to_be_columns_too_are_refused() -> None:
 
 
 def test_scopes() -> None:
-    assert target(config()) == ("admin", 1)
-    assert target(config(capture_scope="database", capture_target="shop")) == ("shop", 1)
-    assert target(config(capture_scope="collection", capture_target="shop.a.b")) == ("shop", "a.b")
+    assert resolve_aggregate_scope(config()) == ("admin", 1)
+    assert resolve_aggregate_scope(config(capture_scope="database", capture_target="shop")) == ("shop", 1)
+    assert resolve_aggregate_scope(config(capture_scope="collection", capture_target="shop.a.b")) == ("shop", "a.b")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +162,7 @@ def test_capture_modes(mode: str, kind: str, options: dict[str, str]) -> None:
 def test_own_stages_stand_where_the_order_says_and_the_split_is_last() -> None:
     own = {"$match": {"fullDocument.n": {"$gt": {"$numberLong": "3"}}}}
     for order, place in ((None, 2), ("internal_first", 2), ("user_first", 1), ("user_only", 1)):
-        made = stages(
+        made = build_stages(
             config(
                 cursor_pipeline=[own],
                 **({} if order is None else {"cursor_pipeline_order": order}),
@@ -191,9 +195,9 @@ def test_the_server_leaves_out_nothing_that_is_captured(pattern: str, name: str)
     """What is pushed down is evaluated here as the server would."""
     made = config(**{name: pattern})
     filters = Filters(made)
-    pushed = stages(made, EIGHT, {})[1:]
+    pushed = build_stages(made, EIGHT, {})[1:]
     for table in NAMES:
-        if filters.table(table) and pushed:
+        if filters.is_table_captured(table) and pushed:
             (alternatives,) = [stage["$match"]["$or"][1:] for stage in pushed]
             assert any(_fulfils(table, one) for one in alternatives), (pattern, table)
 
@@ -208,19 +212,19 @@ def test_the_server_leaves_out_what_is_excluded_and_nothing_else(pattern: str) -
     for given in lists:
         made = config(**given, signal_data_collection="x.o")
         filters = Filters(made)
-        (match,) = stages(made, EIGHT, {})[1:]
+        (match,) = build_stages(made, EIGHT, {})[1:]
         left = 0
         for table in [*NAMES, TableId(namespace="shop", name="orders\n")]:
             wanted = any(_fulfils(table, one) for one in match["$match"]["$or"][1:])
-            assert wanted >= (filters.table(table) or str(table) == "x.o"), (given, table)
+            assert wanted >= (filters.is_table_captured(table) or str(table) == "x.o"), (given, table)
             left += not wanted
         assert left
 
 
 def test_plain_patterns_are_pushed_down() -> None:
     for pattern in ("shop.orders", r"shop\.orders", r"shop\..*", "shop[.]o.*"):
-        assert len(stages(config(collection_include_list=pattern), EIGHT, {})) == 2
-    made = stages(config(collection_include_list="shop.orders", signal_data_collection="cdc.signals"), EIGHT, {})
+        assert len(build_stages(config(collection_include_list=pattern), EIGHT, {})) == 2
+    made = build_stages(config(collection_include_list="shop.orders", signal_data_collection="cdc.signals"), EIGHT, {})
     assert {"ns.db": "cdc", "ns.coll": "signals"} in made[1]["$match"]["$or"]
 
 
@@ -250,7 +254,7 @@ def test_certificates_are_used_wherever_the_connection_string_asks_for_tls(uri: 
     if not secure:
         with pytest.raises(ConfigError, match=r"mongodb\.ssl\.(ca|certificate): without effect without TLS"):
             config(**given)
-        assert config(**given, mongodb_ssl_enabled=True).secure
+        assert config(**given, mongodb_ssl_enabled=True).has_tls
         return
     options = _options(config(**given))
     assert (options["tls"], options["tlsCAFile"], options["tlsCertificateKeyFile"]) == (True, "/ca.pem", "/own.pem")

@@ -24,7 +24,7 @@ from bson import json_util
 from bson.codec_options import DatetimeConversion
 from bson.json_util import JSONMode, JSONOptions
 
-from airflow_provider_cdc.changelog.debezium.renderer import Renderer
+from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRenderer
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_records import FILE, comparable
 from tests.support.mongodb_scenarios import DATABASE, SCENARIOS, SIGNALS, TOPIC
@@ -89,8 +89,8 @@ def ours(uri: str, client: Any, folder: Path) -> Any:
         if "signal.data.collection" in scenario.properties:
             connector.capture()  # what the signal has asked for
         client.drop_database(DATABASE)
-        records = Renderer(connector.changelog, connector.name, schemas=True).records()
-        return [json.loads(json.dumps(record.document(schemas=True))) for record in records]
+        records = DebeziumRenderer(connector.changelog, connector.name, schemas=True).render_records()
+        return [json.loads(json.dumps(record.to_document(schemas=True))) for record in records]
 
     return captured
 

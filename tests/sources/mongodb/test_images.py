@@ -28,7 +28,7 @@ def test_a_collection_without_images_is_stopped_alone(
     orders, notes = database.create_collection("orders", **IMAGES), database.notes
     connector = started(uri, tmp_path, database, batch_max_ms=100, **mode)
     connector.replay.partial = True
-    check = MongoDbSource.check
+    check = MongoDbSource.check_prerequisites
 
     def check_and_write(source: MongoDbSource) -> list[Finding]:
         """The check of a run refuses a collection that it finds without images."""
@@ -39,15 +39,15 @@ def test_a_collection_without_images_is_stopped_alone(
         return found
 
     def stopped() -> bool:
-        offset = connector.store.load("test").offset
+        offset = connector.store.load_offset("test").offset
         return bool(offset and offset.stopped and len(connector.documents(f"{database.name}.orders")) == 2)
 
     with (
-        patch.object(MongoDbSource, "check", check_and_write),
+        patch.object(MongoDbSource, "check_prerequisites", check_and_write),
         pytest.raises(UnreadableValue, match=f"1 table is stopped.*{database.name}.notes has no image"),
     ):
         connector.capture(run_for_s=60, until=stopped)
-    offset = connector.store.load("test").offset
+    offset = connector.store.load_offset("test").offset
     assert list(offset.stopped) == [f"{database.name}.notes"]
     assert 'collMod: "notes"' in str(offset.stopped)
 
@@ -68,4 +68,4 @@ def test_a_signalling_collection_needs_no_images(uri: str, tmp_path: Path, datab
     orders.update_one({"_id": 1}, {"$set": {"n": 1}})
     assert operations(connector, connector.capture()) == {"orders": {"u": 1}}
     assert signal_state(connector, number)[0] == "done"
-    assert not connector.store.load("test").offset.stopped
+    assert not connector.store.load_offset("test").offset.stopped

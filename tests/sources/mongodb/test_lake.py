@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, TargetError
-from airflow_provider_cdc.targets.lake.write.table_write import Write
+from airflow_provider_cdc.targets.lake.write.table_write import TableWrite
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_work import Work, same
 from tests.support.signals import send
@@ -203,16 +203,16 @@ def test_no_update_is_applied_twice_whoever_else_applies_and_whenever_a_run_ends
         write()
         raise RuntimeError("ended")
 
-    read = Write.documents
+    read = TableWrite.read_documents
 
-    def others_first(write: Write) -> Any:
-        monkeypatch.setattr(Write, "documents", read)
+    def others_first(write: TableWrite) -> Any:
+        monkeypatch.setattr(TableWrite, "read_documents", read)
         Lake(spark, tmp_path, lake.connector, kind=kind).apply()
         seen.append("read")
         return read(write)
 
     if when == "first":
-        monkeypatch.setattr(Write, "documents", others_first)
+        monkeypatch.setattr(TableWrite, "read_documents", others_first)
     lake.hook = hook
     with contextlib.suppress(CdcError):
         lake.apply()

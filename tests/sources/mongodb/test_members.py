@@ -18,11 +18,11 @@ from airflow_provider_cdc.core.errors import (
     PrerequisiteError,
     SourceUnavailable,
 )
-from airflow_provider_cdc.core.model.log_range import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.connect import connect, direct
-from airflow_provider_cdc.sources.mongodb.errors import resumable, translate
-from airflow_provider_cdc.sources.mongodb.log.cursor import Member, RawCursor
+from airflow_provider_cdc.sources.mongodb.connect import open_client, open_member_client
+from airflow_provider_cdc.sources.mongodb.errors import is_resumable, translate_error
+from airflow_provider_cdc.sources.mongodb.log.cursor import DeploymentMember, RawCursor
 from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
 from dev.servers.mongodb import MongoDb, ReplicaSet, ShardedCluster
 from tests.support.mongodb import mongodb_connector
@@ -127,16 +127,16 @@ def _error(database: Any, command: dict[str, Any]) -> pymongo.errors.PyMongoErro
 @pytest.mark.parametrize("kind", [*CODES])
 def test_each_command_to_each_kind_of_member_is_answered_and_understood(kind: str) -> None:
     """The stand-in answers as a real member does; the answer is one that a run can do without, tries again after, or ends with, by its cause."""
-    with _member(kind) as config, connect(config) as client:
+    with _member(kind) as config, open_client(config) as client:
         found = {name: _error(client[db], command) for name, (db, command) in COMMANDS.items()}
         codes = {name: 0 if e is None else int(e.details["code"]) for name, e in found.items()}  # type: ignore[attr-defined]
         assert codes == CODES[kind]
         for name, e in found.items():
             if e is None or codes[name] == 20:
                 continue
-            error = translate(e, config, name)
+            error = translate_error(e, config, name)
             assert type(error) is MEANINGS[codes[name]], (name, error)
-            assert resumable(e) == (codes[name] in AGAIN), name
+            assert is_resumable(e) == (codes[name] in AGAIN), name
             assert error.remedy
             assert "sesame" not in str(error)
 
@@ -150,14 +150,17 @@ ENDS: dict[str, tuple[type[CdcError], str] | None] = {
 @pytest.mark.parametrize("kind", [*ENDS])
 def test_a_run_on_each_kind_of_member_goes_well_or_names_the_member(kind: str, tmp_path: Path) -> None:
     with _member(kind) as config:
-        source, connector = MongoDbSource(config), mongodb_connector(config.uri, tmp_path, database_include_list="shop")
+        source, connector = (
+            MongoDbSource(config),
+            mongodb_connector(config.connection_uri, tmp_path, database_include_list="shop"),
+        )
         asks: list[Callable[[], object]] = [source.current_position, source.oldest_position, connector.capture]
         if (end := ENDS[kind]) is None:
-            assert [f for f in source.check() if f.fatal] == []
+            assert [f for f in source.check_prerequisites() if f.fatal] == []
             at = source.current_position()
             source.verify_position(at)
             assert (source.log_window(at) == LogWindow()) == (kind == "router")
-            assert source.oldest_position().order <= at.order
+            assert source.oldest_position().sort_key <= at.sort_key
             assert connector.capture().events == 1
             return
         for ask in asks:
@@ -168,15 +171,15 @@ def test_a_run_on_each_kind_of_member_goes_well_or_names_the_member(kind: str, t
 
 def test_a_wrong_password_on_atlas_is_a_wrong_password() -> None:
     with _guarded(atlas=True) as server, pytest.raises(AccessDenied) as denied:
-        MongoDbSource(_config(server.url(), "nobody", "another")).check()
+        MongoDbSource(_config(server.url(), "nobody", "another")).check_prerequisites()
     assert "another" not in str(denied.value).replace("another authMechanism", "")
 
 
 def test_a_command_that_small_clusters_of_atlas_lack_is_named() -> None:
-    with MongoDb({"atlas": True}) as server, connect(config := _config(server.url())) as client:
+    with MongoDb({"atlas": True}) as server, open_client(config := _config(server.url())) as client:
         error = _error(client.admin, {"noSuchCommand": 1})
         assert error is not None
-        assert "M10" in str(translate(error, config).remedy)
+        assert "M10" in str(translate_error(error, config).remedy)
 
 
 # a majority that lags
@@ -208,7 +211,7 @@ def test_a_run_ends_where_the_majority_is_when_a_secondary_is_down_beside_an_arb
 
 def _asked(uri: str) -> tuple[str, int | None]:
     config = _config(uri)
-    with connect(config) as client, Member(config, client) as member:
+    with open_client(config) as client, DeploymentMember(config, client) as member:
         command = {"find": "orders", "readConcern": {"level": "majority"}}
         with RawCursor(member, "shop", command) as cursor:
             assert cursor.first.documents is not None
@@ -232,8 +235,8 @@ def test_streams_and_snapshots_are_read_where_the_read_preference_says(tmp_path:
         assert connector.capture().topics == {"test.shop.orders": 6}
         assert {d["_id"] for d in connector.documents("shop.orders")} == {*range(5), 6}
         nobody = _config(members.url() + "&readPreference=secondary&readPreferenceTags=nodeType:OTHER")
-        with connect(nobody) as other, pytest.raises(pymongo.errors.ServerSelectionTimeoutError, match="OTHER"):
-            Member(nobody, other)
+        with open_client(nobody) as other, pytest.raises(pymongo.errors.ServerSelectionTimeoutError, match="OTHER"):
+            DeploymentMember(nobody, other)
 
 
 def test_a_secondary_that_is_behind_is_waited_for(tmp_path: Path) -> None:
@@ -252,7 +255,7 @@ def test_a_secondary_that_is_behind_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_cursor_behind_a_load_balancer_has_one_connection() -> None:
     config = _config("mongodb://a.example.org/?loadBalanced=true")
-    with direct(config, ("a.example.org", 27017)) as client:
+    with open_member_client(config, ("a.example.org", 27017)) as client:
         assert client.options.load_balanced
         assert client.options.pool_options.max_pool_size == 1
 
@@ -264,10 +267,10 @@ def test_all_routers_are_used() -> None:
         with second:
             uri = f"mongodb://{cluster.router.host}:{cluster.router.port},{second.host}:{second.port}/?localThresholdMS=5000"
             config, found = _config(uri), set()
-            with connect(config) as both:
+            with open_client(config) as both:
                 until(lambda: len(both.nodes) == 2, "the client knows both")
                 for _ in range(40):
-                    with Member(config, both) as member:
+                    with DeploymentMember(config, both) as member:
                         found.add(member.address[1])
         assert found == {cluster.router.port, second.port}
 

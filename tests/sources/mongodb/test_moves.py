@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from bson import Int64, Timestamp
 
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
 from airflow_provider_cdc.sources.mongodb.documents.change_events import DELETE, read_events
-from airflow_provider_cdc.sources.mongodb.documents.values import Documents
-from airflow_provider_cdc.sources.mongodb.log.shard_moves import Moves
+from airflow_provider_cdc.sources.mongodb.log.shard_moves import ShardMoves
 from tests.support.sampled import Sampled
 
 DRAWN, LONG = 300, 20_000
@@ -85,11 +85,11 @@ def test_what_a_transaction_leaves_is_what_its_events_say(sampled: Sampled) -> N
     for case in range(LONG if sampled.all else DRAWN):
         before, after, shards = _transaction(random)
         found = _merged(random, shards)
-        moves, rows = Moves(), dict(before)
+        moves, rows = ShardMoves(), dict(before)
         batches = [found] if _hides_rows(shards) or random.random() < 0.5 else [[one] for one in found]
         for batch in filter(None, batches):
             events = read_events(
-                Documents.of_list([bson.encode(_event(n, time + 10, step)) for n, (time, step) in enumerate(batch)])
+                BsonDocuments.of_list([bson.encode(_event(n, time + 10, step)) for n, (time, step) in enumerate(batch)])
             )
             left = moves.left_behind(events, np.arange(len(batch)))
             for number, (_, (operation, k, id_)) in enumerate(batch):
@@ -106,5 +106,5 @@ def test_what_a_transaction_leaves_is_what_its_events_say(sampled: Sampled) -> N
 @pytest.mark.parametrize("times", [(1, 1), (1, 2)], ids=["one time", "two times"])
 def test_a_delete_behind_the_insert_of_another_shard_is_left_out(times: tuple[int, int]) -> None:
     steps = [(times[0], ("insert", 100, 1)), (times[1], ("delete", 901, 2)), (times[1], ("delete", 900, 1))]
-    events = read_events(Documents.of_list([bson.encode(_event(n, *one)) for n, one in enumerate(steps)]))
-    assert Moves().left_behind(events, np.arange(3)).tolist() == [False, False, True]
+    events = read_events(BsonDocuments.of_list([bson.encode(_event(n, *one)) for n, one in enumerate(steps)]))
+    assert ShardMoves().left_behind(events, np.arange(3)).tolist() == [False, False, True]

@@ -12,13 +12,13 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
 from airflow_provider_cdc.sources.mongodb.documents.change_events import read_events
-from airflow_provider_cdc.sources.mongodb.documents.values import Documents
-from airflow_provider_cdc.sources.mongodb.field_projection import Shaping
-from airflow_provider_cdc.sources.mongodb.log.blocks import BlockBuilder, position_at
+from airflow_provider_cdc.sources.mongodb.field_rewriter import FieldRewriter
+from airflow_provider_cdc.sources.mongodb.log.log_block_builder import BlockBuilder, position_at
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from dev.servers.mongodb import ShardedCluster
 from tests.support.mongodb import mongodb_connector
@@ -85,17 +85,20 @@ def test_a_transaction_is_open_until_the_stream_has_come_behind_its_moment() -> 
     found = [event for step in steps if "getMore" in step for event in step["nextBatch"] if "txnNumber" in event]
     names = {(event["ns"]["db"], event["ns"]["coll"]) for event in found}
     assert len(names) == 1
-    documents = Documents.of_list([write(event) for event in found[:5]])
+    documents = BsonDocuments.of_list([write(event) for event in found[:5]])
     events = read_events(documents)
     filters = Filters(MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": "a"}))
     tables: Any = CapturedTables(filters, SchemaHistory())
     builder = BlockBuilder(
-        tables, Shaping(MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": "a"}))
+        tables, FieldRewriter(MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": "a"}))
     )
-    (block,) = builder.blocks(events, np.arange(5), MongoPosition(ClusterTime(1, 1)))
+    (block,) = builder.build_blocks(events, np.arange(5), MongoPosition(ClusterTime(1, 1)))
     assert block.open
     within = position_at(events, 4)
-    assert [builder.passed(one) for one in (within, MongoPosition(within.time), MongoPosition(within.time.next()))] == [
+    assert [
+        builder.is_past_transaction(one)
+        for one in (within, MongoPosition(within.time), MongoPosition(within.time.next_time()))
+    ] == [
         False,
         True,
         True,

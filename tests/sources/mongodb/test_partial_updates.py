@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.row_history.row_key import RowKey
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mongodb.snapshot.chunk_reader import MongoChunkReader
 from airflow_provider_cdc.targets.database.config import EQUAL
 from tests.support.mongodb import MongoConnector, mongodb_connector
@@ -211,7 +211,7 @@ def test_the_story_of_a_row_has_the_document_after_each_change(uri: str, databas
     letters.update_one({"_id": 1}, {"$unset": {"v.a": ""}})
     ours.capture()
     table = TableId(namespace=database.name, name="letters")
-    story = stories(ours).tell(table, RowKey({"_id": "1"}))
+    story = stories(ours).read_history(table, RowKey({"_id": "1"}))
     shown = [json.loads((change.after or {})["document"])["v"] for change in reversed(story.changes)]
     assert shown == [{"a": 1}, {"a": 1, "b": 2}, {"b": 2}]
     assert (story.row.state, json.loads((story.row.row or {})["document"])) == ("row", {"_id": 1, "v": {"b": 2}})
@@ -227,7 +227,7 @@ def test_the_document_is_not_known_of_a_row_whose_story_begins_with_an_update(
     ours.capture()
     letters.update_one({"_id": 1}, {"$set": {"v": 2}})
     ours.capture()
-    story = stories(ours).tell(TableId(namespace=database.name, name="letters"), RowKey({"_id": "1"}))
+    story = stories(ours).read_history(TableId(namespace=database.name, name="letters"), RowKey({"_id": "1"}))
     assert (story.row.state, story.row.unavailable) == ("row", ["document"])
 
 

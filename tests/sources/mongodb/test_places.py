@@ -15,12 +15,12 @@ import pytest
 
 from airflow_provider_cdc.core.errors import SourceUnavailable, UnknownLogEvent
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.connect import Deployment, connect
-from airflow_provider_cdc.sources.mongodb.documents.values import Documents
-from airflow_provider_cdc.sources.mongodb.log import feed
-from airflow_provider_cdc.sources.mongodb.log.cursor import Answer
-from airflow_provider_cdc.sources.mongodb.log.reader import EventReader
-from airflow_provider_cdc.sources.mongodb.metrics import StreamMetrics
+from airflow_provider_cdc.sources.mongodb.connect import Deployment, open_client
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.log import change_stream_feed
+from airflow_provider_cdc.sources.mongodb.log.cursor import CursorReply
+from airflow_provider_cdc.sources.mongodb.log.stream_event_reader import MongoEventReader
+from airflow_provider_cdc.sources.mongodb.metrics import MongoStreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from dev.servers.mongodb import MongoDb
 from tests.sources.mongodb.test_stream import captured, image, started
@@ -37,10 +37,10 @@ def server() -> Iterator[MongoDb]:
 
 def put(connector: MongoConnector, position: dict[str, Any]) -> None:
     """Have the next run begin at a position."""
-    with connector.store.lease("test", "a test", wait_s=5) as lease:
-        stored = connector.store.load("test")
+    with connector.store.acquire_lease("test", "a test", wait_s=5) as lease:
+        stored = connector.store.load_offset("test")
         assert stored.offset is not None
-        connector.store.advance(lease, stored, stored.offset.moved(position))
+        connector.store.advance_offset(lease, stored, stored.offset.move_position(position))
 
 
 def test_events_of_a_large_transaction_are_counted_from_its_first_one(
@@ -84,17 +84,21 @@ def test_a_stream_that_can_be_opened_and_not_read_is_tried_after_ever_longer_tim
     def sleep(seconds: float) -> None:
         clock[0] += seconds
 
-    monkeypatch.setattr(feed, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    monkeypatch.setattr(change_stream_feed, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
     config = MongoDbConfig.parse(
         {"topic.prefix": "t", "mongodb.connection.string": server.url(), "connect.max.attempts": 3}
     )
     failing(server, "getMore", 5)
-    with connect(config) as client, caplog.at_level(logging.WARNING):
+    with open_client(config) as client, caplog.at_level(logging.WARNING):
         now = client.admin.command("hello")["lastWrite"]["opTime"]["ts"]
-        reader = feed.Feed(
-            config, client, Deployment("rs0", (8, 0, 0)), MongoPosition(ClusterTime(now.time, now.inc)), StreamMetrics()
+        reader = change_stream_feed.ChangeStreamFeed(
+            config,
+            client,
+            Deployment("rs0", (8, 0, 0)),
+            MongoPosition(ClusterTime(now.time, now.inc)),
+            MongoStreamMetrics(),
         )
-        batches = (reader.next(1000) for _ in range(50))
+        batches = (reader.fetch_reply(1000) for _ in range(50))
         with pytest.raises(SourceUnavailable):
             deque(batches, maxlen=0)
         reader.close()
@@ -116,10 +120,10 @@ class Replies:
     address = primary = ("127.0.0.1", 1)
     open = True
 
-    def __init__(self, *replies: Answer) -> None:
+    def __init__(self, *replies: CursorReply) -> None:
         self.first, *self._more = replies
 
-    def more(self, **_: object) -> Answer:
+    def more(self, **_: object) -> CursorReply:
         return self._more.pop(0)
 
     def close(self) -> None:
@@ -130,16 +134,18 @@ def test_a_member_that_does_not_know_the_event_of_the_position_says_nothing_of_w
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that has just become primary gets to know later what a majority has, and answers with the token that it was given: other events of that moment's transaction come yet."""
-    nothing = Answer(None, {"_data": TOKEN})
-    event = Answer(Documents.of_list([bson.encode(EVENT | {"_id": {"_data": OTHER}})]), {"_data": OTHER})
-    replies = Replies(nothing, nothing, event, Answer(None, {"_data": OTHER}))
-    monkeypatch.setattr(feed, "Member", lambda *_: replies)
-    monkeypatch.setattr(feed, "RawCursor", lambda *_, **__: replies)
+    nothing = CursorReply(None, {"_data": TOKEN})
+    event = CursorReply(BsonDocuments.of_list([bson.encode(EVENT | {"_id": {"_data": OTHER}})]), {"_data": OTHER})
+    replies = Replies(nothing, nothing, event, CursorReply(None, {"_data": OTHER}))
+    monkeypatch.setattr(change_stream_feed, "DeploymentMember", lambda *_: replies)
+    monkeypatch.setattr(change_stream_feed, "RawCursor", lambda *_, **__: replies)
     config = MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": "mongodb://a/"})
     position = MongoPosition.behind_token(TOKEN)
-    with connect(config, connect=False) as client:
-        reader = feed.Feed(config, client, Deployment("rs0", (8, 0, 0)), position, StreamMetrics())
-        found = [reader.next(1) for _ in range(4)]
+    with open_client(config, connect=False) as client:
+        reader = change_stream_feed.ChangeStreamFeed(
+            config, client, Deployment("rs0", (8, 0, 0)), position, MongoStreamMetrics()
+        )
+        found = [reader.fetch_reply(1) for _ in range(4)]
     assert [batch.position for batch in found if batch] == [
         position, position, MongoPosition.behind_token(OTHER), MongoPosition(position.time),
     ]  # fmt: skip
@@ -147,13 +153,13 @@ def test_a_member_that_does_not_know_the_event_of_the_position_says_nothing_of_w
 
 def test_an_event_that_comes_between_the_parts_of_another_one_stops() -> None:
     part = EVENT | {"splitEvent": {"fragment": 1, "of": 2}}
-    metrics = StreamMetrics()
+    metrics = MongoStreamMetrics()
     metrics.position = MongoPosition(ClusterTime(1, 1))
     config = MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": "mongodb://a/"})
     for documents in ([part, EVENT], [part], [EVENT]):
         if documents[0] is part:
-            reader = EventReader(config, None, None, metrics)  # type: ignore[arg-type]
-        read = reader.items(Documents.of_list([bson.encode(d) for d in documents]), metrics.position, None)  # type: ignore[arg-type]
+            reader = MongoEventReader(config, None, None, metrics)  # type: ignore[arg-type]
+        read = reader.read_items(BsonDocuments.of_list([bson.encode(d) for d in documents]), metrics.position, None)  # type: ignore[arg-type]
         if documents == [part]:
             assert [*read] == []
             continue

@@ -4,8 +4,8 @@ import pytest
 from bson import Timestamp
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.sources.mongodb.log.pipeline import beginning
-from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition, checked, is_mark, time_of
+from airflow_provider_cdc.sources.mongodb.log.stream_pipeline import build_start_option
+from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition, is_mark, normalize_token, time_of
 from tests.support.mongodb_recordings import scenarios
 
 MARK = "826B029D52000000052B0429296E1404"
@@ -24,8 +24,8 @@ def test_a_mark_at_the_beginning_of_a_second_is_behind_the_second_before() -> No
     assert mark == MongoPosition(ClusterTime(1795333457, 2**32 - 1))
     assert MongoPosition.from_json(mark.to_json()) == mark
     event = MongoPosition.behind_token(EVENT.replace("6B029D4100000024", "6B029D5200000000"))
-    assert event.reached(mark)
-    assert not mark.reached(event)
+    assert event.has_reached(mark)
+    assert not mark.has_reached(event)
 
 
 def test_behind_the_last_part_of_an_event_is_behind_the_event() -> None:
@@ -47,7 +47,7 @@ def test_behind_the_last_part_of_an_event_is_behind_the_event() -> None:
             for event in step.get("nextBatch", ()):
                 if "splitEvent" not in event and "_id" in event and "_data" in event["_id"]:
                     position = MongoPosition.behind_token(event["_id"]["_data"])
-                    assert position.whole is position
+                    assert position.whole_event_position is position
 
 
 def test_positions_are_in_the_order_of_the_events_between_them() -> None:
@@ -55,7 +55,7 @@ def test_positions_are_in_the_order_of_the_events_between_them() -> None:
     before, event, whole = MongoPosition(ClusterTime(1795333441, 35)), MongoPosition(time, EVENT), MongoPosition(time)
     ordered = [before, event, whole, MongoPosition.behind_token(MARK)]
     for i, one in enumerate(ordered):
-        assert [one.reached(other) for other in ordered] == [i >= j for j in range(len(ordered))]
+        assert [one.has_reached(other) for other in ordered] == [i >= j for j in range(len(ordered))]
 
 
 def test_the_recorded_tokens_are_in_the_order_of_their_events() -> None:
@@ -70,13 +70,13 @@ def test_the_recorded_tokens_are_in_the_order_of_their_events() -> None:
             for event in step.get("nextBatch", step.get("firstBatch", ())):
                 if "splitEvent" in event or "clusterTime" not in event or "_id" not in event:
                     continue
-                token = checked(event["_id"]["_data"])
+                token = normalize_token(event["_id"]["_data"])
                 stamp = event["clusterTime"]["$timestamp"]
                 assert time_of(token) == ClusterTime(stamp["t"], stamp["i"])
                 position = MongoPosition.behind_token(token)
                 assert not is_mark(token)
-                assert MongoPosition(position.time).reached(position)
-                assert not position.reached(MongoPosition(position.time))
+                assert MongoPosition(position.time).has_reached(position)
+                assert not position.has_reached(MongoPosition(position.time))
                 if stream in last:
                     assert token > last[stream], (scenario["name"], stream)
                 last[stream], seen = token, seen + 1
@@ -101,9 +101,9 @@ def test_offsets_of_debezium_are_read() -> None:
     document = {"sec": 1795333441, "ord": 36, "resume_token": '{"_data": "' + EVENT + '"}', "transaction_id": None}
     assert MongoPosition.from_json(document) == MongoPosition(ClusterTime(1795333441, 36), EVENT)
     assert MongoPosition.from_json({"resume_token": EVENT.lower()}).token == EVENT
-    assert beginning(MongoPosition.from_json(document)) == {"startAfter": {"_data": EVENT}}, "behind the event"
+    assert build_start_option(MongoPosition.from_json(document)) == {"startAfter": {"_data": EVENT}}, "behind the event"
     moment = MongoPosition.from_json({"sec": 1795333441, "ord": 36})
-    assert beginning(moment) == {"startAtOperationTime": Timestamp(1795333441, 36)}
+    assert build_start_option(moment) == {"startAtOperationTime": Timestamp(1795333441, 36)}
 
 
 @pytest.mark.parametrize("document", [{}, {"sec": "x", "ord": 1}, {"resume_token": "zz"}, {"resume_token": "8200"}])

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.targets.database.config import SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev.servers.mongodb import MongoDb
 from tests.support import mongodb_columns
 from tests.support.mongodb import MongoConnector, mongodb_connector
@@ -114,7 +114,7 @@ def test_a_table_of_postgresql_is_equal_where_events_say_only_what_has_changed(
     work.write(20)
     ours = mongodb_connector(uri, tmp_path, database_include_list=database.name, capture_mode="change_streams")
     with postgres.database("sink") as name:
-        engine = open_engine(SinkConfig.parse({"connection.url": postgres.url(name)}))
+        engine = open_engine(DatabaseTargetConfig.parse({"connection.url": postgres.url(name)}))
         for _ in range(3):
             ours.capture()
             sink(engine, ours, collection__name__format="it's: %s").apply()
@@ -145,7 +145,7 @@ def test_a_table_of_a_relational_target_is_compared_with_its_collection_and_repa
         found = compare(engine, ours, verification, keys=True, **named)
         compared = only(found)
         assert (compared.missing, compared.surplus, compared.different) == (1, 0, 1)
-        verification.send(verification.repairs(found.document()), "test")
+        verification.send(verification.build_repairs(found.to_document()), "test")
     ours.capture()
     sink(engine, ours, **named).apply()
     same([row["document"] for row in rows(engine, "letters")], work.collection.find())
@@ -167,7 +167,7 @@ def columns_are_equal(connector: MongoConnector, found: list[dict[str, Any]], co
 
 def _schemas(connector: MongoConnector) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for manifest in connector.changelog.manifests(connector.name):
+    for manifest in connector.changelog.read_manifests(connector.name):
         found |= {topic: versions[max(versions, key=int)] for topic, versions in manifest.schemas.items()}
     return found
 
@@ -222,7 +222,7 @@ def test_a_table_of_columns_is_compared_with_its_collection_and_repaired(
         found = compare(engine, ours, verification, keys=True, **named)
         compared = only(found)
         assert (compared.missing, compared.surplus, compared.different) == (1, 0, 1)
-        verification.send(verification.repairs(found.document()), "test")
+        verification.send(verification.build_repairs(found.to_document()), "test")
     ours.capture()
     sink(engine, ours, **named).apply()
     columns_are_equal(ours, rows(engine, "letters"), work.collection)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from bson import Decimal128, Int64, ObjectId
 
-from airflow_provider_cdc.changelog.row_history.row_history_models import RowStory
+from airflow_provider_cdc.changelog.row_history.row_history_models import RowHistory
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.cli.conftest import clean, run
 from tests.support.face import connect
 from tests.support.mongodb import mongodb_connector
@@ -37,13 +37,13 @@ def test_a_document_is_found_by_its_key_and_compared_with_the_source(
     database.orders.insert_many([{"_id": id_, "n": 1, "secret": "x"} for id_ in IDS.values()])
 
     def captured() -> None:
-        with access.capture(owner="test", lease_ttl_s=30, lease_wait_s=30) as capture:
+        with access.prepare_capture(owner="test", lease_ttl_s=30, lease_wait_s=30) as capture:
             capture.run()
 
-    def story(key: str) -> RowStory:
+    def story(key: str) -> RowHistory:
         clean(capfd)
         run("row", f"{database.name}.orders", key, "--compare", "--json")
-        return RowStory.model_validate_json(capfd.readouterr().out)
+        return RowHistory.model_validate_json(capfd.readouterr().out)
 
     captured()
     database.orders.update_one({"_id": 7}, {"$set": {"n": 2}})
@@ -89,7 +89,7 @@ def test_a_key_that_is_gone_is_deleted_however_a_signal_writes_it(
     assert signal_state(connector, number) == ("done", "")
     deleted = [
         row["key"]["_id"]
-        for manifest in connector.changelog.manifests("test")
+        for manifest in connector.changelog.read_manifests("test")
         for row in _events(connector, manifest)
         if row["op"] == "d"
     ]

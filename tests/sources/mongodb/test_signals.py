@@ -14,13 +14,13 @@ import pytest
 from bson import Binary, Decimal128, Int64, ObjectId, Timestamp
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.model.log_items import LogBlock
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.documents.values import Documents
-from airflow_provider_cdc.sources.mongodb.log.reader import EventReader
-from airflow_provider_cdc.sources.mongodb.metrics import StreamMetrics
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.log.stream_event_reader import MongoEventReader
+from airflow_provider_cdc.sources.mongodb.metrics import MongoStreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.rendered import captured, of_table, records
@@ -189,11 +189,11 @@ def test_a_signal_that_comes_with_others_is_the_end_of_a_block() -> None:
     config = MongoDbConfig.parse(
         {"topic.prefix": "t", "mongodb.connection.string": "mongodb://a/", "signal.data.collection": "shop.signals"}
     )
-    metrics, names = StreamMetrics(), ["orders", "signals", "signals", "orders", "orders"]
+    metrics, names = MongoStreamMetrics(), ["orders", "signals", "signals", "orders", "orders"]
     metrics.position = MongoPosition(ClusterTime(0, 1))
     tables: Any = CapturedTables(Filters(config), SchemaHistory())
-    documents = Documents.of_list([event(n, name) for n, name in enumerate(names, start=2)])
-    blocks = [*EventReader(config, tables, None, metrics).items(documents, metrics.position, None)]  # type: ignore[arg-type]
+    documents = BsonDocuments.of_list([event(n, name) for n, name in enumerate(names, start=2)])
+    blocks = [*MongoEventReader(config, tables, None, metrics).read_items(documents, metrics.position, None)]  # type: ignore[arg-type]
     assert [sum(map(len, block.rows)) for block in blocks if isinstance(block, LogBlock)] == [2, 1, 2]
 
 

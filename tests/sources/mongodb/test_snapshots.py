@@ -21,11 +21,11 @@ from pymongo.write_concern import WriteConcern
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.model.key_json import Key
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
-from airflow_provider_cdc.core.spi.source import Chunk
-from airflow_provider_cdc.sources.mongodb.collections import collection_schema
-from airflow_provider_cdc.sources.mongodb.snapshot import chunk_reader, snapshot
+from airflow_provider_cdc.core.spi.source import SnapshotChunk
+from airflow_provider_cdc.sources.mongodb.collection_tables import collection_schema
+from airflow_provider_cdc.sources.mongodb.snapshot import chunk_reader, collection_snapshot
 from dev.servers.mongodb import MongoDb, ShardedCluster
 from tests.support.mongodb import mongodb_connector
 from tests.support.rendered import captured
@@ -54,9 +54,12 @@ def test_chunks_go_through_keys_of_every_type_once_and_in_order(
 ) -> None:
     table, keys = mixed
     connector = mongodb_connector(uri, tmp_path)
-    with open_source(connector.definition(), connector.secrets) as source, source.chunks(signals=None) as reader:
+    with (
+        open_source(connector.definition(), connector.secrets) as source,
+        source.open_chunk_reader(signals=None) as reader,
+    ):
         rows = KeyRange(collection_schema(table), ("_id",))
-        upto, after, found = reader.last(rows), None, []
+        upto, after, found = reader.read_last_key(rows), None, []
         for _ in range(len(keys)):
             chunk = reader.read(KeyRange(rows.table, ("_id",), after=after, upto=upto), 7)
             read = [row["_id"] for block in chunk.rows for row in (block.after or []).to_pylist()]
@@ -66,18 +69,20 @@ def test_chunks_go_through_keys_of_every_type_once_and_in_order(
             if chunk.complete or chunk.last == upto:
                 break
         assert len(found) == len({*found}) == len(keys)
-        until = reader.read(KeyRange(rows.table, ("_id",), upto=reader.keys(rows.table, ["_id"], [[found[8]]])[0]), 100)
+        until = reader.read(
+            KeyRange(rows.table, ("_id",), upto=reader.to_source_keys(rows.table, ["_id"], [[found[8]]])[0]), 100
+        )
         assert [row["_id"] for block in until.rows for row in (block.after or []).to_pylist()] == found[:9]
-        given: list[Key] = reader.keys(rows.table, ["_id"], [[text] for text in found[::9]])
+        given: list[Key] = reader.to_source_keys(rows.table, ["_id"], [[text] for text in found[::9]])
         looked_up = reader.read(KeyRange(rows.table, ("_id",), keys=tuple(given)), 100)
         assert [row["_id"] for block in looked_up.rows for row in (block.after or []).to_pylist()] == found[::9]
-        first, last = reader.keys(rows.table, ["_id"], [[found[10]], [found[30]]])
+        first, last = reader.to_source_keys(rows.table, ["_id"], [[found[10]], [found[30]]])
         part = reader.read(KeyRange(rows.table, ("_id",), first=first, end=last), 100)
         assert [row["_id"] for block in part.rows for row in (block.after or []).to_pylist()] == found[10:31]
-        assert reader.last(KeyRange(rows.table, ("_id",), first=first, end=last)) == part.last
+        assert reader.read_last_key(KeyRange(rows.table, ("_id",), first=first, end=last)) == part.last
         for one in (first, last):  # bounds of a query may not be equal
             alone = KeyRange(rows.table, ("_id",), first=one, end=one)
-            assert reader.as_events([reader.last(alone) or []]) == [one]
+            assert reader.as_events([reader.read_last_key(alone) or []]) == [one]
             assert len(reader.read(alone, 100)) == 1
         nothing = reader.read(KeyRange(rows.table, ("_id",), after=last, upto=last), 100)
         assert (
@@ -92,12 +97,12 @@ def test_parts_hold_each_document_once_whatever_the_type_of_its_key(
     table, keys = mixed
     connector = mongodb_connector(uri, tmp_path)
     with (
-        patch.object(snapshot, "PART_DOCUMENTS", 2),
-        patch.object(snapshot, "SAMPLES", 1),  # so that nearly every key is the end of a part
+        patch.object(collection_snapshot, "PART_DOCUMENTS", 2),
+        patch.object(collection_snapshot, "SAMPLES", 1),  # so that nearly every key is the end of a part
         open_source(connector.definition(), connector.secrets) as source,
-        source.snapshot([table], readers=2) as session,
+        source.open_snapshot([table], readers=2) as session,
     ):
-        parts = session.chunks(table)
+        parts = session.split_table(table)
         assert len(parts) > 20
         read = [row["_id"] for part in parts for block in session.read(part) for row in (block.after or []).to_pylist()]
     assert len(read) == len({*read}) == len(keys)
@@ -114,9 +119,9 @@ def test_a_part_that_begins_at_the_largest_key_or_ends_at_the_smallest_is_read(
     connector = mongodb_connector(uri, tmp_path)
     with (
         open_source(connector.definition(), connector.secrets) as source,
-        source.snapshot([table], readers=1) as session,
+        source.open_snapshot([table], readers=1) as session,
     ):
-        part = Chunk(table, snapshot._condition(ends[0], ends[1]))
+        part = SnapshotChunk(table, collection_snapshot._condition(ends[0], ends[1]))
         found = [row["_id"] for block in session.read(part) for row in (block.after or []).to_pylist()]
     keys = ['{"$minKey": 1}', "1", '{"$maxKey": 1}']
     assert (
@@ -136,7 +141,7 @@ def test_as_many_readers_as_configured_read_at_the_same_time(
         database[name].insert_many([{"_id": n} for n in range(4)])
     barrier, lock = threading.Barrier(threads, timeout=60), threading.Lock()
     reading, seen = 0, []
-    read = snapshot.MongoSnapshot.read
+    read = collection_snapshot.MongoSnapshot.read
 
     def counted(self: Any, chunk: Any) -> Any:
         nonlocal reading
@@ -149,7 +154,7 @@ def test_as_many_readers_as_configured_read_at_the_same_time(
             reading -= 1
 
     connector = mongodb_connector(uri, tmp_path, database_include_list=database.name, snapshot_max_threads=threads)
-    with patch.object(snapshot.MongoSnapshot, "read", counted):
+    with patch.object(collection_snapshot.MongoSnapshot, "read", counted):
         connector.capture()
     assert (max(seen), len(seen)) == (threads, 3)
     for name in "abc":
@@ -162,7 +167,7 @@ def test_what_is_written_while_a_snapshot_reads_is_streamed_from_its_moment_on(
     orders = database.orders
     orders.insert_many([{"_id": i, "n": 0} for i in range(30)])
     connector = mongodb_connector(uri, tmp_path, database_include_list=database.name, snapshot_fetch_size=4)
-    more, written = snapshot.RawCursor.more, []
+    more, written = collection_snapshot.RawCursor.fetch_reply, []
 
     def meanwhile(self: Any, **options: Any) -> Any:
         if not written:
@@ -171,7 +176,7 @@ def test_what_is_written_while_a_snapshot_reads_is_streamed_from_its_moment_on(
             orders.delete_one({"_id": 28})
         return more(self, **options)
 
-    with patch.object(snapshot.RawCursor, "more", meanwhile):
+    with patch.object(collection_snapshot.RawCursor, "more", meanwhile):
         found = captured(connector)
     found += captured(connector)
     values = [(json.loads(r["key"]["id"]), r["value"]) for r in found if r["value"] is not None]
@@ -185,11 +190,11 @@ def test_a_reader_that_is_interrupted_goes_on_behind_any_key(
     table, keys = mixed
     connector = mongodb_connector(uri, tmp_path, snapshot_fetch_size=2, connect_backoff_initial_delay_ms=1)
     with (
-        patch.object(snapshot.RawCursor, "more", side_effect=AutoReconnect("gone")),
+        patch.object(collection_snapshot.RawCursor, "more", side_effect=AutoReconnect("gone")),
         open_source(connector.definition(), connector.secrets) as source,
-        source.snapshot([table], readers=1) as session,
+        source.open_snapshot([table], readers=1) as session,
     ):
-        (part,) = session.chunks(table)
+        (part,) = session.split_table(table)
         read = [row["_id"] for block in session.read(part) for row in (block.after or []).to_pylist()]
     assert len(read) == len({*read}) == len(keys)
 
@@ -199,7 +204,7 @@ def test_a_reader_that_comes_too_late_for_the_moment_reads_on_as_it_is_now(
 ) -> None:
     database.orders.insert_many([{"_id": i, "n": 0} for i in range(30)])
     connector = mongodb_connector(uri, tmp_path, database_include_list=database.name, snapshot_fetch_size=4)
-    more, calls = snapshot.RawCursor.more, [0]
+    more, calls = collection_snapshot.RawCursor.fetch_reply, [0]
 
     def too_old(self: Any, **options: Any) -> Any:
         calls[0] += 1
@@ -208,12 +213,12 @@ def test_a_reader_that_comes_too_late_for_the_moment_reads_on_as_it_is_now(
             raise OperationFailure("Read timestamp is older than the oldest available timestamp.", 239)
         return more(self, **options)
 
-    with patch.object(snapshot.RawCursor, "more", too_old):
+    with patch.object(collection_snapshot.RawCursor, "more", too_old):
         connector.capture()
     assert "no longer has" in caplog.text
     connector.replay.partial = True
     connector.capture()
-    result = connector.changelog.manifests("test")
+    result = connector.changelog.read_manifests("test")
     assert sum(f.counts.get("r", 0) for m in result for f in m.files) == 30
 
 
@@ -279,10 +284,13 @@ def test_rows_of_a_capped_collection_are_asked_for_once_more_where_updates_come_
         client.shop.create_collection("log", capped=True, size=100_000)
         client.shop.log.insert_one({"_id": 1, "v": 0})
         connector = mongodb_connector(server.url(), tmp_path)
-        with open_source(connector.definition(), connector.secrets) as source, source.chunks(signals=None) as reader:
+        with (
+            open_source(connector.definition(), connector.secrets) as source,
+            source.open_chunk_reader(signals=None) as reader,
+        ):
             table = collection_schema(TableId(namespace="shop", name="log"))
             rows = KeyRange(table, ("_id",), keys=(["1"],))
-            (block,) = reader.at(rows, source.current_position()) or []
+            (block,) = reader.read_at_position(rows, source.current_position()) or []
             assert [row["_id"] for row in block.after.to_pylist()] == ["1"]
 
 
@@ -297,7 +305,7 @@ def test_documents_of_one_key_on_several_shards_are_read_once_each_over_an_inter
             cluster.router.url(), tmp_path, snapshot_fetch_size=3, connect_backoff_initial_delay_ms=1
         )
         table = TableId(namespace="shop", name="orders")
-        more, calls = snapshot.RawCursor.more, []
+        more, calls = collection_snapshot.RawCursor.fetch_reply, []
 
         def interrupted(self: Any, **options: Any) -> Any:
             calls.append(1)
@@ -306,11 +314,11 @@ def test_documents_of_one_key_on_several_shards_are_read_once_each_over_an_inter
             return more(self, **options)
 
         with (
-            patch.object(snapshot.RawCursor, "more", interrupted),
+            patch.object(collection_snapshot.RawCursor, "more", interrupted),
             open_source(connector.definition(), connector.secrets) as source,
-            source.snapshot([table], readers=1) as session,
+            source.open_snapshot([table], readers=1) as session,
         ):
-            (part,) = session.chunks(table)
+            (part,) = session.split_table(table)
             read = [row["document"] for block in session.read(part) for row in (block.after or []).to_pylist()]
         assert calls
         found = sorted((json.loads(text)["_id"], json.loads(text)["k"]) for text in read)

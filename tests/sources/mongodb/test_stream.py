@@ -21,9 +21,9 @@ from airflow_provider_cdc import __version__
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import CdcError, PositionLost, PrerequisiteError, UnknownLogEvent
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of
-from airflow_provider_cdc.sources.mongodb.log.cursor import Member
-from airflow_provider_cdc.sources.mongodb.log.split_events import Parts, joined
+from airflow_provider_cdc.sources.mongodb.connect import deployment_of, open_client
+from airflow_provider_cdc.sources.mongodb.log.cursor import DeploymentMember
+from airflow_provider_cdc.sources.mongodb.log.split_events import SplitEventCollector, merge_fragments
 from dev.servers.mongodb import MongoDb, ReplicaSet, ShardedCluster
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.patience import LONGEST_S, until
@@ -52,9 +52,9 @@ def captured(connector: MongoConnector) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     result, found = connector.capture(), []
-    for manifest in connector.changelog.manifests("test"):
+    for manifest in connector.changelog.read_manifests("test"):
         for file in manifest.files if manifest.batch in result.batches else ():
-            with connector.changelog.open("test", file) as f:
+            with connector.changelog.open_file("test", file) as f:
                 found += pq.ParquetFile(f).read().to_pylist()
     return sorted(found, key=lambda e: e["seq"])
 
@@ -250,22 +250,22 @@ def test_a_filter_that_lets_the_last_event_through_no_more_loses_nothing(
 ) -> None:
     """The server refuses a token whose event the pipeline drops: the stream begins at its moment instead."""
     connector = started(uri, tmp_path, database)
-    with connector.store.lease("test", "a test", wait_s=5) as lease:
+    with connector.store.acquire_lease("test", "a test", wait_s=5) as lease:
         orders.insert_one({"_id": 1})
         stream = database.watch(start_at_operation_time=bson.Timestamp(*_position(connector)))
         token = stream.next()["_id"]["_data"]
         stream.close()
-        stored = connector.store.load("test")
+        stored = connector.store.load_offset("test")
         assert stored.offset is not None
-        moved = stored.offset.moved({"resume_token": token})
-        connector.store.advance(lease, stored, moved)
+        moved = stored.offset.move_position({"resume_token": token})
+        connector.store.advance_offset(lease, stored, moved)
     database.other.insert_many([{"_id": i} for i in range(5)])
     connector.properties["cursor.pipeline"] = json.dumps([{"$match": {"ns.coll": "other"}}])
     assert connector.capture().events == 5
 
 
 def _position(connector: MongoConnector) -> tuple[int, int]:
-    offset = connector.store.load("test").offset
+    offset = connector.store.load_offset("test").offset
     assert offset is not None
     assert offset.position is not None
     return offset.position["sec"], offset.position["ord"]
@@ -331,12 +331,12 @@ def test_parts_are_put_together_in_their_order() -> None:
         )
         for n in range(3)
     ]
-    assert bson.decode(joined(parts)) == whole | {"_id": {"_data": "822"}}
-    collected = Parts()
-    assert [collected.take(part, n + 1, 3) is not None for n, part in enumerate(parts)] == [False, False, True]
-    assert not collected.open
+    assert bson.decode(merge_fragments(parts)) == whole | {"_id": {"_data": "822"}}
+    collected = SplitEventCollector()
+    assert [collected.add_fragment(part, n + 1, 3) is not None for n, part in enumerate(parts)] == [False, False, True]
+    assert not collected.has_missing_parts
     with pytest.raises(UnknownLogEvent, match="Part 2 of 3"):
-        collected.take(parts[1], 2, 3)
+        collected.add_fragment(parts[1], 2, 3)
 
 
 @pytest.mark.slow
@@ -360,13 +360,13 @@ def test_events_above_the_largest_size_stop_are_split_or_left_out(
     orders.update_one({"_id": 1}, {"$set": {"n": 2}})
     orders.insert_one({"_id": 3})
     assert connector.capture().events == 2
-    *_, large, _ = connector.changelog.manifests("test")
+    *_, large, _ = connector.changelog.read_manifests("test")
     assert large.offset_after.position is not None
     assert "resume_token" in large.offset_after.position
-    with connector.store.lease("test", "a test", wait_s=5) as lease:
-        stored = connector.store.load("test")
+    with connector.store.acquire_lease("test", "a test", wait_s=5) as lease:
+        stored = connector.store.load_offset("test")
         assert stored.offset is not None
-        connector.store.advance(lease, stored, stored.offset.moved(large.offset_after.position))
+        connector.store.advance_offset(lease, stored, stored.offset.move_position(large.offset_after.position))
     connector.replay.partial = True
     for mode_ in ("split", "fail"):
         connector.properties["cursor.oversize.handling.mode"] = mode_
@@ -446,7 +446,7 @@ def test_any_member_leads_to_the_primary(members: ReplicaSet) -> None:
     named = [f"{member.host}:{member.port}" for member in members.secondaries()[:1]]
     given = f"mongodb://127.0.0.1:1,{named[0]}/?replicaSet=rs0"
     config = MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": given})
-    with connect(config) as client, Member(config, client) as member:
+    with open_client(config) as client, DeploymentMember(config, client) as member:
         assert member.address == (primary.host, primary.port)
         assert deployment_of(client).set_name == "rs0"
 

@@ -31,9 +31,9 @@ def connector(uri: str, folder: Path, database: Any) -> MongoConnector:
 
 def names(ours: MongoConnector, database: Any) -> list[str]:
     """The columns of the newest schema behind the key and the rest."""
-    manifest = list(ours.changelog.manifests(ours.name))[-1]
+    manifest = list(ours.changelog.read_manifests(ours.name))[-1]
     versions = manifest.schemas[f"test.{database.name}.orders"]
-    return list(versions[max(versions, key=int)].names[2:])
+    return list(versions[max(versions, key=int)].column_names[2:])
 
 
 def rows(ours: MongoConnector, database: Any) -> list[dict[str, Any]]:

@@ -15,11 +15,11 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import SourceUnavailable, StorageUnavailable
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.connect import Deployment, connect
-from airflow_provider_cdc.sources.mongodb.log import feed
-from airflow_provider_cdc.sources.mongodb.metrics import StreamMetrics
+from airflow_provider_cdc.sources.mongodb.connect import Deployment, open_client
+from airflow_provider_cdc.sources.mongodb.log import change_stream_feed
+from airflow_provider_cdc.sources.mongodb.metrics import MongoStreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from dev.servers.mongodb import MongoDb
 from tests.support.mongodb import mongodb_connector
@@ -58,7 +58,7 @@ def test_the_server_waits_for_an_event_as_long_as_told(
     connector = mongodb_connector(uri, tmp_path, collection_include_list="nobody.writes_this", **properties)
     with open_source(connector.definition(), connector.secrets) as source:
         asks = None if patience is None else lambda: patience
-        stream = source.stream(source.current_position(), _All(), until=None, patience=asks)
+        stream = source.stream_log(source.current_position(), _All(), until=None, patience=asks)
         next(stream)  # what was there when the cursor was opened
         began = time.monotonic()
         next(stream)
@@ -73,7 +73,7 @@ def test_timeouts_are_the_drivers() -> None:
     }  # fmt: skip
     for properties, wanted in (({}, (10, None, 30, 10)), (given, (1.1, 1.2, 1.3, 1.4))):
         config = MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": "mongodb://a/", **properties})
-        with connect(config, connect=False) as client:
+        with open_client(config, connect=False) as client:
             options = client.options
         pool = options.pool_options
         found = (
@@ -105,7 +105,7 @@ def test_a_lost_stream_is_opened_at_once_and_then_after_ever_longer_times_until_
     def sleep(seconds: float) -> None:
         clock[0] += seconds
 
-    monkeypatch.setattr(feed, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    monkeypatch.setattr(change_stream_feed, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
     monkeypatch.setattr("pymongo.common.MIN_HEARTBEAT_INTERVAL", 0.01)  # a refused connection is found out at once
     config = MongoDbConfig.parse(
         {
@@ -113,12 +113,16 @@ def test_a_lost_stream_is_opened_at_once_and_then_after_ever_longer_times_until_
             **properties,
         }
     )  # fmt: skip
-    with connect(config) as client, caplog.at_level(logging.WARNING):
-        reader = feed.Feed(
-            config, client, Deployment("rs0", (8, 0, 0)), MongoPosition(ClusterTime(1, 1)), metrics := StreamMetrics()
+    with open_client(config) as client, caplog.at_level(logging.WARNING):
+        reader = change_stream_feed.ChangeStreamFeed(
+            config,
+            client,
+            Deployment("rs0", (8, 0, 0)),
+            MongoPosition(ClusterTime(1, 1)),
+            metrics := MongoStreamMetrics(),
         )
         with pytest.raises(SourceUnavailable):
-            [*iter(lambda: reader.next(1000), "a batch")]
+            [*iter(lambda: reader.fetch_reply(1000), "a batch")]
     waits = [float(wait or 0) for wait in re.findall(r"it is opened again(?: in ([\d.]+) s)?:", caplog.text)]
     assert waits == expected
     assert clock[0] == sum(waits)

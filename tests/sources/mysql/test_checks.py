@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.mysql.checks import _settings
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import Server
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.rendered import captured
 from tests.support.workload import source_rows
@@ -100,7 +100,7 @@ GOOD = {
 
 
 def _findings(**variables: str) -> list[Any]:
-    server = Server("9.7.0", False, "id", {**GOOD, **variables})
+    server = MySqlServer("9.7.0", False, "id", {**GOOD, **variables})
     return _settings(server, MySqlConfig.parse(BASE))
 
 

@@ -95,9 +95,9 @@ def test_a_replica_that_does_not_log_what_it_receives_is_told(mariadb_factory: A
     with mariadb_factory(server_id="31") as server:
         connector = mysql_connector(server, tmp_path, database_ssl_mode="disabled")
         with open_source(connector.definition(), connector.secrets) as source:
-            assert source.check() == []
+            assert source.check_prerequisites() == []
         server.sql("SET GLOBAL gtid_slave_pos = '0-99-5'")
         with open_source(connector.definition(), connector.secrets) as source:
-            (finding,) = source.check()
+            (finding,) = source.check_prerequisites()
         assert "log_slave_updates is OFF" in finding.what
         assert not finding.fatal

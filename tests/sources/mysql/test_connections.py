@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import connect, scalar, server_of, translated
+from airflow_provider_cdc.sources.mysql.connect import connect, query_scalar, raise_cdc_errors, server_of
 from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from tests.support.connectors import Connector, mysql_connector
@@ -46,7 +46,7 @@ def test_a_hidden_column_and_the_statements_that_show_it_exclude_each_other(mysq
 def test_the_password_is_in_no_output(db: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     password = "hunter2-hunter2"
     config = MySqlConfig.parse({**BASE, "database.password": password})
-    texts = [str(config), repr(config), str(config.public()), config.model_dump_json()]
+    texts = [str(config), repr(config), str(config.to_public_properties()), config.model_dump_json()]
     db.server.sql("DROP USER IF EXISTS 'shy'@'%'", f"CREATE USER 'shy'@'%' IDENTIFIED BY '{password}'")
     db.server.sql("GRANT SELECT, RELOAD, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'shy'@'%'")
     connector = _connector(db, tmp_path)
@@ -70,21 +70,21 @@ def test_the_password_is_in_no_output(db: Any, tmp_path: Path, caplog: pytest.Lo
 
 def test_the_configured_host_port_and_account_are_those_that_are_connected_to(mysql97: Any) -> None:
     connection = connect(_config(mysql97))
-    assert scalar(connection, "SELECT @@port") == mysql97.port
-    assert scalar(connection, "SELECT CURRENT_USER()") == f"{mysql97.user}@%"
+    assert query_scalar(connection, "SELECT @@port") == mysql97.port
+    assert query_scalar(connection, "SELECT CURRENT_USER()") == f"{mysql97.user}@%"
     connection.close()
 
 
 def test_a_query_is_waited_for_as_long_as_configured(mysql97: Any) -> None:
     config = _config(mysql97, database_query_timeout_ms=500)
-    with pytest.raises(SourceUnavailable), translated(config):
-        scalar(connect(config), "SELECT SLEEP(5)")
+    with pytest.raises(SourceUnavailable), raise_cdc_errors(config):
+        query_scalar(connect(config), "SELECT SLEEP(5)")
     for unbounded in (_config(mysql97, database_query_timeout_ms=0), _config(mysql97)):
-        assert scalar(connect(unbounded), "SELECT SLEEP(1)") == 0
+        assert query_scalar(connect(unbounded), "SELECT SLEEP(1)") == 0
 
 
 def _cipher(config: MySqlConfig) -> str:
-    with translated(config):
+    with raise_cdc_errors(config):
         connection = connect(config)
         with connection.cursor() as cursor:
             cursor.execute("SHOW STATUS LIKE 'Ssl_cipher'")
@@ -116,7 +116,7 @@ def test_timeouts_of_the_network_are_set_for_the_reader_of_the_log_alone(mysql97
 
     def of_the_reader(config: MySqlConfig) -> list[Any]:
         with BinlogConnection(config, server_of(connection), MySqlPosition(file, 4), follow=True) as log:
-            next(log.events())
+            next(log.read_events())
             return mysql97.sql(
                 "SELECT variable_value FROM performance_schema.variables_by_thread JOIN performance_schema.threads "
                 f"USING (thread_id) WHERE processlist_id = {log._connection.thread_id()} AND variable_name IN {names} "
@@ -127,5 +127,5 @@ def test_timeouts_of_the_network_are_set_for_the_reader_of_the_log_alone(mysql97
     there = mysql97.sql(f"SHOW GLOBAL VARIABLES WHERE variable_name IN {names}")
     assert sorted(there) == [("net_read_timeout", "30"), ("net_write_timeout", "60")]
     assert of_the_reader(_config(mysql97)) == [("30",), ("60",)]
-    assert scalar(connection, "SELECT @@session.net_read_timeout") == 30
+    assert query_scalar(connection, "SELECT @@session.net_read_timeout") == 30
     connection.close()

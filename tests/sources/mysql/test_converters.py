@@ -146,4 +146,6 @@ def test_the_documented_examples_are_understood() -> None:
         }
     )  # fmt: skip
     assert [c["name"] for c in config.converters] == ["boolean", "jdbc-sink"]
-    assert MySqlConfig.parse({**config.public(), "database.hostname": "h", "database.user": "u"}) == config
+    assert (
+        MySqlConfig.parse({**config.to_public_properties(), "database.hostname": "h", "database.user": "u"}) == config
+    )

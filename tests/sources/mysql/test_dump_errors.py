@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.errors import (
     SourceLogDamaged,
     SourceUnavailable,
 )
-from airflow_provider_cdc.sources.mysql.connect import connect, server_of, translate
+from airflow_provider_cdc.sources.mysql.connect import connect, server_of, translate_error
 from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from tests.support.connectors import Connector, mysql_connector
@@ -242,7 +242,7 @@ def test_texts_of_the_servers_are_told_for_what_they_are(expected: type[CdcError
     config = MySqlConfig.parse(
         {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "database.server.id": 7}
     )
-    error = translate(pymysql.err.OperationalError(1236, text + suffix), config, "binlog.000003:1204")
+    error = translate_error(pymysql.err.OperationalError(1236, text + suffix), config, "binlog.000003:1204")
     assert type(error) is expected
     assert text in error.what
     assert error.where == "binlog.000003:1204"

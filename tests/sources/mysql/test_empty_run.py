@@ -27,7 +27,7 @@ print(json.dumps({"events": result.events, "position": result.position, "importe
 
 def _apart(connector: Connector) -> dict[str, Any]:
     given = {
-        "definition": connector.definition().document(),
+        "definition": connector.definition().to_document(),
         "state": connector.state_url,
         "secrets": connector.secrets,
     }

@@ -26,8 +26,8 @@ def test_transaction_of_two_million_rows(database: Any, tmp_path: Path) -> None:
     assert result["events"] == ROWS + 1
     assert result["peak_mb"] < BOUND_MB
     # a transaction is never cut: its events are in one batch
-    batches = [m for m in connector.changelog.manifests(connector.name) if m.events]
-    assert max(m.events for m in batches) >= ROWS
+    batches = [m for m in connector.changelog.read_manifests(connector.name) if m.event_count]
+    assert max(m.event_count for m in batches) >= ROWS
 
 
 @pytest.mark.slow

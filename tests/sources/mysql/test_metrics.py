@@ -14,13 +14,13 @@ import pymysql
 import pytest
 
 from airflow_provider_cdc.core.errors import CdcError, SourceUnavailable, UnknownLogEvent
-from airflow_provider_cdc.core.model.log_range import LogWindow
-from airflow_provider_cdc.core.model.metrics import RunMetrics
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.run_metrics import RunMetrics
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.gtid import parse_gtids
+from airflow_provider_cdc.sources.mysql.gtid_sets import parse_gtids
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
-from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
+from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_chunks import Fixed, logged, source_of
 from tests.support.rendered import records
@@ -67,8 +67,10 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
     db: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[RunMetrics] = []
-    reading = RunMetrics.reading
-    monkeypatch.setattr(RunMetrics, "reading", lambda self, tables: (seen.append(self), reading(self, tables))[1])
+    reading = RunMetrics.start_snapshot
+    monkeypatch.setattr(
+        RunMetrics, "start_snapshot", lambda self, tables: (seen.append(self), reading(self, tables))[1]
+    )
     read = MySqlSnapshot.read
 
     def failing(self: Any, chunk: Any) -> Any:
@@ -80,7 +82,7 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
     with pytest.raises(CdcError, match="gone"):
         made(batch_max_rows=1, snapshot_max_threads=1).capture()
     assert seen[0].snapshot is not None
-    found = seen[0].snapshot.snapshot([])
+    found = seen[0].snapshot.to_snapshot_document([])
     assert (found["SnapshotAborted"], found["SnapshotCompleted"], found["SnapshotRunning"]) == (True, False, False)
     assert (found["TotalTableCount"], found["RemainingTableCount"]) == (3, 1)
 
@@ -289,22 +291,22 @@ def test_prepared_transactions_count_when_they_end(db: Any, made: Callable[..., 
 def test_a_lost_connection_is_counted(db: Any) -> None:
     db.sql("INSERT INTO t VALUES (70, 1)")
     with source_of(db.server, poll_interval_ms=50) as source:
-        tables = source.discover()
+        tables = source.discover_tables()
         start = source.current_position()
-        assert source.metrics()["NumberOfDisconnects"] == 0
+        assert source.collect_stream_metrics()["NumberOfDisconnects"] == 0
         db.server.sql(f"KILL {source._connected().thread_id()}")
-        assert source.discover().keys() == tables.keys(), "the catalog is asked on a new connection"
-        assert source.metrics()["NumberOfDisconnects"] == 1
+        assert source.discover_tables().keys() == tables.keys(), "the catalog is asked on a new connection"
+        assert source.collect_stream_metrics()["NumberOfDisconnects"] == 1
         with pytest.raises(SourceUnavailable):  # noqa: PT012
-            for _ in source.stream(start, Fixed(tables), until=None):
+            for _ in source.stream_log(start, Fixed(tables), until=None):
                 for process in db.server.sql("SHOW PROCESSLIST"):
                     if process[4].startswith("Binlog Dump"):
                         db.server.sql(f"KILL {process[0]}")
-        assert source.metrics()["NumberOfDisconnects"] == 2
+        assert source.collect_stream_metrics()["NumberOfDisconnects"] == 2
 
 
 def test_a_transaction_without_its_end_is_counted_and_an_error(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = binlog_connection.BinlogConnection.events
+    whole = binlog_connection.BinlogConnection.read_events
 
     def without_ends(self: Any) -> Iterator[Any]:
         for events in whole(self):
@@ -314,15 +316,15 @@ def test_a_transaction_without_its_end_is_counted_and_an_error(db: Any, monkeypa
             yield events
 
     with source_of(db.server) as source:
-        tables, start = source.discover(), source.current_position()
+        tables, start = source.discover_tables(), source.current_position()
         db.sql("INSERT INTO u VALUES (5)", "INSERT INTO u VALUES (6)")
-        monkeypatch.setattr(binlog_connection.BinlogConnection, "events", without_ends)
+        monkeypatch.setattr(binlog_connection.BinlogConnection, "read_events", without_ends)
         with pytest.raises(UnknownLogEvent):
             logged(source, start, tables)
-        assert source.metrics()["NumberOfNotWellFormedTransactions"] == 1
-        monkeypatch.setattr(binlog_connection.BinlogConnection, "events", whole)
+        assert source.collect_stream_metrics()["NumberOfNotWellFormedTransactions"] == 1
+        monkeypatch.setattr(binlog_connection.BinlogConnection, "read_events", whole)
         assert len(logged(source, start, tables)) == 2
-        found = source.metrics()
+        found = source.collect_stream_metrics()
     assert (found["NumberOfNotWellFormedTransactions"], found["NumberOfCommittedTransactions"]) == (1, 2)
 
 
@@ -330,16 +332,19 @@ def test_a_transaction_without_its_end_is_counted_and_an_error(db: Any, monkeypa
 def test_locks_are_told_as_long_as_they_are_held(db: Any, mode: str, held: bool) -> None:
     during: list[Any] = []
     with source_of(db.server, snapshot_locking_mode=mode) as source:
-        tables = [t for t in source.discover() if t.namespace == db.name]
+        tables = [t for t in source.discover_tables() if t.namespace == db.name]
         asked = source._file_created
-        source._file_created = lambda file: (during.append(source.metrics()["HoldingGlobalLock"]), asked(file))[1]  # type: ignore[method-assign]
-        with source.snapshot(tables, readers=1):
-            assert source.metrics()["HoldingGlobalLock"] is held
+        source._file_created = lambda file: (
+            during.append(source.collect_stream_metrics()["HoldingGlobalLock"]),
+            asked(file),
+        )[1]  # type: ignore[method-assign]
+        with source.open_snapshot(tables, readers=1):
+            assert source.collect_stream_metrics()["HoldingGlobalLock"] is held
             with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
                 cursor.execute("SET SESSION lock_wait_timeout = 1")
                 with pytest.raises(pymysql.err.OperationalError) if held else contextlib.nullcontext():
                     cursor.execute("INSERT INTO u VALUES (9)")
-        assert source.metrics()["HoldingGlobalLock"] is False
+        assert source.collect_stream_metrics()["HoldingGlobalLock"] is False
 
 
 def test_how_far_the_log_reaches_is_told_by_its_files(db: Any, made: Callable[..., Connector]) -> None:

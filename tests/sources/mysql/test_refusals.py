@@ -48,7 +48,10 @@ def connector(db: Any, tmp_path: Path) -> Connector:
 
 def _refused(connector: Connector, error: type[CdcError], *words: str, secrets: dict[str, Any] | None = None) -> None:
     """The run fails with words for the person on call; offset and change log are as before."""
-    before = connector.store.load(connector.name), [m.batch for m in connector.changelog.manifests(connector.name)]
+    before = (
+        connector.store.load_offset(connector.name),
+        [m.batch for m in connector.changelog.read_manifests(connector.name)],
+    )
     connector.secrets = {**connector.secrets, **(secrets or {})}
     with pytest.raises(error) as caught:
         connector.capture()
@@ -56,7 +59,10 @@ def _refused(connector: Connector, error: type[CdcError], *words: str, secrets: 
     for word in (*words, "Repair: "):
         assert word in text, text
     assert "cdc-wrong" not in text
-    after = connector.store.load(connector.name), [m.batch for m in connector.changelog.manifests(connector.name)]
+    after = (
+        connector.store.load_offset(connector.name),
+        [m.batch for m in connector.changelog.read_manifests(connector.name)],
+    )
     assert after == before
 
 

@@ -8,12 +8,12 @@ from functools import partial
 from itertools import dropwhile
 from pathlib import Path
 
-from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
-from airflow_provider_cdc.changelog.row_history.row_history import RowStories
-from airflow_provider_cdc.changelog.row_history.row_history_models import RowChange, RowStory
+from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
+from airflow_provider_cdc.changelog.row_history.row_history_models import RowChange, RowHistory
+from airflow_provider_cdc.changelog.row_history.row_history_reader import RowHistoryReader
 from airflow_provider_cdc.changelog.row_history.row_key import key_of_texts
-from airflow_provider_cdc.cli.row import lines
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.cli.row import format_row_history
+from airflow_provider_cdc.core.model.table_schema import TableId
 from dev import paths
 from dev.servers import Database
 from tests.support.connectors import Connector, mysql_connector
@@ -21,15 +21,15 @@ from tests.support.connectors import Connector, mysql_connector
 KEY = (("id", "int32"), ("region", "string"))
 
 
-def _story(connector: Connector, table: TableId, *key: str) -> RowStory:
-    events = RowEvents(connector.changelog, connector.name, time.monotonic() + 60)
-    stories = RowStories(events, connector.name, partial(connector.store.schema_changes_of, connector.name))
-    (columns,) = set(events.keys()[table.full_name][max(events.keys()[table.full_name])])
+def _story(connector: Connector, table: TableId, *key: str) -> RowHistory:
+    events = KeyEventReader(connector.changelog, connector.name, time.monotonic() + 60)
+    stories = RowHistoryReader(events, connector.name, partial(connector.store.schema_changes_of, connector.name))
+    (columns,) = set(events.list_key_columns()[table.full_name][max(events.list_key_columns()[table.full_name])])
     assert columns == KEY
-    return stories.tell(table, key_of_texts(key, columns, str(table)))
+    return stories.read_history(table, key_of_texts(key, columns, str(table)))
 
 
-def _before_it_was_read_again(story: RowStory) -> list[RowChange]:
+def _before_it_was_read_again(story: RowHistory) -> list[RowChange]:
     """The connector may have read the table again under its new name: it is emptied, and its rows are read."""
     return list(dropwhile(lambda change: change.snapshot is not None, story.changes))
 
@@ -131,10 +131,16 @@ def test_the_story_in_the_docs_is_what_the_command_says(database: Database, tmp_
         database.sql(statement)
         connector.capture()
     table, columns = TableId(namespace=database.name, name="orders"), (("id", "int32"),)
-    events = RowEvents(connector.changelog, connector.name, time.monotonic() + 60)
+    events = KeyEventReader(connector.changelog, connector.name, time.monotonic() + 60)
     history = partial(connector.store.schema_changes_of, connector.name)
-    story = RowStories(events, connector.name, history).tell(table, key_of_texts(["7"], columns, str(table)))
-    said = "\n".join(lines(story)).replace(database.name, "inventory").replace(f"({connector.name})", "(shop)")
+    story = RowHistoryReader(events, connector.name, history).read_history(
+        table, key_of_texts(["7"], columns, str(table))
+    )
+    said = (
+        "\n".join(format_row_history(story))
+        .replace(database.name, "inventory")
+        .replace(f"({connector.name})", "(shop)")
+    )
     (shown,) = re.findall(
         r"\$ airflow cdc row inventory\.orders 7\n(.*?)\n```",
         Path(paths.ROOT, "docs/operations.md").read_text(),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from tests.sources.mysql.snapshot.test_chunk_keys import chunked
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_chunks import reader_of, source_of
@@ -154,9 +154,9 @@ def test_the_catalog_is_whole(hostile: Hostile) -> None:
             f"CREATE TABLE `odd name {i}` (a INT, b DECIMAL(9,2) DEFAULT 1.5, c VARCHAR(9) DEFAULT '', PRIMARY KEY (a, b))"
         )
     with source_of(hostile.server) as source:
-        expected = {t: s for t, s in source.discover().items() if t.namespace == "hostile"}
+        expected = {t: s for t, s in source.discover_tables().items() if t.namespace == "hostile"}
     with hostile, source_of(hostile.server) as source:
-        found = {t: s for t, s in source.discover().items() if t.namespace == "hostile"}
+        found = {t: s for t, s in source.discover_tables().items() if t.namespace == "hostile"}
     assert found == expected
     assert len(found) == 12
 
@@ -168,7 +168,7 @@ def test_a_key_that_the_server_has_made_is_known(mysql97: Any) -> None:
         hostile.sql("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (7)")
         table = TableId(namespace="hostile", name="t")
         with hostile, source_of(mysql97) as source:
-            assert source.discover()[table].names == ("my_row_id", "a")
+            assert source.discover_tables()[table].column_names == ("my_row_id", "a")
     finally:
         hostile.sql("DROP DATABASE hostile")
         hostile.connection.close()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.source import Finding
 from tests.support.connectors import mysql_connector
 from tests.support.mysql_chunks import reader_of, source_of
@@ -28,7 +28,7 @@ def db(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 def _found(db: Any, table: str = "s", **properties: Any) -> list[Finding]:
     with source_of(db.server, signal_data_collection=f"{db.name}.{table}", **properties) as source:
-        findings = source.check()
+        findings = source.check_prerequisites()
     assert not any(f.fatal for f in findings)
     return [f for f in findings if db.name in f.what]
 
@@ -63,8 +63,8 @@ def test_a_table_that_is_missing_is_told_with_the_statements_that_make_it(db: An
     assert _found(db) == []
     login = TableId(namespace=db.name, name="s")
     with reader_of(db.server, login) as reader:
-        reader.write("1", "a")
-        reader.remove("1")
+        reader.insert_signal_row("1", "a")
+        reader.delete_signal_row("1")
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def test_a_database_that_the_server_does_not_log_is_told_before_and_when_a_table
         for name in ("quiet", "shop"):
             server.sql(f"CREATE TABLE {name}.s ({GOOD})", f"GRANT SELECT, INSERT ON {name}.s TO '{server.user}'@'%'")
         with source_of(server, signal_data_collection="quiet.s") as source:
-            (finding,) = source.check()
+            (finding,) = source.check_prerequisites()
         assert option in finding.what
         assert not finding.fatal
         with source_of(server, signal_data_collection="shop.s", database_include_list="shop") as source:
-            assert source.check() == []
+            assert source.check_prerequisites() == []
         connector = mysql_connector(
             server, tmp_path, "mariadb" if kind == "mariadb" else "mysql", database_include_list="shop",
             snapshot_mode="no_data", signal_data_collection="quiet.s", table_include_list="shop.a",
@@ -130,7 +130,7 @@ def test_a_database_that_the_server_does_not_log_is_told_before_and_when_a_table
         # of tables that are captured it is worse
         server.sql("CREATE TABLE quiet.b (id INT PRIMARY KEY)")
         with source_of(server, database_include_list="quiet,shop", signal_data_collection="quiet.s") as source:
-            worse, _ = source.check()
+            worse, _ = source.check_prerequisites()
         assert worse.fatal
         assert f"does not log database quiet ({option})" in worse.what
         with pytest.raises(PrerequisiteError, match="does not log database quiet"):
@@ -139,7 +139,7 @@ def test_a_database_that_the_server_does_not_log_is_told_before_and_when_a_table
 
 def test_a_name_that_is_none_is_told(db: Any) -> None:
     with source_of(db.server, signal_data_collection="signals") as source:
-        (finding,) = source.check()
+        (finding,) = source.check_prerequisites()
     assert not finding.fatal
     assert "<database>.<table>" in finding.what
 
@@ -151,11 +151,11 @@ def test_commits_out_of_order_are_told(mysql97: Any) -> None:
         mysql97.sql("SET GLOBAL binlog_order_commits = OFF")
         try:
             with source_of(mysql97, signal_data_collection=f"{db.name}.s") as source:
-                (finding,) = source.check()
+                (finding,) = source.check_prerequisites()
             assert "binlog_order_commits is OFF" in finding.what
             assert not finding.fatal
             with source_of(mysql97, signal_data_collection=f"{db.name}.s", read_only=True) as source:
-                assert source.check() == []
+                assert source.check_prerequisites() == []
         finally:
             mysql97.sql("SET GLOBAL binlog_order_commits = ON")
 
@@ -173,4 +173,4 @@ def test_a_server_that_takes_no_writes_is_told(db: Any) -> None:
 
 def _found_any(db: Any) -> list[Finding]:
     with source_of(db.server, signal_data_collection=f"{db.name}.s") as source:
-        return source.check()
+        return source.check_prerequisites()

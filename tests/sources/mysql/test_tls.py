@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import connect, encryption, server_of
+from airflow_provider_cdc.sources.mysql.connect import connect, inspect_encryption, server_of
 from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from tests.support import tls
@@ -33,10 +33,10 @@ def test_an_encrypted_connection_is_known_as_one(request: pytest.FixtureRequest,
     server = request.getfixturevalue(f"{name}_factory")(edition) if edition else request.getfixturevalue(name)
     for mode in ("preferred", "required"):
         connection = connect(_config(server, database_ssl_mode=mode))
-        assert encryption(connection).startswith("TLSv1."), mode
+        assert inspect_encryption(connection).startswith("TLSv1."), mode
         connection.close()
     connection = connect(_config(server, database_ssl_mode="disabled"))
-    assert encryption(connection) == ""
+    assert inspect_encryption(connection) == ""
     connection.close()
 
 
@@ -69,7 +69,7 @@ def test_whoever_ends_tls_on_the_way_is_refused(mysql97: Any, tmp_path: Path, mo
             connect(config)
         preferred = connect(_config(mysql97, database_port=port))
         assert isinstance(preferred._sock, ssl.SSLSocket)
-        assert encryption(preferred) == ""
+        assert inspect_encryption(preferred) == ""
         preferred.close()
 
 
@@ -79,7 +79,7 @@ def test_the_connection_of_the_log_is_encrypted_as_the_others(mysql97: Any) -> N
     place = MySqlPosition(mysql97.sql("SHOW BINARY LOGS")[0][0], 4)
     with BinlogConnection(config, server_of(connection), place, unregistered=True) as log:
         assert isinstance(log._connection._sock, ssl.SSLSocket)
-        assert sum(len(events) for events in log.events() if events is not None) > 0
+        assert sum(len(events) for events in log.read_events() if events is not None) > 0
     connection.close()
 
 
@@ -87,7 +87,7 @@ def test_the_check_tells_that_preferred_went_on_in_plain_text(mysql97: Any, mari
     def told(server: Any, kind: str, **more: Any) -> list[tuple[str, bool]]:
         connector = mysql_connector(server, tmp_path / kind, kind, **more)
         with open_source(connector.definition(), connector.secrets) as source:
-            return [(f.fix, f.fatal) for f in source.check() if "not encrypted" in f.what]
+            return [(f.fix, f.fatal) for f in source.check_prerequisites() if "not encrypted" in f.what]
 
     assert told(mysql97, "mysql") == []
     ((fix, fatal),) = told(mariadb, "mariadb")  # which has no certificate

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from airflow_provider_cdc.sources.oracle.schema import catalog
+from airflow_provider_cdc.sources.oracle.schema import catalog_reader
 from dev.servers.oracle import Oracle
 from tests.support import oracle_real, oracle_server
 from tests.support.oracle_server import drop_all
@@ -44,4 +44,4 @@ def redo_at_once(oracle: Oracle) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def told_nothing_yet() -> None:
     """Warnings that a process gives once are given once a test."""
-    catalog._warned.clear()
+    catalog_reader._warned.clear()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.mining.query import BATCH
+from airflow_provider_cdc.sources.oracle.mining.logminer_query import BATCH
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from dev.servers.oracle import Oracle
 
@@ -35,8 +35,8 @@ def session_of(server: Oracle, **properties: Any) -> MiningSession:
 def mined(session: MiningSession, start: int, end: int, first: bool = True) -> list[dict[str, Any]]:
     """The rows of one window."""
     low = start if first else start + 1
-    session.open(low, end)
-    return as_rows(session.rows(low, end))
+    session.open_window(low, end)
+    return as_rows(session.read_rows(low, end))
 
 
 def as_rows(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.model.offset import CarriedFile, Offset
-from airflow_provider_cdc.core.writing.carry_over_writer import Carrier
+from airflow_provider_cdc.core.writing.carry_over_writer import StoredCarryOver
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector
@@ -43,7 +43,7 @@ def made(db: Oracle, tmp_path: Path) -> Callable[..., Connector]:
 
 
 def _offset(connector: Connector) -> Offset:
-    offset = connector.store.load(connector.name).offset
+    offset = connector.store.load_offset(connector.name).offset
     assert offset is not None
     return offset
 
@@ -109,11 +109,11 @@ def test_a_transaction_that_is_open_over_thirty_runs_is_mined_once(
 
 def test_the_offset_has_a_name_and_a_size_and_no_more(db: Oracle, made: Callable[..., Connector]) -> None:
     connector = made()
-    before = len(str(_offset(connector).document()))
+    before = len(str(_offset(connector).to_document()))
     with closing(db.connect()) as owner:
         run(owner, *(f"INSERT INTO T VALUES ({i}, '{LARGE}')" for i in range(50)))
         connector.capture()
-        assert len(str(_offset(connector).document())) < before + 150
+        assert len(str(_offset(connector).to_document())) < before + 150
         names = {path.name for path in _files(connector)}
         assert _carried(connector).name in names
         assert len(names) == 2
@@ -180,9 +180,9 @@ def test_a_file_that_is_damaged_shows_within_a_large_transaction_which_is_begun_
         run(owner, *(f"INSERT INTO T VALUES ({i}, '{LARGE}')" for i in range(64)))
         connector.capture()
         rows = next(path for path in _files(connector) if path.suffix == ".rows")
-        read = Carrier.read
+        read = StoredCarryOver.read_part
 
-        def spoiled(self: Carrier, name: str, start: int, size: int) -> bytes:
+        def spoiled(self: StoredCarryOver, name: str, start: int, size: int) -> bytes:
             """Only when the last piece is read for the third time: the transaction's blocks are on their way."""
             data = read(self, name, start, size)
             if start + size == rows.stat().st_size:
@@ -190,7 +190,7 @@ def test_a_file_that_is_damaged_shows_within_a_large_transaction_which_is_begun_
             return data[:-1] + b"\x01" if len(seen) == 2 and start + size == rows.stat().st_size else data
 
         seen: list[int] = []
-        monkeypatch.setattr(Carrier, "read", spoiled)
+        monkeypatch.setattr(StoredCarryOver, "read_part", spoiled)
         run(owner, "COMMIT")
     connector.capture()
     assert len(seen) == 2
@@ -206,24 +206,26 @@ def test_an_offset_that_is_set_back_mines_from_its_position(db: Oracle, made: Ca
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1, 'open')")
         connector.capture()
-        first, version = _offset(connector), connector.store.load("test").version
+        first, version = _offset(connector), connector.store.load_offset("test").version
         db.sql("INSERT INTO U VALUES (1, 'x')")
         connector.capture()
         assert _carried(connector) != first.carried
         store = connector.store
         history = store.offset_history("test", version=version)
-        with store.lease("test", "somebody", wait_s=10) as lease:
-            stored = store.load("test")
+        with store.acquire_lease("test", "somebody", wait_s=10) as lease:
+            stored = store.load_offset("test")
             assert stored.offset is not None
-            store.replace_offset(lease, stored, stored.offset.restored(history[0].offset), "back")
+            store.replace_offset(lease, stored, stored.offset.restore_position(history[0].offset), "back")
         assert _offset(connector).carried is None
         found = captured(connector)
         assert [r["topic"] for r in found if r["topic"] != "test"] == ["test.APP.U"], "captured once more"
         # as somebody does who writes the whole offset, with what it carried then
-        with store.lease("test", "somebody", wait_s=10) as lease:
-            stored = store.load("test")
+        with store.acquire_lease("test", "somebody", wait_s=10) as lease:
+            stored = store.load_offset("test")
             assert stored.offset is not None
-            store.replace_offset(lease, stored, stored.offset.restored(first).carries(_carried(connector)), "back")
+            store.replace_offset(
+                lease, stored, stored.offset.restore_position(first).with_carried_file(_carried(connector)), "back"
+            )
         assert [r["topic"] for r in captured(connector) if r["topic"] != "test"] == ["test.APP.U"]
         run(owner, "COMMIT")
     assert _ids(captured(connector)) == [1]
@@ -236,10 +238,10 @@ def test_an_offset_of_an_earlier_release_goes_on(db: Oracle, made: Callable[...,
         run(owner, "INSERT INTO T VALUES (1, 'open')")
         connector.capture()
         store = connector.store
-        with store.lease("test", "somebody", wait_s=10) as lease:
-            stored = store.load("test")
+        with store.acquire_lease("test", "somebody", wait_s=10) as lease:
+            stored = store.load_offset("test")
             assert stored.offset is not None
-            document = stored.offset.document()
+            document = stored.offset.to_document()
             del document["carried"]
             store.replace_offset(lease, stored, Offset.model_validate(document), "of an earlier release")
         connector.capture()

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_cdc.core.errors import AccessDenied, SourceUnavailable
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.oracle import checks
-from airflow_provider_cdc.sources.oracle.checks import check
+from airflow_provider_cdc.sources.oracle.checks import check_prerequisites
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
 
@@ -35,7 +35,7 @@ def _no_advice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def found(server: Oracle, **properties: Any) -> list[Finding]:
-    return check(settings(server, **properties))
+    return check_prerequisites(settings(server, **properties))
 
 
 def test_database_that_is_set_up_as_documented_has_no_finding(server: Oracle) -> None:

@@ -212,7 +212,7 @@ def test_public_properties_make_the_same_configuration_again() -> None:
             "database.password": "s3cret",
         },
     )
-    public = json.loads(json.dumps(made.public()))
+    public = json.loads(json.dumps(made.to_public_properties()))
     assert "s3cret" not in json.dumps(public)
     again = OracleConfig.parse(public)
     assert again.converters == made.converters
@@ -233,4 +233,4 @@ def test_connection_gives_host_account_and_database() -> None:
         "database.dbname": "ORCLCDB", "database.pdb.name": "PDB1",
     }  # fmt: skip
     assert OracleConfig.from_connection() == {}
-    assert OracleConfig.secrets() == ["database.password", "database.ssl.wallet.password"]
+    assert OracleConfig.list_secret_names() == ["database.password", "database.ssl.wallet.password"]

@@ -24,21 +24,21 @@ from airflow_provider_cdc.sources.oracle.connect import (
     connect,
     current_scn,
     database_of,
-    rows,
-    scalar,
-    translated,
+    fetch_rows,
+    fetch_scalar,
+    translate_driver_errors,
     utc_offset,
 )
-from airflow_provider_cdc.sources.oracle.errors import bare_url, code_of, translate
+from airflow_provider_cdc.sources.oracle.error_translation import bare_url, code_of, translate_error
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
 
 
 def test_session_has_utc_and_the_forms_that_the_readers_expect(oracle: Oracle) -> None:
     with closing(connect(settings(oracle))) as connection:
-        found = dict(rows(connection, "SELECT PARAMETER, VALUE FROM NLS_SESSION_PARAMETERS"))
-        assert scalar(connection, "SELECT SESSIONTIMEZONE FROM DUAL") == "+00:00"
-        assert scalar(connection, "SELECT TO_CHAR(DATE '2024-02-29') FROM DUAL") == " 2024-02-29 00:00:00"
+        found = dict(fetch_rows(connection, "SELECT PARAMETER, VALUE FROM NLS_SESSION_PARAMETERS"))
+        assert fetch_scalar(connection, "SELECT SESSIONTIMEZONE FROM DUAL") == "+00:00"
+        assert fetch_scalar(connection, "SELECT TO_CHAR(DATE '2024-02-29') FROM DUAL") == " 2024-02-29 00:00:00"
     assert found["NLS_DATE_FORMAT"] == "SYYYY-MM-DD HH24:MI:SS"
     assert found["NLS_TIMESTAMP_FORMAT"] == "SYYYY-MM-DD HH24:MI:SS.FF9"
     assert found["NLS_TIMESTAMP_TZ_FORMAT"] == "SYYYY-MM-DD HH24:MI:SS.FF9 TZH:TZM"
@@ -48,7 +48,7 @@ def test_session_has_utc_and_the_forms_that_the_readers_expect(oracle: Oracle) -
 @pytest.mark.parametrize(("container", "name"), [(False, "CDB$ROOT"), (True, "ORCLPDB1")])
 def test_connection_is_in_the_root_or_in_the_pluggable_database(oracle: Oracle, container: bool, name: str) -> None:
     with closing(connect(settings(oracle), container=container)) as connection:
-        assert scalar(connection, "SELECT SYS_CONTEXT('USERENV', 'CON_NAME') FROM DUAL") == name
+        assert fetch_scalar(connection, "SELECT SYS_CONTEXT('USERENV', 'CON_NAME') FROM DUAL") == name
 
 
 def test_query_that_takes_too_long_counts_as_a_lost_connection(oracle: Oracle) -> None:
@@ -71,7 +71,7 @@ def test_query_that_takes_too_long_counts_as_a_lost_connection(oracle: Oracle) -
 def test_url_in_each_documented_form_leads_to_the_database(oracle: Oracle, url: str) -> None:
     full = url.format(host=oracle.host, port=oracle.port, database=oracle.database)
     with closing(connect(settings(oracle, database__hostname="nowhere.invalid", database__url=full))) as connection:
-        assert scalar(connection, "SELECT SYS_CONTEXT('USERENV', 'DB_NAME') FROM DUAL") == oracle.database
+        assert fetch_scalar(connection, "SELECT SYS_CONTEXT('USERENV', 'DB_NAME') FROM DUAL") == oracle.database
 
 
 def test_nodes_of_a_cluster_are_reached_with_their_own_ports() -> None:
@@ -79,7 +79,7 @@ def test_nodes_of_a_cluster_are_reached_with_their_own_ports() -> None:
         for number, node in enumerate(server.nodes, 1):
             for url in (None, f"{server.host}:{server.port}/{server.database}"):
                 with closing(connect(settings(server, database__url=url), host=node)) as connection:
-                    assert scalar(connection, "SELECT INSTANCE_NUMBER FROM V$INSTANCE") == number
+                    assert fetch_scalar(connection, "SELECT INSTANCE_NUMBER FROM V$INSTANCE") == number
                     assert database_of(connection).threads == (1, 2)
 
 
@@ -88,7 +88,7 @@ def test_database_says_what_it_is(oracle: Oracle) -> None:
         found = database_of(connection)
         assert current_scn(connection) >= found.resetlogs > 0
     assert (found.name, found.cdb, found.log_mode, found.role) == ("ORCLCDB", True, "ARCHIVELOG", "PRIMARY")
-    assert (found.primary, found.writable, found.number[:2]) == (True, True, (19, 3))
+    assert (found.is_primary, found.is_writable, found.version_numbers[:2]) == (True, True, (19, 3))
     assert found.threads == found.open_threads == (1,)
     assert found.supplemental == {"MIN"}
     assert found.dbid > 0
@@ -99,7 +99,7 @@ def test_standby_is_known_as_one_that_is_read_only() -> None:
         host = server.standby_dsn.partition("/")[0]
         with closing(connect(settings(server), host=host)) as connection:
             found = database_of(connection)
-    assert (found.primary, found.writable, found.cdb) == (False, False, False)
+    assert (found.is_primary, found.is_writable, found.cdb) == (False, False, False)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_offset_of_the_servers_clock_is_in_seconds(
 ) -> None:
     with closing(connect(settings(oracle))) as connection:
         assert utc_offset(connection) == 0
-        monkeypatch.setattr("airflow_provider_cdc.sources.oracle.connect.scalar", lambda *_: text)
+        monkeypatch.setattr("airflow_provider_cdc.sources.oracle.connect.fetch_scalar", lambda *_: text)
         assert utc_offset(connection) == seconds
 
 
@@ -152,9 +152,9 @@ def test_missing_privilege_and_missing_table_tell_the_grant(oracle: Oracle) -> N
     with (
         closing(connect(config, container=True)) as connection,
         pytest.raises(PrerequisiteError, match="ORA-00942") as e,
-        translated(config, "APP.NOPE"),
+        translate_driver_errors(config, "APP.NOPE"),
     ):
-        rows(connection, "SELECT 1 FROM APP.NOPE")
+        fetch_rows(connection, "SELECT 1 FROM APP.NOPE")
     assert e.value.where == "APP.NOPE"
     assert "GRANT SELECT ANY TABLE TO c##dbzuser CONTAINER=ALL" in str(e.value.remedy)
 
@@ -204,7 +204,7 @@ def test_each_known_number_has_its_meaning(
     numbers: tuple[int, ...], kind: type[CdcError], remedy: str, oracle: Oracle
 ) -> None:
     for number in numbers:
-        found = translate(_error(number), settings(oracle), "here")
+        found = translate_error(_error(number), settings(oracle), "here")
         assert type(found) is kind, number
         assert remedy in str(found.remedy), number
         assert f"ORA-{number:05d}" in found.what
@@ -215,15 +215,15 @@ def test_each_known_number_has_its_meaning(
 
 def test_unknown_number_is_for_a_person_and_a_lost_socket_is_for_a_retry(oracle: Oracle) -> None:
     config = settings(oracle)
-    assert isinstance(translate(_error(99_999), config), PrerequisiteError)
-    assert isinstance(translate(ConnectionResetError("reset"), config), TransientError)
-    with pytest.raises(SourceUnavailable), translated(config):
+    assert isinstance(translate_error(_error(99_999), config), PrerequisiteError)
+    assert isinstance(translate_error(ConnectionResetError("reset"), config), TransientError)
+    with pytest.raises(SourceUnavailable), translate_driver_errors(config):
         raise ConnectionResetError("reset")
 
 
 def test_password_in_the_servers_text_is_not_shown(oracle: Oracle) -> None:
     config = settings(oracle, database__password="very-secret")
-    with pytest.raises(PrerequisiteError) as e, translated(config):
+    with pytest.raises(PrerequisiteError) as e, translate_driver_errors(config):
         raise oracledb.DatabaseError("syntax error near very-secret")
     assert "very-secret" not in str(e.value)
     assert e.value.__cause__ is None

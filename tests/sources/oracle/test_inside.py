@@ -12,10 +12,10 @@ import oracledb
 import pytest
 
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
-from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.oracle import checks
-from airflow_provider_cdc.sources.oracle.checks import check
+from airflow_provider_cdc.sources.oracle.checks import check_prerequisites
 from dev.servers.oracle import CAPTURE_GRANTS, Oracle
 from tests.sources.oracle.mined import session_of, settings
 from tests.sources.oracle_adapter import oracle_connector
@@ -90,7 +90,7 @@ def test_events_are_those_that_are_mined_in_the_root(server: Oracle, tmp_path: P
     writer.finish()
     writer.close()
     assert lasting(captured(two[0])) == lasting(captured(two[1]))
-    here, there = (connector.store.load(connector.name).offset for connector in two)
+    here, there = (connector.store.load_offset(connector.name).offset for connector in two)
     assert here is not None
     assert there is not None
     assert [(here.position or {})[name] for name in ("dbid", "resetlogs")] == [
@@ -177,7 +177,7 @@ def test_a_run_beside_another_session_of_logminer(server: Oracle, tmp_path: Path
     captured(connector)
     server.sql("INSERT INTO T1 VALUES (1)")
     with session_of(server) as other:
-        other.open(server.scn() - 1, server.scn())
+        other.open_window(server.scn() - 1, server.scn())
         if server.options["autonomous"]:
             with pytest.raises(SourceUnavailable, match="Another session of LogMiner"):
                 connector.capture()
@@ -195,7 +195,7 @@ def ready(server: Oracle) -> Oracle:
 
 def found(server: Oracle, **properties: Any) -> list[Finding]:
     """The findings, but for that of views which an autonomous database never shows."""
-    every = check(settings(server, **properties))
+    every = check_prerequisites(settings(server, **properties))
     hidden = [f for f in every if "LogMiner alone knows" in f.what]
     assert len(hidden) == bool(server.options["autonomous"])
     assert not any(f.fatal for f in hidden)
@@ -262,7 +262,7 @@ def test_each_missing_grant_is_found_with_its_statement(ready: Oracle, grant: st
     ready.admin(f"GRANT SELECT ON V_$THREAD TO {ready.user}")
     revoked = [grant, "SELECT_CATALOG_ROLE"] if grant.startswith("SELECT ON") else [grant]
     ready.admin(*(f"REVOKE {one} FROM {ready.user}" for one in revoked))
-    fatal = {f.fix for f in check(settings(ready)) if f.fatal}
+    fatal = {f.fix for f in check_prerequisites(settings(ready)) if f.fatal}
     assert f"GRANT {grant} TO {ready.user}" in fatal
     ready.admin(*(f"GRANT {one} TO {ready.user}" for one in revoked))
     assert found(ready) == []
@@ -280,7 +280,7 @@ def test_grants_of_the_root_are_not_asked_for(ready: Oracle) -> None:
 
 def test_archived_logs_alone_need_their_view(ready: Oracle) -> None:
     if ready.options["autonomous"]:
-        (finding,) = check(settings(ready, log__mining__archive__log__only__mode=True))
+        (finding,) = check_prerequisites(settings(ready, log__mining__archive__log__only__mode=True))
         assert finding.fatal
         assert finding.fix.startswith("GRANT SELECT ON V_$ARCHIVED_LOG")
     else:
@@ -293,18 +293,18 @@ def test_views_of_logs_that_are_hidden_elsewhere_are_named_with_their_grant() ->
         revoke = f"REVOKE {{}} FROM {server.user}"
         server.admin(f"GRANT SELECT ON V_$THREAD TO {server.user}", revoke.format("SELECT_CATALOG_ROLE"),
                      revoke.format("SELECT ON V_$LOG"))  # fmt: skip
-        hidden, role = [f for f in check(settings(server)) if "SELECT_CATALOG_ROLE" in f.fix]
+        hidden, role = [f for f in check_prerequisites(settings(server)) if "SELECT_CATALOG_ROLE" in f.fix]
         assert hidden.what.startswith("The account may not read V$LOG: ")
         assert not hidden.fatal
         server.admin(role.fix)
-        assert check(settings(server)) == []
+        assert check_prerequisites(settings(server)) == []
 
 
 @pytest.mark.parametrize("autonomous", [False, True])
 def test_logging_of_the_pluggable_database_is_enough_and_its_statement_is_the_one_that_helps(autonomous: bool) -> None:
     with Oracle({"local": True, "supplemental": [], "autonomous": autonomous}) as server:
         server.sql("CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY)")
-        minimal, columns = (f for f in check(settings(server)) if f.fatal)
+        minimal, columns = (f for f in check_prerequisites(settings(server)) if f.fatal)
         inside, _, first = minimal.fix.partition(".")[0].partition(
             "; where ORA-31541 refuses it, before that in the root: "
         )
@@ -314,8 +314,8 @@ def test_logging_of_the_pluggable_database_is_enough_and_its_statement_is_the_on
             server.admin(first, dsn=server.root_dsn)
         server.admin(inside)
         server.sql(columns.fix)
-        assert not [f for f in check(settings(server)) if f.fatal]
+        assert not [f for f in check_prerequisites(settings(server)) if f.fatal]
         server.sql("CREATE TABLE T2 (ID NUMBER(9) PRIMARY KEY)")
-        assert [f.what.split()[0] for f in check(settings(server)) if f.fatal] == ["APP.T2"]
+        assert [f.what.split()[0] for f in check_prerequisites(settings(server)) if f.fatal] == ["APP.T2"]
         server.admin("ALTER PLUGGABLE DATABASE ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
-        assert not [f for f in check(settings(server)) if f.fatal]
+        assert not [f for f in check_prerequisites(settings(server)) if f.fatal]

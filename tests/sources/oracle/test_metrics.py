@@ -13,9 +13,9 @@ from unittest.mock import patch
 import pytest
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.metrics import RunMetrics
+from airflow_provider_cdc.core.model.run_metrics import RunMetrics
 from airflow_provider_cdc.sources.oracle import metrics
-from airflow_provider_cdc.sources.oracle.metrics import Gauges, StreamMetrics
+from airflow_provider_cdc.sources.oracle.metrics import LogMinerMetrics, StreamGauges
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema import ddl
@@ -77,7 +77,7 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
             f"CREATE TABLE {name} (ID NUMBER(9) PRIMARY KEY)", LOGGED.format(name), f"INSERT INTO {name} VALUES (1)"
         )
     seen: list[RunMetrics] = []
-    monkeypatch.setattr(RunMetrics, "reading", _keeping(RunMetrics.reading, seen))
+    monkeypatch.setattr(RunMetrics, "start_snapshot", _keeping(RunMetrics.start_snapshot, seen))
     read = snapshot.OracleSnapshot.read
 
     def failing(self: Any, chunk: Any) -> Any:
@@ -89,7 +89,7 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
     with pytest.raises(CdcError, match="gone"):
         oracle_connector(schema, tmp_path, schema_include_list="APP", batch_max_rows=1).capture()
     assert seen[0].snapshot is not None
-    found = seen[0].snapshot.snapshot([])
+    found = seen[0].snapshot.to_snapshot_document([])
     assert (found["SnapshotAborted"], found["SnapshotCompleted"], found["SnapshotRunning"]) == (True, False, False)
     assert found["RowsScanned"] == {"APP.T": 1, "APP.U": 0}
     assert (found["TotalTableCount"], found["RemainingTableCount"]) == (2, 1)
@@ -203,8 +203,8 @@ def test_windows_queries_and_rows_are_counted_and_timed(schema: Oracle, made: Ca
 def _of_three_windows() -> None:
     """What the last one had, the least and the most, and all together: by a clock and counters of the test."""
     now = [1_000_000.0]
-    measured = StreamMetrics(config(), clock=lambda: now[0])
-    gauges = Gauges(
+    measured = LogMinerMetrics(config(), clock=lambda: now[0])
+    gauges = StreamGauges(
         position=OraclePosition(5, 5), current=9, read=9, active=0, oldest=None, buffered=0, buffered_bytes=0, window=7, pause=0.5
     )  # fmt: skip
     for rows, changes, commits, seconds, lag_s, fetches, logs, switches in (
@@ -213,18 +213,18 @@ def _of_three_windows() -> None:
         (30, 2, 1, 1.0, 2.0, [0.1], 3, 4),
     ):
         now[0] += seconds
-        measured.session.began([("a", "CURRENT")] * logs, switches)
-        measured.session.started(lag_s)
-        measured.session.queried()
+        measured.session.record_session_start([("a", "CURRENT")] * logs, switches)
+        measured.session.record_window_start(lag_s)
+        measured.session.count_query()
         for fetched in fetches:
-            measured.session.fetched(fetched)
+            measured.session.record_fetch_time(fetched)
         measured.session.rows += rows
         measured.rows.changes += changes
         measured.rows.ts_us = int((now[0] - lag_s) * 1e6)
-        measured.rows.gave(seconds / 10)
-        measured.stepped(gauges, rows, seconds)
-        measured.rows.ended(commits, [], f"1.2.{rows}", 100 - rows)
-    found = measured.document(gauges)
+        measured.rows.record_block_time(seconds / 10)
+        measured.record_window(gauges, rows, seconds)
+        measured.rows.count_ended_transactions(commits, [], f"1.2.{rows}", 100 - rows)
+    found = measured.to_document(gauges)
     ms = "InMilliseconds"
     expected = {
         "LastCapturedDmlCount": 2, "MaxCapturedDmlInBatch": 9, "TotalCapturedDmlCount": 19, "RegisteredDmlCount": 19,
@@ -247,7 +247,7 @@ def test_transactions_are_counted_by_their_end(schema: Oracle, made: Callable[..
     with schema.connect() as connection:
         connection.cursor().execute("INSERT INTO T VALUES (2, 1)")
         connection.rollback()
-    with patch.dict(StreamMetrics.__init__.__kwdefaults__, clock=lambda: time.time() + 5):  # the last row may be new
+    with patch.dict(LogMinerMetrics.__init__.__kwdefaults__, clock=lambda: time.time() + 5):  # the last row may be new
         found = streamed(connector)
     commits = found["NumberOfCommittedTransactions"]
     assert commits >= 1, "those of other tables count too, as the one that has the log written"
@@ -331,9 +331,11 @@ def test_ddl_that_is_not_understood_and_complaints_are_counted(schema: Oracle, m
     schema.sql("ALTER TABLE T ADD W NUMBER(3)")
     found = streamed(connector)
     assert (found["UnparsableDdlCount"], found["WarningCount"], found["ErrorCount"]) == (0, 0, 0)
-    unknown = ddl.read("ALTER TABLE APP.T FROBNICATE (V)")
+    unknown = ddl.parse_ddl_statement("ALTER TABLE APP.T FROBNICATE (V)")
     schema.sql("ALTER TABLE T ADD X NUMBER(3)")
-    with patch.object(ddl, "read", lambda text: unknown if text.startswith("ALTER") else ddl.reader.read(text)):
+    with patch.object(
+        ddl, "read", lambda text: unknown if text.startswith("ALTER") else ddl.reader.parse_ddl_statement(text)
+    ):
         found = streamed(connector)
     assert (found["UnparsableDdlCount"], found["WarningCount"], found["ErrorCount"]) == (1, 1, 0)
 

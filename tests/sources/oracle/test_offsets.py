@@ -36,7 +36,7 @@ def _ids(found: list[Record]) -> list[int]:
 
 
 def _place(connector: Connector) -> dict[str, Any]:
-    offset = connector.store.load(connector.name).offset
+    offset = connector.store.load_offset(connector.name).offset
     assert offset is not None
     assert offset.position is not None
     return offset.position
@@ -45,10 +45,10 @@ def _place(connector: Connector) -> dict[str, Any]:
 def _move(connector: Connector, place: dict[str, Any]) -> None:
     """Write another place, as somebody does who moves a connector."""
     store = connector.store
-    with store.lease(connector.name, "somebody", wait_s=10) as lease:
-        stored = store.load(connector.name)
+    with store.acquire_lease(connector.name, "somebody", wait_s=10) as lease:
+        stored = store.load_offset(connector.name)
         assert stored.offset is not None
-        store.advance(lease, stored, stored.offset.model_copy(update={"position": place}))
+        store.advance_offset(lease, stored, stored.offset.model_copy(update={"position": place}))
 
 
 def test_the_place_has_the_documented_watermarks_as_texts(db: Oracle, made: Callable[..., Connector]) -> None:
@@ -68,7 +68,7 @@ def test_the_place_has_the_documented_watermarks_as_texts(db: Oracle, made: Call
         assert captured(connector) == []
         run(owner, "COMMIT")
     assert _ids(captured(connector)) == [1]
-    manifests = list(connector.changelog.manifests("test"))
+    manifests = list(connector.changelog.read_manifests("test"))
     commits = [m.offset_after.position or {} for m in manifests]
     (committed,) = {p["commit_scn"] for p in commits if p.get("commit_scn", "").startswith(f"{source['commit_scn']}:")}
     assert committed == f"{source['commit_scn']}:1:{source['txId']}"
@@ -105,14 +105,14 @@ def test_a_place_that_no_log_has_names_what_is_missing_and_what_there_is(tmp_pat
         connector = oracle_connector(server, tmp_path)
         captured(connector)
         server.sql("INSERT INTO T VALUES (1)")
-        before = connector.store.load("test")
+        before = connector.store.load_offset("test")
         for _ in range(5):
             server.switch_log()
         server.purge()
         for _ in range(2):  # nothing is mended or skipped by itself
             with pytest.raises(PositionLost) as caught:
                 connector.capture()
-            assert connector.store.load("test") == before
+            assert connector.store.load_offset("test") == before
         missing = re.search(rf"\b{_place(connector)['scn']}\b", str(caught.value))
         oldest = server.admin("SELECT MIN(FIRST_CHANGE#) FROM V$LOG", dsn=server.dsn)[0][0]
         assert missing

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.sources.oracle.checks import check
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.sources.oracle.checks import check_prerequisites
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
+from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType, make_column
 from dev import paths
 from dev.servers import Oracle
 
@@ -52,8 +52,8 @@ def test_the_statements_of_the_page_make_a_database_ready(server: Oracle) -> Non
     for statement in statements:
         table = statement.startswith(("ALTER TABLE", "CREATE TABLE", "INSERT"))  # in the pluggable database
         server.admin(statement, **({} if table else {"dsn": server.dsn}))
-    assert [f.what for f in check(_config(server)) if f.fatal] == []
-    assert [f.what for f in check(_config(server)) if "may not read" in f.what or "lacks" in f.what] == []
+    assert [f.what for f in check_prerequisites(_config(server)) if f.fatal] == []
+    assert [f.what for f in check_prerequisites(_config(server)) if "may not read" in f.what or "lacks" in f.what] == []
 
 
 @pytest.mark.parametrize("autonomous", [False, True])
@@ -66,7 +66,9 @@ def test_the_statements_of_the_page_make_a_pluggable_database_ready(autonomous: 
             if not statement.startswith("EXECUTE"):  # the package of GoldenGate is no part of the test server
                 server.admin(statement)
         properties = {"database__user": "cdc", "database__dbname": "ORCLPDB1", "schema__include__list": "APP"}
-        assert [f.what for f in check(_config(server, **properties)) if f.fatal or "lacks" in f.what] == []
+        assert [
+            f.what for f in check_prerequisites(_config(server, **properties)) if f.fatal or "lacks" in f.what
+        ] == []
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ import pytest
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.log_items import Heartbeat
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush
+from airflow_provider_cdc.sources.oracle.mining.log_buffer_flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
 from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
-from airflow_provider_cdc.sources.oracle.transactions.buffer import segments
+from airflow_provider_cdc.sources.oracle.transactions.buffer import row_segments
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import session_of, settings
 from tests.sources.oracle.redo.redo_tables import config
@@ -189,7 +189,7 @@ def test_a_key_cannot_be_hidden(db: Oracle, made: Callable[..., Connector]) -> N
 def test_the_configuration_of_a_batch_says_which_columns_are_hidden(db: Oracle, made: Callable[..., Connector]) -> None:
     connector = made(column_mask_with_3_chars="APP.T.V,APP.U.V")
     connector.capture()
-    (manifest,) = connector.changelog.manifests(connector.name)
+    (manifest,) = connector.changelog.read_manifests(connector.name)
     public = json.loads(json.dumps(manifest.config))
     assert public["column.mask.with.3.chars"] == ["APP.T.V", "APP.U.V"]
     assert OracleConfig.parse({**public, "database.hostname": "h", "database.user": "u"}).column_texts == {
@@ -285,13 +285,13 @@ def test_tables_are_read_in_the_order_of_their_sizes_where_that_is_asked_for(
     for name, count in sizes.items():
         table(schema, name)
         schema.sql(*(f"INSERT INTO {name} VALUES ({i}, 'x')" for i in range(count)))
-    chunks = OracleSnapshot.chunks
+    chunks = OracleSnapshot.split_table
 
     def estimated(self: OracleSnapshot, id_: TableId) -> Any:
         self._sizes[id_] = (sizes[id_.name], 1)
         return chunks(self, id_)
 
-    monkeypatch.setattr(OracleSnapshot, "chunks", estimated)
+    monkeypatch.setattr(OracleSnapshot, "split_table", estimated)
     options = {} if order is None else {"snapshot_tables_order_by_row_count": order}
     connector = made(snapshot_max_threads=1, **options)
     found = [r["topic"][-1] for r in captured(connector) if r["topic"] != "test"]
@@ -301,7 +301,7 @@ def test_tables_are_read_in_the_order_of_their_sizes_where_that_is_asked_for(
 def test_fetch_sizes_are_those_of_the_round_trips(db: Oracle) -> None:
     db.sql(*(f"INSERT INTO T VALUES ({i}, 'x')" for i in range(2, 12)))
     with OracleSnapshot(settings(db, snapshot__fetch__size=4), [T], 1) as view:
-        (chunk,) = view.chunks(T)
+        (chunk,) = view.split_table(T)
         assert [len(block) for block in view.read(chunk)] == [4, 4, 3]
     for size, largest in (({"query__fetch__size": 4}, 4), ({"query__fetch__size": 0}, 10_000), ({}, 10_000)):
         with closing(session_of(db, **size)) as session:
@@ -314,8 +314,8 @@ def test_fetch_sizes_are_those_of_the_round_trips(db: Oracle) -> None:
 
             start = db.scn() - 5
             with patch.object(type(session), "connection", _Fetching(session.connection, fetching)):
-                session.open(start, db.scn())
-                sizes = [batch.num_rows for batch in session.rows(start, db.scn())]
+                session.open_window(start, db.scn())
+                sizes = [batch.num_rows for batch in session.read_rows(start, db.scn())]
             assert asked == [largest]
             assert max(sizes, default=0) <= largest
 
@@ -339,10 +339,10 @@ def test_a_quiet_stream_says_so_as_often_as_configured(db: Oracle, made: Callabl
     def beats(milliseconds: int) -> int:
         connector = made(log_mining_sleep_time_default_ms=400, log_mining_sleep_time_min_ms=400, log_mining_sleep_time_max_ms=400, poll_interval_ms=milliseconds)  # fmt: skip
         with open_source(connector.definition(), connector.secrets) as source:
-            items = source.stream(source.current_position(), _NoTables(), until=None)
+            items = source.stream_log(source.current_position(), _NoTables(), until=None)
             for count, item in enumerate(items):
                 assert isinstance(item, Heartbeat)
-                if source.metrics()["FetchingQueryCount"] == 3:
+                if source.collect_stream_metrics()["FetchingQueryCount"] == 3:
                     return count
         raise AssertionError("unreachable")
 
@@ -351,16 +351,16 @@ def test_a_quiet_stream_says_so_as_often_as_configured(db: Oracle, made: Callabl
 
 
 class _NoTables:
-    def get(self, table: TableId) -> None:
+    def find_schema(self, table: TableId) -> None:
         return None
 
-    def captured(self, table: TableId) -> bool:
+    def is_captured(self, table: TableId) -> bool:
         return False
 
     def read_again(self, table: TableId) -> bool:
         return False
 
-    def known(self) -> list[TableId]:
+    def list_known_tables(self) -> list[TableId]:
         return []
 
 
@@ -439,7 +439,7 @@ def test_waiting_changes_beyond_the_bound_are_in_files_of_the_configured_folder(
     folder = tmp_path / "spill"
     folder.mkdir()
     used: list[str | None] = []
-    file = segments.tempfile.TemporaryFile
+    file = row_segments.tempfile.TemporaryFile
 
     def making(*args: Any, dir: str | None = None, **more: Any) -> Any:
         used.append(dir)
@@ -447,7 +447,7 @@ def test_waiting_changes_beyond_the_bound_are_in_files_of_the_configured_folder(
 
     connector = made(log_mining_buffer_memory_max_bytes=0, log_mining_buffer_spill_folder=str(folder))
     connector.capture()
-    with db.connect() as connection, patch.object(segments.tempfile, "TemporaryFile", making):
+    with db.connect() as connection, patch.object(row_segments.tempfile, "TemporaryFile", making):
         connection.cursor().execute("INSERT INTO T VALUES (2, 'late')")
         connector.capture()
         connection.commit()

@@ -57,7 +57,7 @@ def test_one_transaction_of_two_million_rows(server: Oracle, connector: Connecto
     print(result)
     assert result["peak_mb"] < BOUND_MB
     # a transaction is never cut: its events are in one batch
-    assert [m.events for m in connector.changelog.manifests(connector.name) if m.events] == [rows]
+    assert [m.event_count for m in connector.changelog.read_manifests(connector.name) if m.event_count] == [rows]
     assert _keys(connector) == (rows, 1, rows, rows)
 
 
@@ -110,9 +110,9 @@ def test_of_tables_that_are_not_captured_and_of_old_logs_a_run_reads_names_at_mo
 def _keys(connector: Connector) -> tuple[int, int, int, int]:
     """How many keys, the lowest, the highest, how many different ones."""
     found = []
-    for manifest in connector.changelog.manifests(connector.name):
+    for manifest in connector.changelog.read_manifests(connector.name):
         for file in manifest.files:
-            with connector.changelog.open(connector.name, file) as f:
+            with connector.changelog.open_file(connector.name, file) as f:
                 found += pq.ParquetFile(f).read(columns=["after.ID"]).column("after").chunks
     keys = pa.chunked_array([after.field("ID") for after in found])
     ends = pc.min_max(keys)

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.oracle import checks
-from airflow_provider_cdc.sources.oracle.checks import check
+from airflow_provider_cdc.sources.oracle.checks import check_prerequisites
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
 
@@ -31,7 +31,7 @@ def server() -> Iterator[Oracle]:
 
 
 def found(server: Oracle, **properties: Any) -> list[Finding]:
-    return check(settings(server, **{**NAMED, "table__include__list": "APP.T1", **properties}))
+    return check_prerequisites(settings(server, **{**NAMED, "table__include__list": "APP.T1", **properties}))
 
 
 def make(
@@ -121,4 +121,4 @@ def test_heartbeats_without_a_statement_are_advised_against_where_there_are_cont
     assert found(server, heartbeat__interval__ms=1000, heartbeat__action__query="UPDATE APP.T1 SET ID = ID") == []
     with Oracle({"cdb": False}) as plain:
         plain.sql("CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY)", f"ALTER TABLE T1 {ALL}")
-        assert check(settings(plain, heartbeat__interval__ms=1000)) == []
+        assert check_prerequisites(settings(plain, heartbeat__interval__ms=1000)) == []

@@ -69,7 +69,7 @@ def test_a_connector_captures_by_tcps(secure: Secure, tmp_path: Path) -> None:
     connector = oracle_connector(server, tmp_path, database_protocol="tcps", database_ssl_ca=secure.ca)
     connector.secrets |= {"database.hostname": "localhost", "database.port": server.tls_port}
     with open_source(connector.definition(), connector.secrets) as source:
-        assert [f for f in source.check() if f.fatal] == []
+        assert [f for f in source.check_prerequisites() if f.fatal] == []
     connector.capture()
     server.sql("INSERT INTO t VALUES (2)")
     connector.capture()

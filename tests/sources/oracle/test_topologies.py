@@ -12,8 +12,8 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError
-from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.sources.oracle.checks import check
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.sources.oracle.checks import check_prerequisites
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
@@ -111,7 +111,9 @@ def test_the_account_of_the_documents_can_capture(schema: Oracle, made: Callable
     schema.sql("INSERT INTO T1 VALUES (2, 2)", "DELETE FROM T1 WHERE ID = 1")
     assert [r["value"] and r["value"]["op"] for r in captured(connector)] == ["c", "d", None]
     assert connector.rows("APP.T1") == [{"ID": 2, "V": 2}]
-    assert not [f for f in check(settings(schema, database__user="c##made", database__password="made")) if f.fatal]
+    assert not [
+        f for f in check_prerequisites(settings(schema, database__user="c##made", database__password="made")) if f.fatal
+    ]
 
 
 def test_statements_for_a_database_without_containers_name_none(tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_statements_for_a_database_without_containers_name_none(tmp_path: Path) 
 def test_hosted_databases_have_statements_of_their_own() -> None:
     with Oracle({"archiving": False, "supplemental": []}) as server:
         table(server)
-        fixes = " ".join(f.fix for f in check(settings(server)) if f.fatal)
+        fixes = " ".join(f.fix for f in check_prerequisites(settings(server)) if f.fatal)
     assert "rdsadmin.rdsadmin_util.set_configuration('archivelog retention hours', 24)" in fixes
     assert "rdsadmin.rdsadmin_util.alter_supplemental_logging('ADD')" in fixes
 
@@ -182,7 +184,7 @@ def test_a_table_of_a_user_with_a_name_of_oracles_own_is_named_in_a_warning(
     schema.sql(f'CREATE TABLE "{name}" (A NUMBER)', 'CREATE TABLE "BIN$0==$0" (A NUMBER)')
     table(schema)
     with open_source(made().definition(), made().secrets) as source:
-        found = {t.name for t in source.discover()}
+        found = {t.name for t in source.discover_tables()}
     assert "T1" in found
     assert name not in found
     (warning,) = [r.getMessage() for r in caplog.records if "Rename what is yours" in r.message]

@@ -7,7 +7,7 @@ import logging
 import pytest
 from pydantic import Field
 
-from airflow_provider_cdc.core.config.base import Decides
+from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
@@ -30,7 +30,7 @@ def test_a_source_has_the_server_the_account_and_the_converters_by_inheriting_th
     assert config.database_password.get_secret_value() == "s3cret"
     assert config.converters == ({"name": "b", "type": "x.Y", "selector": "a.*"},)
     assert config.database_query_timeout_ms == 600_000
-    assert _Third.lists()["converters"] is Decides.FORM
+    assert _Third.list_capture_properties()["converters"] is PropertyEffect.FORM
 
 
 def test_who_and_where_belong_to_the_airflow_connection() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import Column, Declared, TableChange, TableId
+from airflow_provider_cdc.core.model.table_schema import Column, ColumnDeclaration, TableChange, TableId
 from airflow_provider_cdc.sources.relational.schema_signal import SignalColumn, read_change
 
 ORDERS = TableId(namespace="shop", name="orders")
@@ -17,24 +17,24 @@ ORDERS = TableId(namespace="shop", name="orders")
 class _Plain:
     """The dialect of a database whose types are those of the change log, and whose names may be in any case."""
 
-    def tables(self, text: Any) -> tuple[TableId, TableId | None]:
+    def resolve_tables(self, text: Any) -> tuple[TableId, TableId | None]:
         names = [TableId(namespace="shop", name=name) for name in str(text).split(">")]
         return names[-1], names[0] if len(names) > 1 else None
 
-    def charset(self, table: TableId, structure: Mapping[str, Any]) -> str | None:
+    def find_charset(self, table: TableId, structure: Mapping[str, Any]) -> str | None:
         return structure.get("defaultCharsetName")
 
-    def column(self, given: SignalColumn) -> Column:
-        declared = Declared(
+    def build_column(self, given: SignalColumn) -> Column:
+        declared = ColumnDeclaration(
             charset=given.document.get("charsetName", given.table_charset), length=given.length, scale=given.scale,
             default=given.default, generated=given.generated, auto_incremented=given.auto_incremented,
         )  # fmt: skip
         return Column(name=given.name, type=given.type_text, nullable=given.nullable, declared=declared)
 
-    def folded(self, name: str) -> str:
+    def fold_name(self, name: str) -> str:
         return name.lower()
 
-    def refused(self, what: str) -> ConfigError:
+    def build_structure_error(self, what: str) -> ConfigError:
         return ConfigError(f"refused: {what}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.core.config.enums import BinaryHandling
+from airflow_provider_cdc.core.config.property_enums import BinaryHandling
 from airflow_provider_cdc.sources.relational.value_format import binary_text
 
 

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airflow_provider_cdc.core.config.base import COLUMN_TEXTS
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.config.base_configuration import COLUMN_TEXTS
+from airflow_provider_cdc.core.model.table_schema import TableId
 from tests.support.connectors import Connector
 from tests.support.story import Table
 

@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_cdc.connector import open_source
-from airflow_provider_cdc.core.capture.capture import CaptureResult
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.config.tables import TableConfig
+from airflow_provider_cdc.core.capture.connector_capture import CaptureResult
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.config.table_config import TableConfig
 from airflow_provider_cdc.core.model.log_items import LogBlock, LogItem
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.spi.source import Source
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from tests.sources.suite.adapter import INT, TEXT, Adapter, Row
 from tests.support.connectors import Connector
 
@@ -53,7 +53,7 @@ class Dies(BaseException):
 
 def dies_at_commit(patch: pytest.MonkeyPatch, at: int) -> None:
     """Have the next run die at its n-th commit: at every other one, when its manifest is there and its offset is not."""
-    commit, left = StateStore.commit, itertools.count(1)
+    commit, left = StateStore.commit_batch, itertools.count(1)
 
     def dies(self: StateStore, *args: Any, **options: Any) -> Any:
         n = next(left)
@@ -64,7 +64,7 @@ def dies_at_commit(patch: pytest.MonkeyPatch, at: int) -> None:
             raise Dies
         return result
 
-    patch.setattr(StateStore, "commit", dies)
+    patch.setattr(StateStore, "commit_batch", dies)
 
 
 CHUNKS = {"incremental_snapshot_chunk_size": 3, "signal_poll_interval_ms": 50}
@@ -86,9 +86,9 @@ def equal(connector: Connector, db: Adapter, *tables: str) -> None:
 def events(connector: Connector, result: CaptureResult) -> list[Row]:
     """The events of one run in their order, each with its table."""
     found = []
-    for manifest in connector.changelog.manifests("test"):
+    for manifest in connector.changelog.read_manifests("test"):
         for file in manifest.files if manifest.batch in result.batches else ():
-            with connector.changelog.open("test", file) as f:
+            with connector.changelog.open_file("test", file) as f:
                 rows = pq.ParquetFile(f).read().to_pylist()
             found += [row | {"table": file.topic.rpartition(".")[2]} for row in rows]
     return sorted(found, key=lambda e: e["seq"])
@@ -96,7 +96,7 @@ def events(connector: Connector, result: CaptureResult) -> list[Row]:
 
 def die_after(patch: pytest.MonkeyPatch, cls: type[Source], n: int) -> None:
     """The run ends after the n-th item of the log, before anything else is done."""
-    stream: Callable[..., Iterator[Any]] = cls.stream
+    stream: Callable[..., Iterator[Any]] = cls.stream_log
 
     def dying(self: Source, *args: Any, **options: Any) -> Iterator[Any]:
         for count, item in enumerate(stream(self, *args, **options), 1):
@@ -104,7 +104,7 @@ def die_after(patch: pytest.MonkeyPatch, cls: type[Source], n: int) -> None:
             if count == n:
                 raise Dies
 
-    patch.setattr(cls, "stream", dying)
+    patch.setattr(cls, "stream_log", dying)
 
 
 @contextlib.contextmanager
@@ -135,10 +135,10 @@ def source_of(connector: Connector) -> Source:
 
 def stream_of(source: Source, connector: Connector, db: Adapter, until: Position | None) -> Iterator[LogItem]:
     """The log from the connector's offset on."""
-    history = SchemaHistory.replay(connector.store.schema_history("test"))
+    history = SchemaHistory.from_records(connector.store.schema_history("test"))
     filters = Filters(TableConfig.parse({"topic.prefix": "x", "table.include.list": rf"{db.namespace}\..*"}))
-    offset = connector.store.load("test").offset
+    offset = connector.store.load_offset("test").offset
     assert offset is not None
     assert offset.position is not None
     tables = CapturedTables(filters, history)
-    return source.stream(source.parse_position(offset.position), tables, until=until)
+    return source.stream_log(source.parse_position(offset.position), tables, until=until)

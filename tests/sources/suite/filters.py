@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.core.config.base import Decides
+from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
 from airflow_provider_cdc.sources import load_source
 from tests.sources.suite.adapter import INT, TEXT, Adapter, Row
 from tests.sources.suite.common import (
@@ -76,16 +76,16 @@ class Lists(Suite):
     ) -> None:
         """Every list and switch of the source's configuration, one by one: set, widened, set again and widened again."""
         other = _another(ready)
-        tables, kinds = _everything(ready, other), load_source(ready.kind).Config.lists()
+        tables, kinds = _everything(ready, other), load_source(ready.kind).Config.list_capture_properties()
         assert ready.some_lists <= kinds.keys()
         for n, (name, decides) in enumerate(kinds.items()):
-            if decides is Decides.FORM:
+            if decides is PropertyEffect.FORM:
                 continue
             narrow, wide = _narrow_and_wide(ready, other, name, decides)
             connector = ready.connector(tmp_path / str(n))
             _set(connector, narrow)
             connector.capture()
-            for round_ in range(2 if decides is Decides.TABLES and sampled.of(n, every=4) else 1):
+            for round_ in range(2 if decides is PropertyEffect.TABLES and sampled.of(n, every=4) else 1):
                 _set(connector, narrow)
                 _write_everywhere(ready, other, 1000 + 100 * n + 10 * round_)
                 connector.capture()
@@ -93,7 +93,7 @@ class Lists(Suite):
                 _set(connector, wide)
                 caplog.clear()
                 connector.capture()
-                if decides in (Decides.TABLES, Decides.ROWS):
+                if decides in (PropertyEffect.TABLES, PropertyEffect.ROWS):
                     assert _matching(connector, tables) - before, f"{name}: nothing was left out"
                 else:
                     _read_what_the_warning_names(connector, caplog, name)
@@ -108,8 +108,8 @@ class Lists(Suite):
     ) -> None:
         """As earlier releases wrote it: with lists of databases and tables only."""
         other = _another(ready)
-        for n, (name, decides) in enumerate(load_source(ready.kind).Config.lists().items()):
-            if decides is not Decides.TABLES or name == "signal.data.collection":
+        for n, (name, decides) in enumerate(load_source(ready.kind).Config.list_capture_properties().items()):
+            if decides is not PropertyEffect.TABLES or name == "signal.data.collection":
                 continue
             narrow, wide = _narrow_and_wide(ready, other, name, decides)
             connector = ready.connector(tmp_path / str(n))
@@ -151,12 +151,14 @@ def _everything(ready: Adapter, other: Adapter) -> list[tuple[Adapter, str]]:
     return [(ready, "a"), (ready, "b"), (other, "a")]
 
 
-def _narrow_and_wide(db: Adapter, other: Adapter, name: str, decides: Decides) -> tuple[Row, Row]:
+def _narrow_and_wide(db: Adapter, other: Adapter, name: str, decides: PropertyEffect) -> tuple[Row, Row]:
     """Properties under which a list leaves something out, and under which it does not."""
     ns, both = db.namespace, f"({db.namespace}|{other.namespace})"
-    kinds = load_source(db.kind).Config.lists()
+    kinds = load_source(db.kind).Config.list_capture_properties()
     listed, left_out = db.table_lists
-    upper = [n for n, d in kinds.items() if d is Decides.TABLES and n.endswith(".list") and n not in db.table_lists]
+    upper = [
+        n for n, d in kinds.items() if d is PropertyEffect.TABLES and n.endswith(".list") and n not in db.table_lists
+    ]
     anywhere = dict.fromkeys(upper, "") | {listed: rf"{both}\.(a|b)", left_out: ""} | db.sparse
     if name in db.table_lists:
         include = "include" in name
@@ -165,7 +167,7 @@ def _narrow_and_wide(db: Adapter, other: Adapter, name: str, decides: Decides) -
         return here | {name: rf"{ns}\.a" if include else rf"{ns}\.b"}, here
     if name == "signal.data.collection":
         return anywhere | {name: db.collection("b")}, anywhere | {name: None}
-    if decides is Decides.TABLES and name.endswith(".list"):
+    if decides is PropertyEffect.TABLES and name.endswith(".list"):
         return anywhere | ({name: ns} if "include" in name else {name: other.namespace}), anywhere
     narrow, wide = db.narrowed(name, rf"{both}\..*")
     return anywhere | narrow, anywhere | wide
@@ -215,10 +217,10 @@ def _read_what_the_warning_names(connector: Connector, caplog: pytest.LogCapture
 
 def _forget_lists(connector: Connector) -> None:
     """Have the offset remember what earlier releases did."""
-    with connector.store.lease("test", "earlier", wait_s=10) as lease:
-        stored = connector.store.load("test")
+    with connector.store.acquire_lease("test", "earlier", wait_s=10) as lease:
+        stored = connector.store.load_offset("test")
         assert stored.offset is not None
         lists = json.loads(stored.offset.tables_filter)["lists"]
         first = {n: v for n, v in lists.items() if n.startswith(("database.", "table."))}
         old = json.dumps(first) if first else ""
-        connector.store.advance(lease, stored, stored.offset.model_copy(update={"tables_filter": old}))
+        connector.store.advance_offset(lease, stored, stored.offset.model_copy(update={"tables_filter": old}))

@@ -42,9 +42,9 @@ class Seam(Suite):
                 assert source.parse_position(one.to_json()).to_json() == one.to_json()
                 assert str(one)
                 for j, other in enumerate(places):
-                    assert one.reached(other) == (i >= j)
+                    assert one.has_reached(other) == (i >= j)
             oldest = source.oldest_position()
-            assert places[0].reached(oldest)
+            assert places[0].has_reached(oldest)
             for place in (oldest, *places):
                 source.verify_position(place)
 
@@ -53,12 +53,12 @@ class Seam(Suite):
         with ready.transaction() as t:
             t.insert("a", {"id": 90})
         ready.purge()
-        before = connector.store.load("test")
+        before = connector.store.load_offset("test")
         with pytest.raises(PositionLost) as caught:
             connector.capture()
         assert caught.value.where
         assert caught.value.remedy
-        assert connector.store.load("test") == before
+        assert connector.store.load_offset("test") == before
         connector.capture({"snapshot.mode": "when_needed"})
         equal(connector, ready)
 
@@ -103,9 +103,9 @@ class Seam(Suite):
 
     def test_discover_finds_tables_with_their_structures(self, ready: Adapter, tmp_path: Path) -> None:
         with opened(ready, tmp_path) as source:
-            found = source.discover()
+            found = source.discover_tables()
         mine = {t.name: s for t, s in found.items() if t.namespace == ready.namespace}
-        assert {n: (s.names, s.key) for n, s in mine.items()} == {
+        assert {n: (s.column_names, s.key) for n, s in mine.items()} == {
             "a": (("id", "n", "note"), ("id",)), "b": (("id", "n", "note"), ("id",)), "bag": (("n", "note"), ()),
         }  # fmt: skip
         assert [c.type for c in mine["a"].columns] == ["int32", "int32", "string"]
@@ -115,17 +115,17 @@ class Seam(Suite):
         with opened(ready, tmp_path) as source:
             tables = [ready.id("a"), ready.id("bag"), ready.id("nothing")]
             was = {t: ready.rows(t) for t in ("a", "bag")}
-            with source.snapshot(tables, readers=2) as session:
+            with source.open_snapshot(tables, readers=2) as session:
                 with ready.transaction() as t:
                     t.insert("a", {"id": 99})
                     t.delete("bag", {"n": 1})
                 assert set(session.schemas) == {ready.id("a"), ready.id("bag")}
                 for table in session.schemas:
-                    blocks = [b for chunk in session.chunks(table) for b in session.read(chunk)]
+                    blocks = [b for chunk in session.split_table(table) for b in session.read(chunk)]
                     rows = [row for block in blocks for row in (block.after or []).to_pylist()]
                     assert sorted(rows, key=repr) == was[table.name]
-                assert source.current_position().reached(session.position)
-                assert not session.position.reached(source.current_position())
+                assert source.current_position().has_reached(session.position)
+                assert not session.position.has_reached(source.current_position())
 
     def test_a_stream_gives_nothing_that_was_committed_after_its_end(self, ready: Adapter, tmp_path: Path) -> None:
         """A table that was read there joins there: what a stream went beyond would be lost to it."""
@@ -141,7 +141,7 @@ class Seam(Suite):
 
     def test_a_database_that_is_ready_has_no_finding(self, ready: Adapter, tmp_path: Path) -> None:
         with opened(ready, tmp_path) as source:
-            assert [f for f in source.check() if f.fatal] == []
+            assert [f for f in source.check_prerequisites() if f.fatal] == []
 
     def test_a_missing_prerequisite_is_told_with_what_mends_it(self, ready: Adapter, tmp_path: Path) -> None:
         spoiled = ready.spoil()
@@ -161,7 +161,7 @@ class Seam(Suite):
 
 def _look_at_places(source: Source, connector: Connector) -> None:
     """What `airflow cdc gap`, and the plan of another offset, ask for the places that they know."""
-    offset = connector.store.load("test").offset
+    offset = connector.store.load_offset("test").offset
     assert offset is not None
     assert offset.position is not None
     assert find_gap("test", offset, None, source) is None
@@ -171,11 +171,11 @@ def _look_at_places(source: Source, connector: Connector) -> None:
 
 
 _QUESTIONS: tuple[Callable[[Source, Connector], object], ...] = (
-    lambda source, _: source.check(),
-    lambda source, _: source.discover(),
+    lambda source, _: source.check_prerequisites(),
+    lambda source, _: source.discover_tables(),
     lambda source, _: source.current_position(),
     lambda source, _: source.oldest_position(),
-    lambda source, _: source.metrics(),
+    lambda source, _: source.collect_stream_metrics(),
     _look_at_places,
 )
 """Everything that is asked of a source beside a run: by sensors, pages, commands and plans."""

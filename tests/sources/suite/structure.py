@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from airflow_provider_cdc.core.capture.streaming import Streaming
+from airflow_provider_cdc.core.capture.log_streaming import Streaming
 from airflow_provider_cdc.core.model.position import Position
 from tests.sources.suite.adapter import INT, LONG, TEXT, Adapter
 from tests.sources.suite.common import (
@@ -130,7 +130,7 @@ class Structure(Suite):
         listed = {"table_include_list": rf"{re.escape(db.namespace)}\.s\d+_.*", "batch_max_rows": 50}
         connector = db.connector(tmp_path, **listed, signal_data_collection=db.signals(), **CHUNKS)
         first = connector.capture().batches[-1]
-        start = connector.store.load("test").offset.position
+        start = connector.store.load_offset("test").offset.position
         going = dict(enumerate(story.tell(*case) for story, case in zip(stories, told, strict=True)))
         asked = 0
         while going:
@@ -146,7 +146,7 @@ class Structure(Suite):
                     connector.capture()
         connector.capture()
         compare(connector, journal, first)
-        self.second_opinion(connector, db, start, connector.store.load("test").offset.position)
+        self.second_opinion(connector, db, start, connector.store.load_offset("test").offset.position)
         equal(connector, db, *(t for story in stories for t in story.tables if not t.startswith("out_")))
         consistent(connector)
         states = Counter(s.state for s in connector.store.signals_of("test", limit=1000))

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, Declared
-from airflow_provider_cdc.targets.database.schema.value_types import Kind
+from airflow_provider_cdc.core.model.table_schema import GEOMETRY, Column, ColumnDeclaration
+from airflow_provider_cdc.targets.database.schema.value_kinds import ValueKind
 from dev.type_table import VALUES
 
 TOLD = "__debezium.source.column.type"
@@ -34,7 +34,7 @@ class Case:
     """A column, and its values: each is another one than the next, and the last than the first."""
 
     column: Column
-    kind: Kind
+    kind: ValueKind
     key: bool
     values: tuple[Any, ...]
 
@@ -48,31 +48,31 @@ def cases(database: str) -> list[Case]:
     return made
 
 
-def _column(name: str, kind: Kind, *, key: bool) -> Column:
+def _column(name: str, kind: ValueKind, *, key: bool) -> Column:
     """The column that has a kind."""
     parameters, told = {}, kind.told
     if told:
         parameters[TOLD] = told
     type_, semantic = _SEMANTIC.get(kind.name, (kind.name, ""))
-    declared = Declared(
+    declared = ColumnDeclaration(
         type_name=told or {"text": "VARCHAR", "bytes": "VARBINARY"}.get(kind.name, ""), length=kind.length
     )
     match kind.name:
         case "decimal" if (kind.length or 0) <= _LONGEST_DECIMAL:
-            type_, declared = f"decimal128({kind.length}, {kind.scale})", Declared()
+            type_, declared = f"decimal128({kind.length}, {kind.scale})", ColumnDeclaration()
         case "decimal":
-            type_, semantic, declared = "string", "org.apache.kafka.connect.data.Decimal", Declared()
+            type_, semantic, declared = "string", "org.apache.kafka.connect.data.Decimal", ColumnDeclaration()
             parameters |= {"scale": str(kind.scale), "connect.decimal.precision": str(kind.length)}
         case "text" | "bytes":
             type_ = {"text": "string", "bytes": "binary"}[kind.name]
         case "date":
             type_ = "date32[day]"
         case "time":
-            declared = Declared(type_name="TIME", length=kind.scale)
+            declared = ColumnDeclaration(type_name="TIME", length=kind.scale)
         case "timestamp" | "timestamp_tz":
             zone = ", tz=UTC" if kind.name == "timestamp_tz" else ""
             type_ = f"timestamp[{'ns' if (kind.scale or 0) > 6 else 'us'}{zone}]"
-            declared = Declared(length=kind.scale)
+            declared = ColumnDeclaration(length=kind.scale)
         case "bits":
             parameters["length"] = str(kind.length)
         case "enum" | "set":
@@ -86,7 +86,7 @@ def _column(name: str, kind: Kind, *, key: bool) -> Column:
     )
 
 
-def _fitting(kind: Kind, database: str, *, key: bool) -> list[Any]:
+def _fitting(kind: ValueKind, database: str, *, key: bool) -> list[Any]:
     found = _values(kind, database)
     if kind.name in ("text", "bytes"):
         found = [value for value in found if not kind.length or len(value) <= kind.length]
@@ -96,7 +96,7 @@ def _fitting(kind: Kind, database: str, *, key: bool) -> list[Any]:
     return [value for value in found if database != "oracle" or value not in ("", b"")]
 
 
-def _values(kind: Kind, database: str) -> list[Any]:
+def _values(kind: ValueKind, database: str) -> list[Any]:
     match kind.name:
         case "bool":
             return [True, False]
@@ -176,7 +176,7 @@ def _special(database: str) -> list[float]:
     return [float("nan"), float("inf"), float("-inf")] if database in ("postgresql", "oracle") else []
 
 
-def _decimals(kind: Kind, database: str) -> list[Any]:
+def _decimals(kind: ValueKind, database: str) -> list[Any]:
     if kind.name == "number":
         found = ["1", "0.000000000000000001", "0.000000000000000002", "-12345678901234.5", "-12345678901234.6"]
         if database == "oracle":
@@ -196,7 +196,7 @@ def _decimals(kind: Kind, database: str) -> list[Any]:
     return ["9" * 10 + "." + "9" * 70, "9" * 10 + "." + "9" * 69 + "8", "-0." + "0" * 69 + "1"]
 
 
-def _moments(kind: Kind, database: str) -> list[Any]:
+def _moments(kind: ValueKind, database: str) -> list[Any]:
     zone = UTC if kind.name == "timestamp_tz" else None
     first, last = dt.datetime(1000, 1, 1, tzinfo=zone), dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=zone)
     noon = dt.datetime(2024, 7, 1, 12, tzinfo=zone)

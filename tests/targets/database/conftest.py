@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.targets.database.config import SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev.servers import Db2
 from dev.servers.oracle import Oracle
 from tests.support.derby import adapted
@@ -71,7 +71,9 @@ def _of_db2(server: Db2) -> str:
 
 def _of_sql_server() -> Iterator[str]:
     name = f"sink_{os.getpid()}_{next(_NUMBERS)}"
-    server = open_engine(SinkConfig.parse({"connection.url": MSSQL})).execution_options(isolation_level="AUTOCOMMIT")
+    server = open_engine(DatabaseTargetConfig.parse({"connection.url": MSSQL})).execution_options(
+        isolation_level="AUTOCOMMIT"
+    )
     with server.connect() as connection:
         connection.exec_driver_sql(f"CREATE DATABASE {name}")
     yield server.url.set(database=name).render_as_string(hide_password=False)
@@ -83,6 +85,6 @@ def _of_sql_server() -> Iterator[str]:
 
 @pytest.fixture
 def engine(url: str) -> Iterator[sa.Engine]:
-    engine = adapted(open_engine(SinkConfig.parse({"connection.url": url})))
+    engine = adapted(open_engine(DatabaseTargetConfig.parse({"connection.url": url})))
     yield engine
     engine.dispose()

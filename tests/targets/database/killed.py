@@ -11,14 +11,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-from airflow_provider_cdc.targets.database.config import SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
-from airflow_provider_cdc.targets.database.parallel.parallel_apply import Sizes, StagedSink
+from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.parallel.parallel_apply import StagedDatabaseApply, StagingSizes
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.derby import adapted
 from tests.targets.database.workers import in_turn
 
-ALL = Sizes(little=1, share=3000, partition=8000)
+ALL = StagingSizes(little=1, share=3000, partition=8000)
 """Everything is staged, in many parts."""
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.targets.database.killed"])
@@ -38,7 +38,7 @@ def start(
 
 
 def _run(properties: dict[str, Any], changelog: str, connector: str, statement: int, staged: bool) -> None:
-    config = SinkConfig.parse(properties)
+    config = DatabaseTargetConfig.parse(properties)
     engine, count = adapted(open_engine(config)), 0
 
     def one(*_: Any) -> None:
@@ -51,6 +51,6 @@ def _run(properties: dict[str, Any], changelog: str, connector: str, statement: 
         sa.event.listen(sa.Engine if staged else engine, event, one)
     log = ChangeLog(changelog)
     if staged:
-        StagedSink(engine, config, log, connector, in_turn, sizes=ALL).apply()
+        StagedDatabaseApply(engine, config, log, connector, in_turn, sizes=ALL).apply()
     else:
-        Sink(engine, config, log, connector).apply()
+        DatabaseApply(engine, config, log, connector).apply()

@@ -13,16 +13,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.changelog.reading.pending_batches import Batches
+from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import load_dialect
-from airflow_provider_cdc.targets.database.parallel.fold_events import ANEW, DELETED, LEFT_OUT, SEQ
+from airflow_provider_cdc.targets.database.parallel.merged_key_events import ANEW, DELETED, LEFT_OUT, SEQ
 from airflow_provider_cdc.targets.database.parallel.staging_workers import (
-    Note,
-    Run,
-    TopicWork,
-    Work,
+    ShareSummary,
+    StagingRun,
+    StagingWork,
+    TopicStaging,
     _packed,
     write_partition,
 )
@@ -35,7 +35,9 @@ _EACH = 20_000
 
 def main(url: str, folder: Path, rows: int) -> None:
     work = _work(url, folder)
-    write_partition(work, 0, 0, [*itertools.islice(_messages(_EACH), 1), Note(_EACH)])  # what is loaded once is loaded
+    write_partition(
+        work, 0, 0, [*itertools.islice(_messages(_EACH), 1), ShareSummary(_EACH)]
+    )  # what is loaded once is loaded
     before, ended = _memory(), threading.Event()
     most = [before]
 
@@ -45,7 +47,7 @@ def main(url: str, folder: Path, rows: int) -> None:
 
     watching = threading.Thread(target=watch)
     watching.start()
-    part = write_partition(work, 0, 1, itertools.chain(_messages(rows), [Note(rows)]))
+    part = write_partition(work, 0, 1, itertools.chain(_messages(rows), [ShareSummary(rows)]))
     ended.set()
     watching.join()
     assert [one.rows for one in part.tables] == [rows], part.why_not
@@ -53,19 +55,19 @@ def main(url: str, folder: Path, rows: int) -> None:
     print(json.dumps({"arrow": arrow, "before": before, "most": most[0]}))
 
 
-def _work(url: str, folder: Path) -> Work:
+def _work(url: str, folder: Path) -> StagingWork:
     source = MemoryDatabase(str(folder))
     source.create_table("s.t", _COLUMNS, key=("id",))
     with source.transaction() as t:
         t.insert("s.t", {"id": 1})
     connector = memory_connector(source, folder, topic_prefix="p")
     connector.capture()
-    contents = [manifest.contents for manifest in connector.changelog.manifests(connector.name)]
-    pending = Batches(connector.changelog, contents).of("p.s.t")
+    contents = [manifest.batch_contents for manifest in connector.changelog.read_manifests(connector.name)]
+    pending = BatchesByTopic(connector.changelog, contents).merge_parts("p.s.t")
     assert pending is not None
-    config = SinkConfig.parse({**EQUAL, "connection.url": url})
-    topic = TopicWork(pending, table_of("p.s.t", pending.schema, config, load_dialect("postgresql")()), 0, 0, 1)
-    return Work(Run("00000000", 0, "abcdef"), connector.name, "", {}, config, {"p.s.t": topic})
+    config = DatabaseTargetConfig.parse({**EQUAL, "connection.url": url})
+    topic = TopicStaging(pending, table_of("p.s.t", pending.schema, config, load_dialect("postgresql")()), 0, 0, 1)
+    return StagingWork(StagingRun("00000000", 0, "abcdef"), connector.name, "", {}, config, {"p.s.t": topic})
 
 
 def _messages(rows: int) -> Iterator[bytes]:

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.schema import Column, Declared, TableChange, TableSchema, arrow_type
+from airflow_provider_cdc.core.model.table_schema import Column, ColumnDeclaration, TableChange, TableSchema, arrow_type
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.dialects import dialect_of
-from airflow_provider_cdc.targets.database.schema.target_table import Name
+from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
 from tests.support.connectors import Connector, memory_connector
 from tests.targets.database.apply.test_database_apply import UPPER, in_order, rows, sink
 
@@ -26,7 +26,11 @@ def column(name: str, type_: str, told: str = "", length: int | None = None, **m
     inner = {key: more.pop(key) for key in ("default", "default_is_expression", "values", "scale") if key in more}
     parameters = more.pop("parameters", {}) | ({"__debezium.source.column.type": told} if told else {})
     return Column(
-        name=name, type=type_, parameters=parameters, declared=Declared(type_name=told, length=length, **inner), **more
+        name=name,
+        type=type_,
+        parameters=parameters,
+        declared=ColumnDeclaration(type_name=told, length=length, **inner),
+        **more,
     )
 
 
@@ -53,9 +57,9 @@ class Table:
     ) -> None:
         """Give the table these columns; rows that are there keep the values of those that they have."""
         with self.source.lock:
-            known: TableSchema = self.source._schemas[self.source.id("s.t")]
+            known: TableSchema = self.source._schemas[self.source.resolve_table_id("s.t")]
             schema = known.model_copy(update={"columns": columns, "key": key})
-            made_again = tuple(c.name for c in columns if c.name in {*known.names} and c.name in (added or {}))
+            made_again = tuple(c.name for c in columns if c.name in {*known.column_names} and c.name in (added or {}))
             for row in self.source._own(schema.id):
                 before = dict(row)
                 row.clear()
@@ -86,7 +90,7 @@ class Table:
         """Name → the column of the target."""
         with self.engine.connect() as connection:
             if self.engine.dialect.name in UPPER:
-                found = dialect_of(self.engine).there(connection, Name("P_S_T"))
+                found = dialect_of(self.engine).find_table(connection, TargetTableName("P_S_T"))
                 assert found is not None
                 return {name.lower(): {"nullable": c.nullable, "told": c.type} for name, c in found.columns.items()}
             return {str(c["name"]): c for c in sa.inspect(connection).get_columns("p_s_t")}

@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.targets.database.config import SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.jdbc_urls import sqlalchemy_url
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_jdbc_urls_are_those_of_the_same_database(url: str, parts: tuple[object,
 )  # fmt: skip
 def test_properties_of_a_jdbc_driver_are_refused_by_their_names(url: str) -> None:
     with pytest.raises(ConfigError, match=r"connection\.url has (encrypt, password|password, sslconnection)") as caught:
-        open_engine(SinkConfig.parse({"connection.url": url}))
+        open_engine(DatabaseTargetConfig.parse({"connection.url": url}))
     assert "hidden" not in str(caught.value)
 
 
@@ -48,7 +48,7 @@ def test_a_password_may_have_any_letter(mariadb: Any) -> None:
     mariadb.sql("DROP USER IF EXISTS 'letters'@'%'", f"CREATE USER 'letters'@'%' IDENTIFIED BY '{password}'")
     url = f"jdbc:mariadb://{mariadb.host}:{mariadb.port}/"
     given = {"connection.url": url, "connection.username": "letters", "connection.password": password}
-    engine = open_engine(SinkConfig.parse(given))
+    engine = open_engine(DatabaseTargetConfig.parse(given))
     with engine.connect() as connection:
         assert str(connection.execute(sa.text("SELECT USER()")).scalar()).startswith("letters@")
     engine.dispose()
@@ -64,7 +64,7 @@ def test_passwords_of_db2_come_as_they_are(db2: Any) -> None:
         for password in ("a b", "x=y", "{a}", "${x}{{y}}#&+", "p@ss:w/o%r'd", '"q"', "}"):
             db2.configure(passwords={user: password})
             engine = open_engine(
-                SinkConfig.parse({"connection.url": url.render_as_string(), "connection.password": password})
+                DatabaseTargetConfig.parse({"connection.url": url.render_as_string(), "connection.password": password})
             )
             with engine.connect() as connection:
                 assert str(connection.exec_driver_sql("VALUES CURRENT USER").scalar()).strip() == user

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.retention.retention import Limits, Retention
+from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
 from airflow_provider_cdc.changelog.retention.target_progress import needs_of
 from airflow_provider_cdc.core.errors import BatchesRemoved, ConfigError, TargetError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database import rebuild_database as module
-from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of
 from airflow_provider_cdc.targets.database.rebuild_database import RebuildDatabase
 from tests.support.connectors import Connector, memory_connector
@@ -23,7 +23,7 @@ from tests.targets.database.verify.test_verify_database import COLUMNS, run
 
 
 def rebuild(engine: sa.Engine, connector: Connector, *names: str, **properties: Any) -> dict[str, Any]:
-    config = SinkConfig.parse({**EQUAL, **{k.replace("__", "."): v for k, v in properties.items()}})
+    config = DatabaseTargetConfig.parse({**EQUAL, **{k.replace("__", "."): v for k, v in properties.items()}})
     return RebuildDatabase(engine, config, connector.changelog, connector.name).run(names, "r")
 
 
@@ -67,12 +67,12 @@ def test_a_table_is_as_the_source_again_and_others_are_left_alone(
     report = rebuild(engine, connector, "s.t")
     assert report["problem"] == ""
     ((topic, location, batch),) = [(t["topic"], t["location"], t["batch"]) for t in report["tables"]]
-    assert (topic, location, batch) == ("p.s.t", dialect_of(engine).fold("p_s_t"), 3)
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert (topic, location, batch) == ("p.s.t", dialect_of(engine).fold_name("p_s_t"), 3)
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
     assert {row["a"] for row in rows(engine, "p_s_u")} == {"mine"}
     (marker,) = _markers(engine)
     assert (marker["topic"], marker["batch"]) == ("*", 3)
-    assert sink(engine, connector).apply().events == 0
+    assert sink(engine, connector).apply().event_count == 0
 
 
 def test_what_is_killed_is_finished_by_the_next_apply_and_its_batches_are_kept(
@@ -83,11 +83,11 @@ def test_what_is_killed_is_finished_by_the_next_apply_and_its_batches_are_kept(
     class Killed(BaseException):
         pass
 
-    def killed(_: Sink) -> None:
+    def killed(_: DatabaseApply) -> None:
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(module.Sink, "apply", killed)
+        patched.setattr(module.DatabaseApply, "apply", killed)
         with pytest.raises(Killed):
             rebuild(engine, connector, "p.s.t")
     assert rows(engine, "p_s_t") == []
@@ -101,7 +101,7 @@ def test_what_is_killed_is_finished_by_the_next_apply_and_its_batches_are_kept(
     connector.capture()
     sink(engine, connector).apply()
     for name in ("t", "u"):
-        assert in_order(rows(engine, f"p_s_{name}")) == in_order(source.rows(f"s.{name}"))
+        assert in_order(rows(engine, f"p_s_{name}")) == in_order(source.copy_rows(f"s.{name}"))
 
 
 def test_a_table_that_still_refuses_a_row_is_named_and_the_others_are_built(
@@ -114,9 +114,9 @@ def test_a_table_that_still_refuses_a_row_is_named_and_the_others_are_built(
         t.update("s.t", {"id": 2}, {"c": 3})
     connector.capture()
     report = rebuild(engine, connector, "s.t", "s.u")
-    assert f"p.s.t: {dialect_of(engine).fold('p_s_t')} cannot take a row" in report["problem"]
+    assert f"p.s.t: {dialect_of(engine).fold_name('p_s_t')} cannot take a row" in report["problem"]
     assert [table["topic"] for table in report["tables"]] == ["p.s.u"]
-    assert in_order(rows(engine, "p_s_u")) == in_order(source.rows("s.u"))
+    assert in_order(rows(engine, "p_s_u")) == in_order(source.copy_rows("s.u"))
 
 
 def test_tables_that_others_are_behind_with_are_no_problem_of_this_one(
@@ -131,7 +131,7 @@ def test_tables_that_others_are_behind_with_are_no_problem_of_this_one(
         sink(engine, connector).apply()
     run(engine, "DELETE FROM p_s_t")
     assert rebuild(engine, connector, "s.t")["problem"] == ""
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
 
 
 def test_a_log_whose_first_batches_are_gone_builds_what_it_has_all_of(
@@ -142,14 +142,14 @@ def test_a_log_whose_first_batches_are_gone_builds_what_it_has_all_of(
     with source.transaction() as t:
         t.insert("s.late", {"id": 1, "a": "", "b": 1})
     connector.capture()
-    source.truncate("s.u")
+    source.truncate_table("s.u")
     with source.transaction() as t:
         t.insert("s.u", {"id": 1, "a": "after", "b": 1})
     connector.capture()
     sink(engine, connector).apply()
-    retention = Retention(connector.changelog, connector.name, Limits(0, -1))
+    retention = Retention(connector.changelog, connector.name, RetentionLimits(0, -1))
     retention.run()
-    first = connector.changelog.first(connector.name)
+    first = connector.changelog.find_first_batch(connector.name)
     assert first > 1
     with pytest.raises(BatchesRemoved, match=r"(?s)p\.s\.t cannot be built.*s\.t --replace"):
         rebuild(engine, connector, "s.t")

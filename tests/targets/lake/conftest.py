@@ -8,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.targets.lake.formats.memory import STORED
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from tests.support.patience import LONGEST_S
 from tests.targets.lake.lake import KINDS, SECRET, Child, Lake, new_lake, start_spark
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports, rules_of
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports, rules_of
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.verify.reference import open_verification
-from airflow_provider_cdc.verify.verification_report import Compared, Verified
+from airflow_provider_cdc.verify.verification_preparation import open_verification
+from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.support.connectors import Connector
 from tests.support.signals import signal_state
 
@@ -42,7 +42,7 @@ class Followed:
 
     def verify(
         self, meanwhile: Callable[[], object] | None = None, *, repair: bool = False
-    ) -> tuple[Verified, list[int]]:
+    ) -> tuple[VerificationReport, list[int]]:
         """:return: what was found, and the signals that were sent"""
         with open_verification(
             self.connector.definition(), self.connector.state_url, secrets=self.connector.secrets
@@ -56,13 +56,13 @@ class Followed:
                 wait(position, wait_s)
 
             verification._wait = waited  # type: ignore[method-assign]
-            report = AppliedReports(self.connector.changelog.storage, self.connector.name).read("delta", self._location)
-            plan = verification.prepare(wait_s=60, rules=rules_of(report or {}) or NO_RULES)
+            report = ApplyReports(self.connector.changelog.storage, self.connector.name).read("delta", self._location)
+            plan = verification.prepare_plan(wait_s=60, rules=rules_of(report or {}) or NO_RULES)
             verified = VerifyTables(
                 self.spark, verification.scratch, self.connector.name, location=self._location, threads=2, plan=plan,
-                source=self.connector.changelog, keys=verification.scratch.storage.uri("keys") if repair else "", values=True,
+                source=self.connector.changelog, keys=verification.scratch.storage.build_uri("keys") if repair else "", values=True,
             ).run()  # fmt: skip
-            repairs = verification.repairs(verified.document()) if repair else []
+            repairs = verification.build_repairs(verified.to_document()) if repair else []
             sent = verification.send(repairs, "me")
             assert not repair or set(sent) == {t.topic for t in verified.tables if t.rows_differ}, repairs
             return verified, list(sent.values())
@@ -86,13 +86,15 @@ class Followed:
         counts = {
             t.location.rpartition("/")[2]: (t.missing, t.surplus, t.different) for t in verified.tables if t.rows_differ
         }
-        assert counts == {ODD: (3, 1, 1), "CODES": (2, 1, 0), "DAYS": (1, 0, 0), "BIG": (1, 0, 1)}, verified.text()
+        assert counts == {ODD: (3, 1, 1), "CODES": (2, 1, 0), "DAYS": (1, 0, 0), "BIG": (1, 0, 1)}, (
+            verified.format_text()
+        )
         self.follow()
         assert [signal_state(self.connector, number) for number in sent] == [("done", "")] * 4
         verified, _ = self.verify()
-        assert verified.equal, verified.text()
+        assert verified.is_equal, verified.format_text()
 
 
-def of_table(verified: Verified, name: str) -> Compared:
+def of_table(verified: VerificationReport, name: str) -> TableVerification:
     """What was found of a table."""
     return next(t for t in verified.tables if t.location.endswith(f"/{name}"))

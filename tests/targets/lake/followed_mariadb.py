@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges
 from tests.support.face import connect
 
@@ -51,8 +51,8 @@ class FollowedMariaDb:
 
     def follow(self) -> None:
         """Capture what has changed, and apply it."""
-        with self._access.capture(owner="test", lease_ttl_s=30, lease_wait_s=30) as capture:
+        with self._access.prepare_capture(owner="test", lease_ttl_s=30, lease_wait_s=30) as capture:
             capture.run()
         ApplyChanges(
-            self._spark, self._access.changelog(), "shop", location=self._location, threads=2, tables=self._tables
+            self._spark, self._access.open_change_log(), "shop", location=self._location, threads=2, tables=self._tables
         ).run()

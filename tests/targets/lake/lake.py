@@ -23,10 +23,10 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.target import Owner
-from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges, Report
-from airflow_provider_cdc.targets.lake.session.spark_session import session
-from airflow_provider_cdc.targets.lake.types.spark_types import quoted
+from airflow_provider_cdc.targets.lake.formats.target_interface import Owner
+from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges, ApplyRunReport
+from airflow_provider_cdc.targets.lake.session.spark_session import open_spark_session
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from dev import paths
 from dev.bootstrap.jars import ensure
 from tests.support.connectors import Connector, memory_connector
@@ -45,7 +45,7 @@ def start_spark() -> SparkSession:
     """A small session with the jars of every kind of target."""
     os.environ.setdefault(SECRET, f"secret-{os.getpid()}")  # the JVM has it from its beginning
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it has something to say even after the tests have ended
-    return session(
+    return open_spark_session(
         "tests",
         *map(load_format, KINDS),
         extra={
@@ -92,7 +92,7 @@ class Lake:
     kind: str = KINDS[0]
     hook: Hook | None = None
     tables: TableRules = NO_RULES
-    reports: list[Report] = field(default_factory=list)
+    reports: list[ApplyRunReport] = field(default_factory=list)
 
     @property
     def location(self) -> str:
@@ -108,26 +108,26 @@ class Lake:
             job._format = hooked(load_format(job._kind), self.hook)
         return job
 
-    def apply(self, **options: Any) -> Report:
+    def apply(self, **options: Any) -> ApplyRunReport:
         self.reports.append(self.job(**options).run())
         return self.reports[-1]
 
-    def follow(self) -> Report:
+    def follow(self) -> ApplyRunReport:
         """Capture, then apply."""
         self.connector.capture()
         return self.apply()
 
     def target(self, table: str) -> Any:
         """The table as the job sees it."""
-        return load_format(self.kind).open(self.spark, self.path(table))
+        return load_format(self.kind).open_target(self.spark, self.path(table))
 
     def owner(self, topic: str) -> Owner:
         """Whose the table of a topic is."""
         name = self.connector.name
-        return Owner(name, topic, changelog=self.connector.changelog.identity(name))
+        return Owner(name, topic, changelog=self.connector.changelog.read_identity(name))
 
     def frame(self, table: str) -> Any:
-        return self.target(table).rows()
+        return self.target(table).read_rows()
 
     def sql(self, statement: str, table: str) -> Any:
         """A statement of somebody else about a table, which is ``{}`` in it."""
@@ -152,7 +152,7 @@ class Lake:
     def rows(self, table: str, *columns: str) -> list[Row]:
         """The table's rows, in the order of their values."""
         frame = self.frame(table)
-        rows: list[Row] = (frame.select(*map(quoted, columns)) if columns else frame).toArrow().to_pylist()
+        rows: list[Row] = (frame.select(*map(quote_name, columns)) if columns else frame).toArrow().to_pylist()
         return sorted(rows, key=repr)
 
     def version(self, table: str) -> int:
@@ -166,7 +166,7 @@ class Lake:
         for topic, replayed in self.replayed().items():
             table = topic.split(".", 1)[1]
             if not tables or table in tables:
-                assert self.rows(table, *replayed.schema.names) == replayed.all(), topic
+                assert self.rows(table, *replayed.schema.column_names) == replayed.all(), topic
 
     def replayed(self) -> dict[str, Table]:
         """Topic → its table by replaying the change log.
@@ -174,7 +174,7 @@ class Lake:
         Without those that the source has dropped before they could be read again: another table had got their name, and nobody knows their rows.
         """
         database = getattr(self.connector, "database", None)
-        there = {str(table) for table in database.view()[1]} if database else set()
+        there = {str(table) for table in database.read_consistent_view()[1]} if database else set()
         found = self.connector.replay.advance().tables
         return {topic: t for topic, t in found.items() if not t.rewritten or str(t.schema.id) in there}
 
@@ -213,7 +213,7 @@ class Database(MemoryDatabase):
         """Give columns another order, and say whether they may be NULL."""
         with self.lock:
             schema = next(s for t, s in self._schemas.items() if str(t) == table)
-            columns = tuple(schema.column(name).model_copy(update={"nullable": nullable}) for name in names)
+            columns = tuple(schema.get_column(name).model_copy(update={"nullable": nullable}) for name in names)
             schema = schema.model_copy(update={"columns": columns})
             self._alter(schema, _altered(schema), f"MODIFY {names}")
 
@@ -233,7 +233,7 @@ def new_lake(spark: SparkSession, folder: Path, kind: str = KINDS[0], **properti
 
 
 def _altered(schema: Any, **change: Any) -> Any:
-    from airflow_provider_cdc.core.model.schema import TableChange
+    from airflow_provider_cdc.core.model.table_schema import TableChange
 
     return TableChange(type="ALTER", id=schema.id, table=schema, **change)
 
@@ -275,7 +275,7 @@ class Child:
             lake.connector.name,
             lake.location,
             lake.kind,
-            lake.tables.text(),
+            lake.tables.format_rules(),
             *what,
         ]
         assert self._process.stdin is not None

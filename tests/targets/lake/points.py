@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_cdc.targets.lake.formats.table_format import TableFormat
-from airflow_provider_cdc.targets.lake.formats.target import Target
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 
-WRITES = ("create", "replace", "append", "merge", "upsert", "take", "rebuild", "_alter")
+WRITES = ("create", "replace", "append", "merge", "upsert_arrays", "apply_difference", "rebuild_rows", "_alter")
 """Methods of targets that each make one commit; ``_alter`` is one change of a table's columns or properties."""
 Hook = Callable[[str, str, Callable[[], Any]], Any]
 
@@ -20,8 +20,8 @@ class Hooked(TableFormat):
 
     hook: Hook | None = None
 
-    def open(self, spark: Any, location: str, *, profile: str = "compatible") -> Target:
-        target = TableFormat.open(self, spark, location, profile=profile)
+    def open_target(self, spark: Any, location: str, *, profile: str = "compatible") -> Target:
+        target = TableFormat.open_target(self, spark, location, profile=profile)
         for name in WRITES:
             if method := getattr(target, name, None):
                 setattr(target, name, self._through(location, name, method))

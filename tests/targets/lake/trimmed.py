@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.changelog.retention.retention import Limits, Plan, Retention
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits, RetentionPlan
 from airflow_provider_cdc.core.errors import TargetError
 from tests.support.signals import snapshot
 from tests.targets.lake.lake import Lake
@@ -34,9 +34,9 @@ def create(lake: Lake, *names: str, key: tuple[str, ...] = ("id",)) -> None:
         database(lake).create_table(f"s.{name}", COLUMNS, key=key)
 
 
-def trim(lake: Lake) -> Plan:
+def trim(lake: Lake) -> RetentionPlan:
     """Remove whatever no target needs."""
-    return Retention(lake.connector.changelog, lake.connector.name, Limits(ms=0)).run()
+    return Retention(lake.connector.changelog, lake.connector.name, RetentionLimits(ms=0)).run()
 
 
 def filled(lake: Lake) -> None:
@@ -46,7 +46,7 @@ def filled(lake: Lake) -> None:
     put(lake, "b", 1)
     put(lake, "a", 3)
     lake.apply()
-    assert trim(lake).batches >= 2
+    assert trim(lake).removed_batches >= 2
     create(lake, "c")
     put(lake, "c", 1)
     put(lake, "a", 4)
@@ -63,7 +63,7 @@ def failing(lake: Lake, **options: Any) -> dict[str, str]:
     job = lake.job(**options)
     with pytest.raises(TargetError):
         job.run()
-    found = AppliedReports(lake.connector.changelog.storage, lake.connector.name).read(lake.kind, lake.location)
+    found = ApplyReports(lake.connector.changelog.storage, lake.connector.name).read(lake.kind, lake.location)
     assert found is not None
     return dict(found["failed"])
 

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables
-from airflow_provider_cdc.targets.lake.session.spark_session import session
-from airflow_provider_cdc.targets.lake.types.spark_types import quoted
+from airflow_provider_cdc.targets.lake.session.spark_session import open_spark_session
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from dev.bootstrap.jars import ensure
 from tests.support.memory_work import Workload
 from tests.targets.lake.lake import Lake, new_lake
@@ -27,8 +27,8 @@ def check(lake: Lake, place: str) -> None:
     """The tables are what the change log says."""
     for topic, replayed in lake.replayed().items():
         id_ = replayed.schema.id
-        frame = lake.spark.newSession().table(f"{place}.{quoted(id_.namespace)}.{quoted(id_.name)}")
-        rows = frame.select(*map(quoted, replayed.schema.names)).toArrow().to_pylist()
+        frame = lake.spark.newSession().table(f"{place}.{quote_name(id_.namespace)}.{quote_name(id_.name)}")
+        rows = frame.select(*map(quote_name, replayed.schema.column_names)).toArrow().to_pylist()
         assert sorted(rows, key=repr) == replayed.all(), topic
 
 
@@ -46,7 +46,7 @@ def begin(settings: dict[str, str]) -> SparkSession:
     """A session with a catalog ``lake``."""
     catalog = {f"spark.sql.catalog.lake.{key}": value for key, value in settings.items()}
     jars = ensure("iceberg", "sqlite")
-    return session(
+    return open_spark_session(
         "catalogs",
         load_format("iceberg"),
         extra={

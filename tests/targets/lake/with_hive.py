@@ -10,13 +10,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.session.spark_session import session
+from airflow_provider_cdc.targets.lake.session.spark_session import open_spark_session
 from dev.bootstrap.jars import ensure
 from tests.targets.lake.lake import new_lake
 
 
 def _session(folder: Path) -> SparkSession:
-    return session(
+    return open_spark_session(
         "hive",
         load_format("delta"),
         extra={

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.targets.lake.types.spark_types import quoted
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from tests.targets.lake.lake import Lake, Row, new_lake
 from tests.targets.lake.placement.test_routes import COLUMNS, ODD, PLAIN, Work
 from tests.targets.lake.with_catalog import apply, begin
@@ -29,7 +29,7 @@ def tables(lake: Lake, namespace: str) -> dict[str, list[Row]]:
     spark.conf.set("spark.sql.variable.substitute", "false")
     found: dict[str, list[Row]] = {}
     for row in spark.sql(f"SHOW TABLES IN {namespace}").collect():
-        rows = spark.table(f"{namespace}.{quoted(row.tableName)}").select(*COLUMNS).toArrow().to_pylist()
+        rows = spark.table(f"{namespace}.{quote_name(row.tableName)}").select(*COLUMNS).toArrow().to_pylist()
         found[row.tableName] = sorted(rows, key=repr)
     return found
 
@@ -38,7 +38,7 @@ def check(lake: Lake, namespace: str) -> int:
     """Each row is in the table of its region, and in no other one; returns the number of tables."""
     found = tables(lake, namespace)
     wanted: dict[str, list[Row]] = {name: [] for name in found}
-    for row in lake.connector.database.rows("s.t"):  # type: ignore[attr-defined]
+    for row in lake.connector.database.copy_rows("s.t"):  # type: ignore[attr-defined]
         if region := row["region"]:
             name = {".": "%2E", "..": "%2E%2E"}.get(region) or region.replace("%", "%25").replace("/", "%2F")
             wanted.setdefault(f"of_{name}", []).append({column: row[column] for column in COLUMNS})

@@ -1,4 +1,4 @@
-"""What each signal does (Debezium connector documents, "Sending signals to a connector")."""
+"""Carries out each type of signal (Debezium connector documents, "Sending signals to a connector")."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.capture.signal_handling.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
+from airflow_provider_cdc.core.incremental.incremental_coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlanner
+from airflow_provider_cdc.core.model.connector_signal import Signal
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.model.signal import Signal
-from airflow_provider_cdc.core.signals import permissions
+from airflow_provider_cdc.core.signals import channel_permissions
 from airflow_provider_cdc.core.signals.custom_actions import SignalContext, custom_actions
-from airflow_provider_cdc.core.signals.requests import (
+from airflow_provider_cdc.core.signals.signal_requests import (
     TYPES,
-    ExecuteSnapshot,
-    LogMessage,
-    Other,
-    PauseSnapshot,
-    Refused,
-    ResumeSnapshot,
-    SchemaChanges,
-    StopSnapshot,
-    parse,
+    ExecuteSnapshotRequest,
+    LogMessageRequest,
+    OtherRequest,
+    PauseSnapshotRequest,
+    ResumeSnapshotRequest,
+    SchemaChangesRequest,
+    SignalRejected,
+    StopSnapshotRequest,
+    parse_request,
 )
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
-from airflow_provider_cdc.core.writing.run_output import Output
+from airflow_provider_cdc.core.writing.run_output import RunOutput
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class SignalActions:
     def __init__(
         self,
         inputs: RunInputs,
-        output: Output,
+        output: RunOutput,
         history: SchemaHistory,
         tables: CapturedTables,
         incremental: IncrementalCoordinator,
@@ -61,44 +61,44 @@ class SignalActions:
         :return: what was done; ``None`` when it is only begun
         :raises Refused: it cannot be done, or its sender may not ask for it
         """
-        request = parse(signal)
-        permissions.check(self._config, signal, request, self._source.POSITION_SIGNAL)
+        request = parse_request(signal)
+        channel_permissions.check_permission(self._config, signal, request, self._source.POSITION_SIGNAL)
         match request:
-            case ExecuteSnapshot():
-                return self._snapshots.execute(signal, request)
-            case StopSnapshot():
-                return self._snapshots.stop(signal, request)
-            case PauseSnapshot():
-                return self._snapshots.pause()
-            case ResumeSnapshot():
-                return self._snapshots.resume()
-            case LogMessage():
-                text = request.message.replace("{}", self._state.where)
+            case ExecuteSnapshotRequest():
+                return self._snapshots.execute_snapshot(signal, request)
+            case StopSnapshotRequest():
+                return self._snapshots.stop_snapshot(signal, request)
+            case PauseSnapshotRequest():
+                return self._snapshots.pause_snapshot()
+            case ResumeSnapshotRequest():
+                return self._snapshots.resume_snapshot()
+            case LogMessageRequest():
+                text = request.message.replace("{}", self._state.position_text)
                 log.info("%s", text)
                 return text
-            case SchemaChanges():
+            case SchemaChangesRequest():
                 return self._schema_changes(request)
-            case Other():
+            case OtherRequest():
                 return self._other(request)
 
-    def _schema_changes(self, request: SchemaChanges) -> str:
+    def _schema_changes(self, request: SchemaChangesRequest) -> str:
         """Replace known table schemas."""
         try:
             changes = [self._source.table_of(change, request.database, request.schema) for change in request.changes]
         except CdcError as e:
-            raise Refused(f"{e.what} {e.remedy or ''}".strip()) from e
+            raise SignalRejected(f"{e.what} {e.remedy or ''}".strip()) from e
         for change in changes:  # all of them are taken over, or none
-            if not self._tables.captured(change.id):
-                raise Refused(f"{change.id} is not captured")
+            if not self._tables.is_captured(change.id):
+                raise SignalRejected(f"{change.id} is not captured")
             if change.table is not None:
                 try:
-                    self._writer.envelope.topic(change.id)
+                    self._writer.envelope.claim_topic(change.id)
                 except ConfigError as e:
-                    raise Refused(e.what) from e
+                    raise SignalRejected(e.what) from e
         done = []
-        self._history.leave(changes)
+        self._history.remove_renamed(changes)
         for change in changes:
-            versioned = self._history.apply(change)
+            versioned = self._history.apply_change(change)
             if versioned is None:
                 continue
             self._writer.schema_change(
@@ -108,8 +108,8 @@ class SignalActions:
             done.append(str(change.id))
         return f"took over the structure of {', '.join(done)}" if done else "the structures were known already"
 
-    def _other(self, request: Other) -> str:
-        """A type of the source's own, or of the user's."""
+    def _other(self, request: OtherRequest) -> str:
+        """Carry out a type of the source's own, or of the user's."""
         if request.type == self._source.POSITION_SIGNAL:
             return self._set_position(request.data)
         found = custom_actions()
@@ -118,8 +118,8 @@ class SignalActions:
             known = sorted({*TYPES, *found, *filter(None, [self._source.POSITION_SIGNAL])})
             near = difflib.get_close_matches(request.type, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise Refused(f"{request.type!r} is not a type of signal{hint} Valid values are: {', '.join(known)}")
-        context = SignalContext(self._connector, self._state.where, log.info)
+            raise SignalRejected(f"{request.type!r} is not a type of signal{hint} Valid values are: {', '.join(known)}")
+        context = SignalContext(self._connector, self._state.position_text, log.info)
         return action(context, request.data) or "done"
 
     def _set_position(self, data: dict[str, Any]) -> str:
@@ -128,15 +128,15 @@ class SignalActions:
             position = self._source.position_of(data)
             self._source.verify_position(position)
         except CdcError as e:
-            raise Refused(" ".join(filter(None, [e.what, e.where, e.remedy]))) from e
+            raise SignalRejected(" ".join(filter(None, [e.what, e.where, e.remedy]))) from e
         store, name = self._store, self._connector
-        stored = replace(store.load(name), offset=self._state.offset)
-        plan = OffsetPlanner(name, stored, self._source, (), store.schema_history(name)).move(position)
+        stored = replace(store.load_offset(name), offset=self._state.offset)
+        plan = OffsetPlanner(name, stored, self._source, (), store.schema_history(name)).plan_move(position)
         if plan.problems:
-            raise Refused(" ".join(plan.problems))
-        before = self._state.where
+            raise SignalRejected(" ".join(plan.problems))
+        before = self._state.position_text
         for sentence in plan.consequences:
             log.warning("%s", sentence)
-        self._incremental.cancel()
-        self._state.reposition(position)
+        self._incremental.cancel_reads()
+        self._state.move_position(position)
         return f"goes on from {position} instead of {before} ({plan.effect.value})"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from airflow_provider_cdc.core.spi.stores import SignalChannel, StateStore
+from airflow_provider_cdc.core.spi.store_interfaces import SignalChannel, StateStore
 
 
-def receive(connector: str, channels: Sequence[SignalChannel], store: StateStore) -> None:
+def receive_signals(connector: str, channels: Sequence[SignalChannel], store: StateStore) -> None:
     """Record what has come. A signal is acknowledged when it is durable, so that none is lost."""
     for channel in channels:
         signals = channel.poll()
@@ -17,4 +17,4 @@ def receive(connector: str, channels: Sequence[SignalChannel], store: StateStore
             channel.acknowledge(signals)
 
 
-__all__ = ["receive"]
+__all__ = ["receive_signals"]

@@ -9,16 +9,16 @@ from __future__ import annotations
 import logging
 import time
 
-from airflow_provider_cdc.core.capture.control_poller import ControlWatch
+from airflow_provider_cdc.core.capture.control_poller import ControlPoller
 from airflow_provider_cdc.core.capture.signal_handling.signal_actions import SignalActions
-from airflow_provider_cdc.core.capture.signal_handling.signal_inbox import receive
-from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
-from airflow_provider_cdc.core.model.signal import Signal, SignalState
-from airflow_provider_cdc.core.signals.requests import Refused
-from airflow_provider_cdc.core.signals.signal_table import SignalTable
+from airflow_provider_cdc.core.capture.signal_handling.signal_inbox import receive_signals
+from airflow_provider_cdc.core.incremental.incremental_coordinator import IncrementalCoordinator
+from airflow_provider_cdc.core.model.connector_signal import Signal, SignalState
+from airflow_provider_cdc.core.signals.signal_requests import SignalRejected
+from airflow_provider_cdc.core.signals.signal_table import SignalTableReader
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
-from airflow_provider_cdc.core.writing.run_output import Output
-from airflow_provider_cdc.core.writing.snapshot_notifications import refuse
+from airflow_provider_cdc.core.writing.run_output import RunOutput
+from airflow_provider_cdc.core.writing.snapshot_notifications import reject_signal
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +32,11 @@ class SignalProcessor:
     def __init__(
         self,
         inputs: RunInputs,
-        output: Output,
-        table: SignalTable,
+        output: RunOutput,
+        table: SignalTableReader,
         actions: SignalActions,
         incremental: IncrementalCoordinator,
-        watch: ControlWatch,
+        watch: ControlPoller,
     ) -> None:
         config = inputs.config
         self._connector, self._store, self._channels = inputs.name, inputs.store, inputs.signal_channels
@@ -49,41 +49,41 @@ class SignalProcessor:
 
     def process_if_due(self) -> None:
         """Take new signals, if the log has brought one or it is time to poll the channels."""
-        if self._table.waiting or time.monotonic() - self._looked >= self._interval_s:
-            self.process()
+        if self._table.has_unrecorded_signals or time.monotonic() - self._looked >= self._interval_s:
+            self.process_signals()
 
-    def process(self) -> None:
+    def process_signals(self) -> None:
         """Take new signals; between transactions only."""
         self._looked = time.monotonic()
-        self._watch.look()
-        self._table.keep()
-        receive(self._connector, self._channels, self._store)
-        waiting = list(self._store.signals(self._connector, self._state.offset.signal))
+        self._watch.poll_control()
+        self._table.record_signals()
+        receive_signals(self._connector, self._channels, self._store)
+        waiting = list(self._store.list_signals(self._connector, self._state.offset.signal))
         if not waiting:
             return
         self._committer.commit()  # before a signal is carried out: an error in committing earlier events is not the signal's
         for signal in waiting:
             self._process(signal)
-            self._state.signalled(signal.number)
+            self._state.record_signal(signal.number)
         self._committer.commit()
-        self._incremental.feed(self._state.incremental)
+        self._incremental.schedule_tables(self._state.incremental_state)
 
     def fail_lost(self) -> None:
         """Have signals fail whose work is neither in the offset nor ended: state tables that were put back, or tables that are gone.
 
         Called before the run takes signals.
         """
-        offset = self._batcher.offset
-        working = {*offset.snapshot.requests.values(), *(scan.request for scan in offset.incremental.scans)}
+        offset = self._batcher.committed_offset
+        working = {*offset.snapshot.request_numbers.values(), *(scan.request for scan in offset.incremental.scans)}
         message = "Its end is not known: the connector's offset has no work of this signal. If its tables were not read, send it again."
         lost = self._store.fail_lost_signals(self._connector, upto=offset.signal, requests=working, message=message)
         if lost:
             log.warning("Signals %s have failed. %s", ", ".join(map(str, lost)), message)
 
-    def failed(self, requests: set[int], reason: str) -> None:
+    def fail_requests(self, requests: set[int], reason: str) -> None:
         """End the signals of requests that failed before their end."""
         for number in requests:
-            refuse(
+            reject_signal(
                 self._batcher, Signal(number, self._ids.get(number, ""), "execute-snapshot"), reason, SignalState.FAILED
             )
 
@@ -91,16 +91,16 @@ class SignalProcessor:
         name, number, channel = signal.id or "without an id", signal.number, signal.channel
         log.info("Signal %s (number %d) from %s: %s.", name, number, channel, signal.type)
         if channel not in self._enabled:
-            refuse(self._batcher, signal, f"the channel {channel} is not among signal.enabled.channels")
+            reject_signal(self._batcher, signal, f"the channel {channel} is not among signal.enabled.channels")
             return
         try:
             message = self._actions.carry_out(signal)
-        except Refused as e:
+        except SignalRejected as e:
             log.warning("Signal %s is refused: %s", signal.id or number, e)
-            refuse(self._batcher, signal, str(e))
+            reject_signal(self._batcher, signal, str(e))
         except Exception as e:
             log.exception("Signal %s has failed; capture goes on.", signal.id or number)
-            refuse(self._batcher, signal, str(e) or repr(e), SignalState.FAILED)
+            reject_signal(self._batcher, signal, str(e) or repr(e), SignalState.FAILED)
         else:
             if message is None:
                 self._ids[number] = signal.id

@@ -1,28 +1,32 @@
-"""What signals do with snapshots: begin, stop, pause and resume them."""
+"""Carries out the signals that begin, stop, pause and resume snapshots."""
 
 from __future__ import annotations
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.capture.resnapshots import Rereads
+from airflow_provider_cdc.core.capture.resnapshot_scheduler import ResnapshotScheduler
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator, check_form
-from airflow_provider_cdc.core.model.metrics import ChunkMetrics
-from airflow_provider_cdc.core.model.notifications import Type
-from airflow_provider_cdc.core.model.offset import Scan, ScanRange
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.incremental.incremental_coordinator import IncrementalCoordinator, check_form
+from airflow_provider_cdc.core.model.connector_signal import Signal, SignalState
+from airflow_provider_cdc.core.model.notifications import NotificationType
+from airflow_provider_cdc.core.model.offset import ScanRange, TableScan
+from airflow_provider_cdc.core.model.run_metrics import ChunkMetrics
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.model.signal import Signal, SignalState
-from airflow_provider_cdc.core.signals.key_ranges import BadRange, check_number, ranges_of
-from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, Refused, StopSnapshot
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.signals.key_ranges import InvalidKeyRange, check_number, ranges_of
+from airflow_provider_cdc.core.signals.signal_requests import (
+    ExecuteSnapshotRequest,
+    SignalRejected,
+    StopSnapshotRequest,
+)
 from airflow_provider_cdc.core.signals.table_patterns import (
     check_work,
     conditions_by_table,
-    matching,
+    match_tables,
     not_found,
     ranges_by_table,
 )
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
-from airflow_provider_cdc.core.writing.run_output import Output
+from airflow_provider_cdc.core.writing.run_output import RunOutput
 from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_ended, incremental_started
 
 
@@ -35,11 +39,11 @@ class SnapshotActions:
     def __init__(
         self,
         inputs: RunInputs,
-        output: Output,
+        output: RunOutput,
         history: SchemaHistory,
         tables: CapturedTables,
         incremental: IncrementalCoordinator,
-        rereads: Rereads,
+        rereads: ResnapshotScheduler,
         metrics: ChunkMetrics,
     ) -> None:
         self._source, self._config, self._filters = inputs.source, inputs.config, inputs.filters
@@ -47,7 +51,7 @@ class SnapshotActions:
         self._history, self._tables = history, tables
         self._incremental, self._rereads, self._metrics = incremental, rereads, metrics
 
-    def execute(self, signal: Signal, request: ExecuteSnapshot) -> str | None:
+    def execute_snapshot(self, signal: Signal, request: ExecuteSnapshotRequest) -> str | None:
         """``execute-snapshot``: have tables read, whole or in chunks.
 
         :return: what was done; ``None`` when it is only begun
@@ -57,78 +61,78 @@ class SnapshotActions:
             return "it names no table: nothing to do"
         captured = self._captured()
         check_work([*request.collections, *request.conditions, *{entry.table for entry in request.ranges}], captured)
-        tables, missing = matching(request.collections, captured)
+        tables, missing = match_tables(request.collections, captured)
         if not tables:
-            raise Refused(not_found(missing, captured))
+            raise SignalRejected(not_found(missing, captured))
         conditions = conditions_by_table(request.conditions, tables)
         for table in tables:
             self._incremental.tables[str(table)] = table
         if request.blocking:
             if missing:
-                raise Refused(not_found(missing, captured))
+                raise SignalRejected(not_found(missing, captured))
             self._read_whole(signal, tables, conditions)
         else:
             self._read_in_chunks(signal, request, tables, conditions, not_found(missing, captured) if missing else "")
         return None
 
-    def stop(self, signal: Signal, request: StopSnapshot) -> str:
+    def stop_snapshot(self, signal: Signal, request: StopSnapshotRequest) -> str:
         """``stop-snapshot``: tables are not read in chunks any more."""
-        state = self._state.incremental
+        state = self._state.incremental_state
         if not state.scans:
             return "no incremental snapshot is running"
-        ids = [self._incremental.id(scan.table) for scan in state.scans]
+        ids = [self._incremental.resolve_table(scan.table) for scan in state.scans]
         gone = set(ids) if request.collections is None else self._named(request.collections, ids)
-        self._incremental.cancel()
+        self._incremental.cancel_reads()
         kept = [scan for scan, table in zip(state.scans, ids, strict=True) if table not in gone]
         dropped = [scan for scan, table in zip(state.scans, ids, strict=True) if table in gone]
-        state = state.stopped(kept)
+        state = state.retain_scans(kept)
         for number in {scan.request for scan in dropped}:
             first = next(scan for scan in dropped if scan.request == number)
             names = ", ".join(scan.table for scan in dropped if scan.request == number)
             state = state.request_failed(number, f"{names} stopped by signal {signal.id or signal.number}")
-            incremental_ended(self._batcher, first, Type.ABORTED, data_collections=names)
+            incremental_ended(self._batcher, first, NotificationType.ABORTED, data_collections=names)
             if not any(scan.request == number for scan in kept):
                 message, state = state.request_ended(number)
                 self._batcher.end_signal(number, SignalState.FAILED, message)
-        self._state.incremental = state
+        self._state.incremental_state = state
         if not kept:  # nothing is left that could be paused
             self._metrics.resume()
         return "stopped " + ", ".join(scan.table for scan in dropped)
 
-    def pause(self) -> str:
+    def pause_snapshot(self) -> str:
         """``pause-snapshot``."""
-        state = self._state.incremental
+        state = self._state.incremental_state
         if not state.scans:
             return "no incremental snapshot is running"
         if not state.paused:
-            self._incremental.cancel()
-            self._state.incremental = state.pause()
+            self._incremental.cancel_reads()
+            self._state.incremental_state = state.pause()
             self._metrics.pause()
-            incremental_ended(self._batcher, state.scans[0], Type.PAUSED)
+            incremental_ended(self._batcher, state.scans[0], NotificationType.PAUSED)
         return f"paused at {state.scans[0].table}"
 
-    def resume(self) -> str:
+    def resume_snapshot(self) -> str:
         """``resume-snapshot``."""
-        state = self._state.incremental
+        state = self._state.incremental_state
         if not state.scans or not state.paused:
             return "no incremental snapshot is paused"
-        self._state.incremental = state.resume()
+        self._state.incremental_state = state.resume()
         self._metrics.resume()
-        incremental_ended(self._batcher, state.scans[0], Type.RESUMED)
+        incremental_ended(self._batcher, state.scans[0], NotificationType.RESUMED)
         return f"goes on with {state.scans[0].table}"
 
     def _read_whole(self, signal: Signal, tables: list[TableId], selects: dict[str, str]) -> None:
         names = [str(table) for table in tables]
-        waiting = {name: number for name, number in self._state.snapshot.requests.items() if name in names}
+        waiting = {name: number for name, number in self._state.snapshot_state.request_numbers.items() if name in names}
         if waiting:
             shown = ", ".join(f"{name} (signal {number})" for name, number in waiting.items())
-            raise Refused(f"tables wait to be read whole already: {shown}")
-        self._rereads.whole(tables, request=signal.number, selects=selects)
+            raise SignalRejected(f"tables wait to be read whole already: {shown}")
+        self._rereads.schedule_whole_tables(tables, request=signal.number, selects=selects)
 
     def _read_in_chunks(
         self,
         signal: Signal,
-        request: ExecuteSnapshot,
+        request: ExecuteSnapshotRequest,
         tables: list[TableId],
         conditions: dict[str, str],
         trouble: str,
@@ -136,58 +140,60 @@ class SnapshotActions:
         try:
             check_form(self._config)
         except CdcError as e:
-            raise Refused(f"{e.what} {e.remedy or ''}".strip()) from e
+            raise SignalRejected(f"{e.what} {e.remedy or ''}".strip()) from e
         names = [str(table) for table in tables]
         if stopped := [name for name in names if name in self._state.offset.stopped]:
-            raise Refused(
+            raise SignalRejected(
                 f"{', '.join(stopped)}: stopped, as a value or a row cannot be read; such a table goes on when it is read whole, which is a snapshot "
                 'of "type": "blocking"'
             )
         keys, ranges = self._ranges(request, tables, conditions)
         scans = [
-            Scan(
+            TableScan(
                 table=name, request=signal.number, signal=signal.id, tables=len(names), condition=conditions.get(name),
                 surrogate=request.surrogate, replace=request.replace, chunk_rows=request.chunk_rows,
                 key=keys.get(name, []), ranges=ranges.get(name, []),
             )
             for name in names
         ]  # fmt: skip
-        state = self._state.incremental.asked(scans)
-        self._state.incremental = state.request_failed(signal.number, trouble) if trouble else state
+        state = self._state.incremental_state.add_scans(scans)
+        self._state.incremental_state = state.request_failed(signal.number, trouble) if trouble else state
         incremental_started(self._batcher, signal, names)
 
     def _ranges(
-        self, request: ExecuteSnapshot, tables: list[TableId], conditions: dict[str, str]
+        self, request: ExecuteSnapshotRequest, tables: list[TableId], conditions: dict[str, str]
     ) -> tuple[dict[str, list[str]], dict[str, list[ScanRange]]]:
         """Table → columns of its key, and ranges; only tables of which not all rows are read."""
         absent = sum(len(entry.absent) for entry in request.ranges)
         if absent and "d" in self._config.skipped_operations:
-            raise Refused('"absent" asks for deletes, which skipped.operations leaves out')
+            raise SignalRejected('"absent" asks for deletes, which skipped.operations leaves out')
         keys: dict[str, list[str]] = {}
         ranges: dict[str, list[ScanRange]] = {}
         try:
-            check_number(len(request.ranges), absent, self._state.incremental.scans)
+            check_number(len(request.ranges), absent, self._state.incremental_state.scans)
             for table, entries in ranges_by_table(request.ranges, tables).items():
                 name = str(table)
                 if name in conditions:
-                    raise BadRange(f'"key-ranges" and "additional-conditions" both say which rows of {name} are read')
-                schema = self._history.get(table) or self._source.discover({table}.__contains__)[table]
-                keys[name] = [*self._filters.key(schema)]
+                    raise InvalidKeyRange(
+                        f'"key-ranges" and "additional-conditions" both say which rows of {name} are read'
+                    )
+                schema = self._history.find_schema(table) or self._source.discover_tables({table}.__contains__)[table]
+                keys[name] = [*self._filters.select_key_columns(schema)]
                 ranges[name] = ranges_of(schema, keys[name], entries)
-        except BadRange as e:
-            raise Refused(str(e)) from None
+        except InvalidKeyRange as e:
+            raise SignalRejected(str(e)) from None
         return keys, ranges
 
     def _captured(self) -> list[TableId]:
-        found = {*self._history.tables, *self._source.discover(self._tables.selected)}
-        return sorted(filter(self._tables.selected, found), key=str)
+        found = {*self._history.current_tables, *self._source.discover_tables(self._tables.is_selected)}
+        return sorted(filter(self._tables.is_selected, found), key=str)
 
     @staticmethod
     def _named(patterns: tuple[str, ...], tables: list[TableId]) -> set[TableId]:
         check_work(patterns, tables)
-        found, missing = matching(patterns, tables)
+        found, missing = match_tables(patterns, tables)
         if not found:
-            raise Refused(
+            raise SignalRejected(
                 f"no table that is being read is called {', '.join(missing)}; they are {', '.join(map(str, tables))}"
             )
         return set(found)

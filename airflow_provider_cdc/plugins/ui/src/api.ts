@@ -3,29 +3,29 @@ import type { components } from "./api-types";
 import { learnTime } from "./texts";
 
 type Schemas = components["schemas"];
-export type Overview = Schemas["Overview"];
-export type Line = Schemas["ConnectorLine"];
+export type Overview = Schemas["OverviewAnswer"];
+export type Line = Schemas["ConnectorSummary"];
 export type Detail = Schemas["ConnectorDetail"];
-export type AskedFor = Schemas["AskedFor"];
-export type Plan = Schemas["Plan"];
-export type Story = Schemas["RowStory"];
+export type AskedFor = Schemas["RequestedAction"];
+export type Plan = Schemas["ActionPlan"];
+export type Story = Schemas["RowHistory"];
 export type KeyColumn = Schemas["KeyColumn"];
 export type Change = Schemas["RowChange"];
-export type Tables = Schemas["Tables"];
-export type Signal = Schemas["SignalState"];
-export type Event = Schemas["Event"];
-export type Batch = Schemas["Batch"];
+export type Tables = Schemas["TablesAnswer"];
+export type Signal = Schemas["SignalAnswer"];
+export type Event = Schemas["NotificationAnswer"];
+export type Batch = Schemas["BatchAnswer"];
 export type BatchDetail = Schemas["BatchDetail"];
-export type Offset = Schemas["Offset"];
-export type SchemaChange = Schemas["SchemaChange"];
-export type Configuration = Schemas["Configuration"];
+export type Offset = Schemas["OffsetAnswer"];
+export type SchemaChange = Schemas["SchemaChangeAnswer"];
+export type Configuration = Schemas["ConfigurationAnswer"];
 export type CheckAnswer = Schemas["CheckAnswer"];
 export type GapAnswer = Schemas["GapAnswer"];
-export type ChartsOf = Schemas["ChartsOf"];
-export type Offers = Schemas["Offers"];
+export type ChartsOf = Schemas["ConnectorCharts"];
+export type Offers = Schemas["WizardOptions"];
 export type SourceAnswer = Schemas["SourceAnswer"];
 export type WrittenDefinition = Schemas["WrittenDefinition"];
-export type Problem = Schemas["Problem"];
+export type Problem = Schemas["ProblemAnswer"];
 
 export class Refused extends Error {
   constructor(

@@ -17,8 +17,8 @@ from typing import Final
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.db2.asn.agent_progress import clock_us, zone_us
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error
-from airflow_provider_cdc.sources.db2.errors import FORBIDDEN, UNDEFINED
+from airflow_provider_cdc.sources.db2.connect import Db2Connection, Db2Error
+from airflow_provider_cdc.sources.db2.error_translation import FORBIDDEN, UNDEFINED
 from airflow_provider_cdc.sources.db2.position import resized_lsn
 
 _OUR_MARKS: Final = "SIGNAL_TYPE = 'USER' AND SIGNAL_SUBTYPE = 'AIRFLOW_PROVIDER_CDC'"
@@ -33,41 +33,41 @@ _WRITE_MARK: Final = (
 _NUMBER_DIGITS: Final = 20
 
 
-def check_mark_grant(connection: Connection, config: Db2Config) -> None:
+def check_mark_grant(connection: Db2Connection, config: Db2Config) -> None:
     """Make sure that the account may write marks, without writing one.
 
     :raises PrerequisiteError: it may not; the remedy is the grant
     """
     with _mark_grant_checked(connection, config):
-        connection.rows(_NEWEST_MARK.format(table=_table(config)))
+        connection.fetch_rows(_NEWEST_MARK.format(table=_table(config)))
         connection.execute(_WRITE_MARK.format(table=_table(config), written="1 = 0"), "")
         connection.rollback()
 
 
-def write_mark(connection: Connection, config: Db2Config) -> int:
+def write_mark(connection: Db2Connection, config: Db2Config) -> int:
     """Write a mark, commit it, and return its number.
 
     :raises PrerequisiteError: the account may not write marks
     """
     with _mark_grant_checked(connection, config):
-        newest, now, zone = connection.rows(_NEWEST_MARK.format(table=_table(config)))[0]
+        newest, now, zone = connection.fetch_rows(_NEWEST_MARK.format(table=_table(config)))[0]
         number = max(clock_us(now) - zone_us(zone), int(newest or 0) + 1)
         connection.execute(_WRITE_MARK.format(table=_table(config), written="1 = 1"), f"{number:0{_NUMBER_DIGITS}d}")
         connection.commit()
     return number
 
 
-def mark_at(connection: Connection, config: Db2Config, lsn: bytes) -> int:
+def mark_at(connection: Db2Connection, config: Db2Config, lsn: bytes) -> int:
     """Return the number of the last mark that the agent has published up to an LSN; 0 = no mark.
 
     :raises PrerequisiteError: the account may not read marks
     """
     with _mark_grant_checked(connection, config):
-        return int(connection.scalar(_LAST_MARK.format(table=_table(config)), resized_lsn(lsn, lsn)) or 0)
+        return int(connection.fetch_scalar(_LAST_MARK.format(table=_table(config)), resized_lsn(lsn, lsn)) or 0)
 
 
 @contextlib.contextmanager
-def _mark_grant_checked(connection: Connection, config: Db2Config) -> Iterator[None]:
+def _mark_grant_checked(connection: Db2Connection, config: Db2Config) -> Iterator[None]:
     try:
         yield
     except Db2Error as e:

@@ -1,7 +1,7 @@
-"""How far the capture agent has come, and how it was set up: ``IBMSNAP_REGISTER``, ``IBMSNAP_CAPPARMS``, ``ASNCDCSERVICES``.
+"""Progress and setup of the capture agent: ``IBMSNAP_REGISTER``, ``IBMSNAP_CAPPARMS``, ``ASNCDCSERVICES``.
 
 The agent moves changes of committed transactions from Db2's log into change tables. It commits them together with its *synchpoints* in
-``IBMSNAP_REGISTER``. So whoever sees a committed synchpoint sees all changes up to that LSN: these questions read committed rows only
+``IBMSNAP_REGISTER``. So a reader that sees a committed synchpoint sees all changes up to that LSN: these queries read committed rows only
 (``WITH CS``), never ``WITH UR``.
 
 Db2's timestamps have no zone. Moments are made UTC with the offset that the server has when it is asked (``CURRENT TIMEZONE``).
@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from airflow_provider_cdc.sources.db2.connect import Connection
-from airflow_provider_cdc.sources.db2.position import order
+from airflow_provider_cdc.sources.db2.connect import Db2Connection
+from airflow_provider_cdc.sources.db2.position import lsn_sort_key
 
 _PUBLISHED: Final = """
 SELECT MAX(CASE WHEN GLOBAL_RECORD = 'Y' THEN SYNCHPOINT END), MAX(CASE WHEN GLOBAL_RECORD = 'Y' THEN SYNCHTIME END),
@@ -30,8 +30,8 @@ _CLOCK: Final = "VALUES (CURRENT TIMESTAMP, CURRENT TIMEZONE)"
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """What the agent has published, at one moment.
+class AgentProgress:
+    """Progress that the agent has published, at one moment.
 
     :param lsn: everything that committed up to and with this LSN is in the change tables; ``b""`` = the agent has not published anything yet
     :param synch_us: the time of the newest log record that the agent has read (``SYNCHTIME``), µs since the epoch, UTC; it stands still while
@@ -57,20 +57,20 @@ class Published:
 
     @property
     def latency_us(self) -> int | None:
-        """How far the agent is behind the database; ``None`` = not known."""
+        """Delay of the agent behind the database; ``None`` = not known."""
         return max(0, self.now_us - self.synch_us) if self.synch_us else None
 
     @property
-    def tables(self) -> tuple[int, int, bytes]:
+    def registrations_fingerprint(self) -> tuple[int, int, bytes]:
         """Changes when a table was registered, removed, activated, deactivated or pruned."""
         return self.registered, self.active, self.newest_start
 
 
 @dataclass(frozen=True, slots=True)
-class CaptureParameters:
+class AgentParameters:
     """The agent's parameters (``IBMSNAP_CAPPARMS``), as far as they are set; ``None`` where the agent takes its own default.
 
-    :param retention_limit: minutes after which changes are pruned that nobody has applied
+    :param retention_limit: minutes after which changes are pruned that no program has applied
     :param lag_limit: minutes that the agent may be behind before it stops
     :param commit_interval: seconds between two commits of the agent
     :param prune_interval: seconds
@@ -98,34 +98,42 @@ class CaptureParameters:
     startmode: str | None
 
 
-def published(connection: Connection, schema: str) -> Published:
-    """How far the agent is: one query, one row.
+def read_agent_progress(connection: Db2Connection, schema: str) -> AgentProgress:
+    """Read how far the agent is: one query, one row.
 
     :param schema: quoted name of the schema of the agent's control tables
     :raises NotGranted: there is no such control table, or the account may not read it
     """
-    point, time, newest, start, registered, active, unreported, now, zone = connection.rows(
+    point, time, newest, start, registered, active, unreported, now, zone = connection.fetch_rows(
         _PUBLISHED.format(schema=schema)
     )[0]
     offset = zone_us(zone)
     now_us = clock_us(now) - offset
     # where the clocks go back an hour, a time of before would be read as one of the future
     synch_us = min(clock_us(time) - offset, now_us) if time is not None else 0
-    tables = int(registered or 0), int(active or 0), greatest(start)
-    return Published(greatest(point, newest), synch_us, now_us, offset, *tables, greatest(newest), int(unreported or 0))
+    tables = int(registered or 0), int(active or 0), find_greatest_lsn(start)
+    return AgentProgress(
+        find_greatest_lsn(point, newest),
+        synch_us,
+        now_us,
+        offset,
+        *tables,
+        find_greatest_lsn(newest),
+        int(unreported or 0),
+    )
 
 
-def capture_parameters(connection: Connection, schema: str) -> CaptureParameters | None:
-    """The agent's parameters; ``None`` if the control table has no row.
+def capture_parameters(connection: Db2Connection, schema: str) -> AgentParameters | None:
+    """Read the agent's parameters; ``None`` if the control table has no row.
 
     :raises NotGranted: there is no such control table, or the account may not read it
     """
-    found = connection.rows(_PARAMETERS.format(schema=schema))
+    found = connection.fetch_rows(_PARAMETERS.format(schema=schema))
     if not found:
         return None
     *limits, prune, stop, sleep, mode = found[0]
     retention, lag, commit, pruning, trace, monitor, every, memory = (_number(value) for value in limits)
-    return CaptureParameters(
+    return AgentParameters(
         retention_limit=retention,
         lag_limit=lag,
         commit_interval=commit,
@@ -149,25 +157,25 @@ def _flag(value: Any) -> bool | None:
     return None if value is None else str(value).strip().upper() == "Y"
 
 
-def clock(connection: Connection) -> tuple[int, int]:
-    """The database's clock, µs since the epoch, UTC; and the offset of its timestamps from UTC, µs."""
-    now, zone = connection.rows(_CLOCK)[0]
+def read_server_clock(connection: Db2Connection) -> tuple[int, int]:
+    """Read the database's clock, µs since the epoch, UTC; and the offset of its timestamps from UTC, µs."""
+    now, zone = connection.fetch_rows(_CLOCK)[0]
     return clock_us(now) - zone_us(zone), zone_us(zone)
 
 
 def clock_us(moment: datetime) -> int:
-    """A timestamp as the server's clock shows it, µs since the epoch."""
+    """Convert a timestamp, as the server's clock shows it, to µs since the epoch."""
     since = moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def zone_us(zone: Any) -> int:
-    """``CURRENT TIMEZONE``, a number of the form hhmmss, in µs."""
+    """Convert ``CURRENT TIMEZONE``, a number of the form hhmmss, to µs."""
     number = int(Decimal(str(zone)))
     hours, minutes, seconds = abs(number) // 10_000, abs(number) // 100 % 100, abs(number) % 100
     return (1 if number >= 0 else -1) * (hours * 3600 + minutes * 60 + seconds) * 1_000_000
 
 
-def greatest(*lsns: bytes | None) -> bytes:
-    """The greatest LSN; NULL is the least."""
-    return max((bytes(lsn) for lsn in lsns if lsn is not None), key=order, default=b"")
+def find_greatest_lsn(*lsns: bytes | None) -> bytes:
+    """Return the greatest LSN; NULL is the least."""
+    return max((bytes(lsn) for lsn in lsns if lsn is not None), key=lsn_sort_key, default=b"")

@@ -1,4 +1,4 @@
-"""Which rows of a change table are one update: a delete directly followed by an insert of the same transaction.
+"""Pairs of change table rows that are one update: a delete directly followed by an insert of the same transaction.
 
 The agent writes an update as such a pair where the table is registered with ``CHG_UPD_TO_DEL_INS`` = ``Y``. A delete of one row and an insert
 of another one look the same; if their keys differ, the update becomes a delete and a create again (spec DB2-395, DB2-397).

@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.log_items import LogBlock, RowBlock, Transactions
-from airflow_provider_cdc.sources.db2.log.merge import Block, Part
-from airflow_provider_cdc.sources.db2.log.windows import Window
+from airflow_provider_cdc.core.model.log_items import BlockTransactions, LogBlock, RowBlock
+from airflow_provider_cdc.sources.db2.log.change_merger import BlockPart, ChangeBlock
+from airflow_provider_cdc.sources.db2.log.commit_windows import CommitWindow
 from airflow_provider_cdc.sources.db2.position import Db2Position
 
 
-def log_block(block: Block, window: Window, position: Db2Position) -> LogBlock:
-    """A block of the log.
+def log_block(block: ChangeBlock, window: CommitWindow, position: Db2Position) -> LogBlock:
+    """Build a block of the log.
 
     :param position: behind its last complete transaction
     """
-    ids, times = block.commits.texts(), window.times_of(block.commits)
+    ids, times = block.commits.format_texts(), window.times_of(block.commits)
     rows = [_rows(part, ids, times) for part in block.parts]
-    return LogBlock(rows, Transactions(ids, times), position, block.open)
+    return LogBlock(rows, BlockTransactions(ids, times), position, block.open)
 
 
-def _rows(part: Part, ids: pa.StringArray, times: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> RowBlock:
+def _rows(part: BlockPart, ids: pa.StringArray, times: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> RowBlock:
     changes = part.changes
     # as dictionaries, which is what core makes of texts
     each = pa.array(np.arange(len(changes), dtype=np.int32))
@@ -34,7 +34,7 @@ def _rows(part: Part, ids: pa.StringArray, times: np.ndarray[tuple[int, ...], np
         transaction=part.transaction,
         ts_us=times[part.transaction],
         source={
-            "change_lsn": pa.DictionaryArray.from_arrays(each, changes.intent.texts()),
+            "change_lsn": pa.DictionaryArray.from_arrays(each, changes.intent.format_texts()),
             "commit_lsn": pa.DictionaryArray.from_arrays(pa.array(part.transaction), ids),
         },
         unavailable_before=changes.unavailable_before,

@@ -18,7 +18,7 @@ _COLONS: Final = (4, 8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lsns:
+class LsnArray:
     """Some LSNs.
 
     :param words: ``uint64[n, words]``, big-endian words of the bytes, padded with zero bytes on the right
@@ -29,7 +29,7 @@ class Lsns:
     lengths: npt.NDArray[np.uint8]
 
     @classmethod
-    def of(cls, values: Sequence[bytes]) -> Lsns:
+    def from_bytes(cls, values: Sequence[bytes]) -> LsnArray:
         """LSNs as the driver gives them."""
         n, different = len(values), {*map(len, values)}
         longest = max(different, default=0)
@@ -47,25 +47,25 @@ class Lsns:
     def __len__(self) -> int:
         return len(self.words)
 
-    def __getitem__(self, part: slice | npt.NDArray[np.int64]) -> Lsns:
-        return Lsns(self.words[part], self.lengths[part])
+    def __getitem__(self, part: slice | npt.NDArray[np.int64]) -> LsnArray:
+        return LsnArray(self.words[part], self.lengths[part])
 
     def bytes_at(self, row: int) -> bytes:
-        """One of them, as the database has it."""
+        """Return an LSN of the array, as the database has it."""
         row = range(len(self))[row]
         whole: bytes = self.words[row].astype(">u8").tobytes()
         return whole[: int(self.lengths[row])]
 
-    def bare(self, row: int) -> bytes:
-        """One of them without zero bytes at its end: these compare as if all were padded."""
+    def to_unpadded_bytes(self, row: int) -> bytes:
+        """Return an LSN of the array without zero bytes at its end: these compare as if all were padded."""
         return self.bytes_at(row).rstrip(b"\0")
 
-    def wider(self, words: int) -> npt.NDArray[np.uint64]:
-        """The words, with zeros on the right up to a number of words."""
+    def pad_words(self, words: int) -> npt.NDArray[np.uint64]:
+        """Return the words, with zeros on the right up to a number of words."""
         missing = words - self.words.shape[1]
         return np.pad(self.words, ((0, 0), (0, missing))) if missing > 0 else self.words
 
-    def texts(self) -> pa.StringArray:
+    def format_texts(self) -> pa.StringArray:
         """In the documented form: hexadecimal, with colons behind byte 4 and byte 8 (spec DB2-401)."""
         lengths = np.unique(self.lengths)
         if len(lengths) == 1:
@@ -77,12 +77,14 @@ class Lsns:
         return joined.take(pa.array(np.argsort(rows)))
 
 
-def joined(parts: Sequence[Lsns]) -> Lsns:
+def concatenate_lsns(parts: Sequence[LsnArray]) -> LsnArray:
     """LSNs of several arrays, one after the other."""
     if len(parts) == 1:
         return parts[0]
     width = max(part.words.shape[1] for part in parts)
-    return Lsns(np.concatenate([part.wider(width) for part in parts]), np.concatenate([part.lengths for part in parts]))
+    return LsnArray(
+        np.concatenate([part.pad_words(width) for part in parts]), np.concatenate([part.lengths for part in parts])
+    )
 
 
 def _texts(words: npt.NDArray[np.uint64], length: int) -> pa.StringArray:

@@ -6,24 +6,24 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.connect import Connection, connect, translated
+from airflow_provider_cdc.sources.db2.connect import Db2Connection, connect_database, translate_driver_errors
 
 _T = TypeVar("_T")
 
 
-class Questions:
+class QueryConnection:
     """Asks the database. The connection is opened at the first question.
 
     :param open_connection: by default, of the configuration
     :ivar count: questions so far
     """
 
-    def __init__(self, config: Db2Config, open_connection: Callable[[], Connection] | None = None) -> None:
-        self._config, self._open = config, open_connection or (lambda: connect(config))
-        self._connection: Connection | None = None
+    def __init__(self, config: Db2Config, open_connection: Callable[[], Db2Connection] | None = None) -> None:
+        self._config, self._open = config, open_connection or (lambda: connect_database(config))
+        self._connection: Db2Connection | None = None
         self.count = 0
 
-    def ask(self, question: Callable[[Connection], _T], where: str = "") -> _T:
+    def run_query(self, question: Callable[[Db2Connection], _T], where: str = "") -> _T:
         """Ask a question.
 
         :param where: table or LSN, for the text of an error
@@ -32,7 +32,7 @@ class Questions:
         if self._connection is None:
             self._connection = self._open()
         self.count += 1
-        with translated(self._config, where):
+        with translate_driver_errors(self._config, where):
             try:
                 return question(self._connection)
             finally:

@@ -10,54 +10,56 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.spi.source import Tables
-from airflow_provider_cdc.sources.db2.asn.registrations import Registration
+from airflow_provider_cdc.core.model.table_schema import NOT_CAPTURED, Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
+from airflow_provider_cdc.sources.db2.asn.table_registrations import TableRegistration
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.log.change_layout import ChangeLayout, layout_of
-from airflow_provider_cdc.sources.db2.log.query_connection import Questions
-from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
-from airflow_provider_cdc.sources.db2.schema.structure import captured_structure
+from airflow_provider_cdc.sources.db2.log.change_table_layout import ChangeTableLayout, layout_of
+from airflow_provider_cdc.sources.db2.log.query_connection import QueryConnection
+from airflow_provider_cdc.sources.db2.schema.captured_structures import captured_structure
+from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 
 
-class Structures:
+class TableStructures:
     """The structures of the tables of one stream.
 
-    :param tables: the structures that core knows; it takes over each change before :meth:`layout` is asked
+    :param tables: the structures that core knows; it takes over each change before :meth:`resolve_layout` is asked
     """
 
-    def __init__(self, config: Db2Config, tables: Tables, questions: Questions) -> None:
+    def __init__(self, config: Db2Config, tables: CapturedTableSchemas, questions: QueryConnection) -> None:
         self._config, self._tables, self._questions = config, tables, questions
         self._seen: dict[TableId, tuple[Any, ...]] = {}
         self._change_tables: dict[TableId, TableSchema] = {}
-        self._layouts: dict[TableId, ChangeLayout] = {}
+        self._layouts: dict[TableId, ChangeTableLayout] = {}
 
-    def created(self, new: Sequence[Registration]) -> list[TableChange]:
+    def find_created_tables(self, new: Sequence[TableRegistration]) -> list[TableChange]:
         """Tables that the agent captures and that are not known yet. Rows that they had before are not in their change tables."""
         if not new:
             return []
         wanted = {one.table: one for one in new}
-        found = self._questions.ask(lambda c: Catalog(c, self._config).captured(wanted))
+        found = self._questions.run_query(lambda c: Db2CatalogReader(c, self._config).read_registered_schemas(wanted))
         return [TableChange(type="CREATE", id=t, table=schema, exact=False) for t, schema in found.items()]
 
-    def dropped(self, missing: Sequence[TableId]) -> list[TableChange]:
-        """Those of some tables that do not exist."""
+    def find_dropped_tables(self, missing: Sequence[TableId]) -> list[TableChange]:
+        """Find those of some tables that do not exist."""
         if not missing:
             return []
-        exist = self._questions.ask(lambda c: Catalog(c, self._config).structures(missing))
+        exist = self._questions.run_query(lambda c: Db2CatalogReader(c, self._config).read_table_schemas(missing))
         return [TableChange(type="DROP", id=table) for table in missing if table not in exist]
 
-    def altered(self, reading: Sequence[Registration]) -> list[TableChange]:
-        """Changes of the structures of tables that are about to be read."""
+    def find_altered_tables(self, reading: Sequence[TableRegistration]) -> list[TableChange]:
+        """Find changes of the structures of tables that are about to be read."""
         stale = [one for one in reading if self._seen.get(one.table) != _mark(one)]
         if not stale:
             return []
         changes = {one.table: self._change_id(one) for one in stale}
-        raw = self._questions.ask(lambda c: Catalog(c, self._config).structures([*changes, *changes.values()]))
+        raw = self._questions.run_query(
+            lambda c: Db2CatalogReader(c, self._config).read_table_schemas([*changes, *changes.values()])
+        )
         found = []
         for one in stale:
             change_table = raw.get(changes[one.table])
-            known = self._tables.get(one.table)
+            known = self._tables.find_schema(one.table)
             if change_table is None or known is None:  # dropped since it was found: the next look says so
                 continue
             if (source := raw.get(one.table)) is not None:
@@ -69,9 +71,9 @@ class Structures:
             self._layouts.pop(one.table, None)
         return found
 
-    def layout(self, one: Registration) -> ChangeLayout:
-        """How the change table of a table is read."""
-        schema = self._tables.get(one.table)
+    def resolve_layout(self, one: TableRegistration) -> ChangeTableLayout:
+        """Return the layout by which the change table of a table is read."""
+        schema = self._tables.find_schema(one.table)
         layout = self._layouts.get(one.table)
         if layout is not None and layout.schema is schema and layout.registration == one:
             return layout
@@ -79,21 +81,21 @@ class Structures:
         if schema is None or change_table is None:
             raise SchemaConflict(
                 f"The structure of {one.table} changed while its changes were about to be read.",
-                where=f"{one.table}, change table {one.change}",
+                where=f"{one.table}, change table {one.change_table_name}",
                 safe="Everything up to the position is captured; no row was decoded under a guess.",
                 remedy="run again: the structures are read anew",
             )
         layout = self._layouts[one.table] = layout_of(schema, one, change_table, self._config)
         return layout
 
-    def _change_id(self, one: Registration) -> TableId:
-        return TableId(catalog=self._config.catalog, namespace=one.change_owner, name=one.change_table)
+    def _change_id(self, one: TableRegistration) -> TableId:
+        return TableId(catalog=self._config.catalog_name, namespace=one.change_owner, name=one.change_table)
 
 
 def altered_table(known: TableSchema, present: TableSchema) -> TableChange:
-    """The change from one structure to another one.
+    """Build the change from one structure to another one.
 
-    Nothing tells of a renamed column (spec DB2-374). But Db2 adds columns behind all others, and lets those that stay stand in their order: a new column
+    No record shows a renamed column (spec DB2-374). But Db2 adds columns behind all others, and lets those that stay stand in their order: a new column
     that stands before one of these was renamed, whatever its type is now. Behind the last of them it may have been renamed as well, or made when
     another one went: which values existing rows have in it is not known then.
     """
@@ -120,7 +122,7 @@ def altered_table(known: TableSchema, present: TableSchema) -> TableChange:
 
 
 def _stretches(schema: TableSchema, stay: Collection[str]) -> list[list[Column]]:
-    """The columns that do not stay, before the first of those that do, between each two of them, and behind the last."""
+    """List the columns that do not stay, before the first of those that do, between each two of them, and behind the last."""
     found: list[list[Column]] = [[]]
     for column in schema.columns:
         if column.name in stay:
@@ -139,12 +141,12 @@ def _same_type(a: Column, b: Column) -> bool:
 
 
 def _is_told(column: Column) -> bool:
-    """Whether the structure says which value existing rows have in a new column: its default."""
+    """Check whether the structure says which value existing rows have in a new column: its default."""
     d = column.declared
     if column.type == NOT_CAPTURED or d.default_is_expression or d.generated or d.auto_incremented:
         return False
     return d.default is not None or column.nullable
 
 
-def _mark(one: Registration) -> tuple[Any, ...]:
-    return one.altered, one.source_altered, one.change, one.pairs, one.before_prefix
+def _mark(one: TableRegistration) -> tuple[Any, ...]:
+    return one.altered, one.source_altered, one.change_table_name, one.pairs, one.before_prefix

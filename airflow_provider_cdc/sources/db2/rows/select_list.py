@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import UnreadableValue, values_of
-from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableSchema, arrow_type, row_struct
+from airflow_provider_cdc.core.model.table_schema import NOT_CAPTURED, Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED
-from airflow_provider_cdc.sources.db2.rows.values import Unreadable, reader_of
+from airflow_provider_cdc.sources.db2.rows.value_conversion import UnreadableDb2Value, reader_of
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted_name
-from airflow_provider_cdc.sources.db2.schema.types import DEFAULT_FRACTION, ColumnType, is_distinct
+from airflow_provider_cdc.sources.db2.schema.type_mapping import DEFAULT_FRACTION, Db2ColumnType, is_distinct
 
 Columns = Sequence[Sequence[Any]]
 """Fetched values, column by column."""
@@ -32,7 +32,7 @@ _AT_ONCE: Final = 256
 
 
 def columns_of(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    """Fetched rows, column by column; empty without rows."""
+    """Return fetched rows, column by column; empty without rows."""
     columns: list[list[Any]] = [[] for _ in rows[0]] if rows else []
     # few at a time: an iterator for each of ten thousand rows would have the garbage collector look at all of them, again and again
     for start in range(0, len(rows), _AT_ONCE):
@@ -68,7 +68,7 @@ class SelectList:
         self.index: dict[str, int] = {}
         self.lobs = False
         self._absent = frozenset(absent)
-        needed = Filters(config).needed(schema)
+        needed = Filters(config).list_needed_columns(schema)
         self._readers: list[Callable[[Sequence[Any]], pa.Array] | None] = []
         for column in schema.columns:
             if column.type == NOT_CAPTURED or column.name in self._absent:
@@ -77,13 +77,13 @@ class SelectList:
             self._readers.append(reader_of(column, config) if column.name in needed else None)
             self.index[column.name] = len(self.expressions)
             self.expressions.append(expression_of(column, f"{alias}.{quoted_name(named(column.name))}"))
-            self.lobs |= ColumnType.of(column).base in NOT_LOGGED
+            self.lobs |= Db2ColumnType.from_column(column).base in NOT_LOGGED
         if not self.expressions:
             self.expressions = ["1"]
         self.width = len(self.expressions)
 
-    def struct(self, columns: Columns, n: int) -> pa.StructArray:
-        """The rows as a struct array.
+    def build_struct(self, columns: Columns, n: int) -> pa.StructArray:
+        """Build a struct array of the rows.
 
         :param columns: the fetched values of :attr:`expressions`, column by column; more may follow
         :param n: number of rows
@@ -97,16 +97,16 @@ class SelectList:
                 continue
             try:
                 children.append(read(columns[self.index[column.name]]))
-            except (Unreadable, pa.ArrowInvalid, ValueError, OverflowError) as e:
+            except (UnreadableDb2Value, pa.ArrowInvalid, ValueError, OverflowError) as e:
                 with values_of(self.schema.id):
                     raise self._unreadable(column, e) from e
         return pa.StructArray.from_arrays(children, fields=list(self.type))
 
-    def read(self, rows: Sequence[tuple[Any, ...]]) -> pa.StructArray:
-        """Fetched rows as a struct array, see :meth:`struct`."""
-        return self.struct(columns_of(rows), len(rows))
+    def struct_from_rows(self, rows: Sequence[tuple[Any, ...]]) -> pa.StructArray:
+        """Build a struct array of fetched rows, see :meth:`build_struct`."""
+        return self.build_struct(columns_of(rows), len(rows))
 
-    def unavailable(self, n: int) -> npt.NDArray[np.bool_] | None:
+    def build_unavailable_mask(self, n: int) -> npt.NDArray[np.bool_] | None:
         """``bool[column, row]`` for ``n`` rows: columns that the table of the query has no values of; ``None`` if there are none."""
         absent = [c.name in self._absent and c.type != NOT_CAPTURED for c in self.schema.columns]
         return np.repeat(np.array(absent, np.bool_)[:, None], n, axis=1) if any(absent) else None
@@ -117,22 +117,26 @@ class SelectList:
             where=f"{self.schema.id}.{column.name}",
             safe="Nothing of this table was committed since the offset.",
             remedy=e.remedy
-            if isinstance(e, Unreadable)
+            if isinstance(e, UnreadableDb2Value)
             else "correct the row, or leave the column out with column.exclude.list",
         )
 
 
 def expression_of(column: Column, name: str) -> str:
-    """What is selected for a column.
+    """Return the expression that is selected for a column.
 
     :param name: the column in SQL
     """
-    t = ColumnType.of(column)
-    plain = f"CAST({name} AS {t.expression})" if is_distinct(column) else name
+    t = Db2ColumnType.from_column(column)
+    plain = f"CAST({name} AS {t.ddl_expression})" if is_distinct(column) else name
     if t.base == "TIME":
         return f"MIDNIGHT_SECONDS({plain})"
     if t.base == "TIMESTAMP":
-        digits = t.fraction if column.type in ("timestamp[ns]", "string") else min(t.fraction, DEFAULT_FRACTION)
+        digits = (
+            t.fraction_digits
+            if column.type in ("timestamp[ns]", "string")
+            else min(t.fraction_digits, DEFAULT_FRACTION)
+        )
         return f"VARCHAR_FORMAT({plain}, 'YYYY-MM-DD HH24:MI:SS{f'.FF{digits}' if digits else ''}')"
     if t.base == "DECFLOAT":
         return f"VARCHAR({plain})"

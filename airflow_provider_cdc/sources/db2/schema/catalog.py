@@ -1,7 +1,7 @@
 """Table schemas from the catalog (``SYSCAT``): for discovery, snapshots, chunks, and whenever the stream finds that a change table is another one.
 
 A handful of queries reads any number of tables. Only tables in capture mode can be captured: the structure of each is that of the table, as
-far as its change table has it (:mod:`.structure`).
+far as its change table has it (:mod:`.captured_structures`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any, Final
 
-from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableId, TableSchema
-from airflow_provider_cdc.sources.db2.asn.registrations import Registration, registrations
+from airflow_provider_cdc.core.model.table_schema import NOT_CAPTURED, Column, TableId, TableSchema
+from airflow_provider_cdc.sources.db2.asn.table_registrations import TableRegistration, read_registrations
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.connect import Connection
+from airflow_provider_cdc.sources.db2.connect import Db2Connection
+from airflow_provider_cdc.sources.db2.schema.captured_structures import captured_structure
 from airflow_provider_cdc.sources.db2.schema.column_defaults import default_of
-from airflow_provider_cdc.sources.db2.schema.structure import captured_structure
 from airflow_provider_cdc.sources.db2.schema.system_tables import is_system
-from airflow_provider_cdc.sources.db2.schema.types import ColumnType, make_column
+from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType, make_column
 
 log = logging.getLogger(__name__)
 
@@ -41,39 +41,39 @@ _Row = tuple[Any, ...]
 _Name = tuple[str, str]
 
 
-class Catalog:
+class Db2CatalogReader:
     """Reads the catalog over one connection."""
 
-    def __init__(self, connection: Connection, config: Db2Config) -> None:
+    def __init__(self, connection: Db2Connection, config: Db2Config) -> None:
         self.connection, self.config = connection, config
         self._distinct: dict[_Name, _Row] | None = None
 
-    def registrations(self) -> dict[TableId, Registration]:
-        """The tables in capture mode; without those of Db2 and of the agent."""
-        found = registrations(self.connection, self.config.capture_schema, self.config.catalog)
+    def list_registrations(self) -> dict[TableId, TableRegistration]:
+        """Read the registrations of the tables in capture mode; without those of Db2 and of the agent."""
+        found = read_registrations(self.connection, self.config.capture_schema, self.config.catalog_name)
         return {table: one for table, one in found.items() if not is_system(table, self.config)}
 
-    def tables(self, only: Collection[TableId] | None = None) -> dict[TableId, TableSchema]:
-        """The structures with which tables are captured: of all that are in capture mode and exist, or of those of the given ones."""
-        registered = self.registrations()
-        return self.captured({t: one for t, one in registered.items() if only is None or t in only})
+    def read_captured_schemas(self, only: Collection[TableId] | None = None) -> dict[TableId, TableSchema]:
+        """Read the structures with which tables are captured: of all that are in capture mode and exist, or of those of the given ones."""
+        registered = self.list_registrations()
+        return self.read_registered_schemas({t: one for t, one in registered.items() if only is None or t in only})
 
-    def table(self, table: TableId) -> TableSchema | None:
-        """The structure with which a table is captured; ``None`` if it does not exist or is not in capture mode."""
-        return self.tables([table]).get(table)
+    def read_table(self, table: TableId) -> TableSchema | None:
+        """Read the structure with which a table is captured; ``None`` if it does not exist or is not in capture mode."""
+        return self.read_captured_schemas([table]).get(table)
 
-    def captured(self, registered: dict[TableId, Registration]) -> dict[TableId, TableSchema]:
-        """The structures with which registered tables are captured; a table that does not exist is missing."""
+    def read_registered_schemas(self, registered: dict[TableId, TableRegistration]) -> dict[TableId, TableSchema]:
+        """Read the structures with which registered tables are captured; a table that does not exist is missing."""
         changes = {t: self._id(one.change_owner, one.change_table) for t, one in registered.items()}
-        raw = self.structures([*registered, *changes.values()])
+        raw = self.read_table_schemas([*registered, *changes.values()])
         return {
             table: captured_structure(raw[table], raw.get(changes[table]), one.before_prefix)
             for table, one in registered.items()
             if table in raw
         }
 
-    def structures(self, tables: Iterable[TableId]) -> dict[TableId, TableSchema]:
-        """The own structures of any tables, of those that exist; change tables are tables, too."""
+    def read_table_schemas(self, tables: Iterable[TableId]) -> dict[TableId, TableSchema]:
+        """Read the own structures of any tables, of those that exist; change tables are tables, too."""
         wanted = {(t.namespace, t.name) for t in tables}
         if not wanted:
             return {}
@@ -86,14 +86,14 @@ class Catalog:
             keys[_text(schema), _text(name)][_text(kind), _text(index)].append(str(column))
         return {self._id(*one): self._schema(one, columns[one], keys[one]) for one in sorted(exist) if columns[one]}
 
-    def sizes(self, tables: Iterable[TableId]) -> dict[TableId, int]:
+    def estimate_row_counts(self, tables: Iterable[TableId]) -> dict[TableId, int]:
         """Rows of tables by the optimizer's statistics; 0 without statistics."""
         wanted = {(t.namespace, t.name) for t in tables}
         found = self._query(_TABLES, wanted) if wanted else []
         return {self._id(_text(schema), _text(name)): max(int(card or 0), 0) for schema, name, card, _ in found}
 
-    def created(self, tables: Iterable[TableId]) -> dict[TableId, datetime]:
-        """When tables were created, by the server's clock, of those that exist."""
+    def read_creation_times(self, tables: Iterable[TableId]) -> dict[TableId, datetime]:
+        """Read when tables were created, by the server's clock, of those that exist."""
         wanted = {(t.namespace, t.name) for t in tables}
         found = self._query(_TABLES, wanted) if wanted else []
         return {self._id(_text(schema), _text(name)): moment for schema, name, _, moment in found}
@@ -101,15 +101,17 @@ class Catalog:
     # -- plumbing -----------------------------------------------------------------------------------------------------
 
     def _id(self, schema: str, name: str) -> TableId:
-        return TableId(catalog=self.config.catalog, namespace=schema, name=name)
+        return TableId(catalog=self.config.catalog_name, namespace=schema, name=name)
 
     def _query(self, sql: str, wanted: set[_Name]) -> list[_Row]:
         if len(wanted) <= MOST_NAMED:
             where = "(" + " OR ".join(["(t.TABSCHEMA = ? AND t.TABNAME = ?)"] * len(wanted)) + ")"
-            return self.connection.rows(sql.format(where=where), *(part for name in sorted(wanted) for part in name))
+            return self.connection.fetch_rows(
+                sql.format(where=where), *(part for name in sorted(wanted) for part in name)
+            )
         schemas = sorted({schema for schema, _ in wanted})
         where = f"t.TABSCHEMA IN ({', '.join('?' * len(schemas))})"
-        found = self.connection.rows(sql.format(where=where), *schemas)
+        found = self.connection.fetch_rows(sql.format(where=where), *schemas)
         return [row for row in found if (_text(row[0]), _text(row[1])) in wanted]
 
     def _schema(self, name: _Name, found: list[_Row], keys: dict[tuple[str, str], list[str]]) -> TableSchema:
@@ -127,7 +129,7 @@ class Catalog:
             if source is not None:
                 type_name, length, scale, codepage = source
                 units = None
-        type_ = ColumnType.of_catalog(
+        type_ = Db2ColumnType.of_catalog(
             type_name, _number(length if units is None else units), _number(scale), codepage=_number(codepage)
         )
         computed = _text(generated) != "" and _text(identity) != "Y"
@@ -140,7 +142,7 @@ class Catalog:
     def _source_type(self, schema: str, name: str) -> tuple[str, int | None, int | None, int | None] | None:
         """Source type, length, scale and code page of a distinct type; ``None`` for structured types, whose values are not captured."""
         if self._distinct is None:
-            self._distinct = {(_text(row[0]), _text(row[1])): row[2:] for row in self.connection.rows(_DISTINCT)}
+            self._distinct = {(_text(row[0]), _text(row[1])): row[2:] for row in self.connection.fetch_rows(_DISTINCT)}
         found = self._distinct.get((schema, name))
         if found is None:
             return None
@@ -149,7 +151,7 @@ class Catalog:
 
 
 def row_key(candidates: Iterable[tuple[bool, str, tuple[str, ...]]], columns: Iterable[Column]) -> tuple[str, ...]:
-    """The key of a table: its primary key, else of its unique keys without a nullable column the first by name.
+    """Return the key of a table: its primary key, else of its unique keys without a nullable column the first by name.
 
     :param candidates: (is it the primary key, name of the index, its columns), in any order
     """
@@ -166,7 +168,7 @@ def row_key(candidates: Iterable[tuple[bool, str, tuple[str, ...]]], columns: It
 
 
 def _text(value: Any) -> str:
-    """A text of the catalog; some versions pad them."""
+    """Return a text of the catalog without padding, which some versions add."""
     return "" if value is None else str(value).rstrip()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from airflow_provider_cdc.sources.db2.schema.types import BITS, ColumnType
+from airflow_provider_cdc.sources.db2.schema.type_mapping import BITS, Db2ColumnType
 
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _TEXT: Final = re.compile(r"(?:[GNU]&?)?'((?:[^']|'')*)'", re.IGNORECASE)
@@ -13,12 +13,12 @@ _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d)[- T](\d\d)[.:](\d\d)[.:](\d\d)(\
 _TIME: Final = re.compile(r"(\d\d)[.:](\d\d)(?:[.:](\d\d))?")
 
 
-def default_of(text: str | None, type_: ColumnType) -> tuple[str | None, bool]:
-    """The value that a default stands for, as a value of the change log is written, and whether it is an expression, which then is given as it is.
+def default_of(text: str | None, type_: Db2ColumnType) -> tuple[str | None, bool]:
+    """Return the value of a default as a value of the change log is written, and whether it is an expression, given as it is.
 
-    >>> default_of("'it''s'", ColumnType("VARCHAR", 9)), default_of("CURRENT TIMESTAMP", ColumnType("TIMESTAMP", 6))
+    >>> default_of("'it''s'", Db2ColumnType("VARCHAR", 9)), default_of("CURRENT TIMESTAMP", Db2ColumnType("TIMESTAMP", 6))
     (("it's", False), ('CURRENT TIMESTAMP', True))
-    >>> default_of("'2024-02-29-12.30.00.000000'", ColumnType("TIMESTAMP", 6)), default_of("'00.01.00'", ColumnType("TIME"))
+    >>> default_of("'2024-02-29-12.30.00.000000'", Db2ColumnType("TIMESTAMP", 6)), default_of("'00.01.00'", Db2ColumnType("TIME"))
     (('2024-02-29 12:30:00.000000', False), ('60000000', False))
     """
     bare = (text or "").strip()
@@ -34,7 +34,7 @@ def default_of(text: str | None, type_: ColumnType) -> tuple[str | None, bool]:
     return _value(found[1].replace("''", "'"), type_), False
 
 
-def _value(text: str, type_: ColumnType) -> str:
+def _value(text: str, type_: Db2ColumnType) -> str:
     if type_.base == "TIMESTAMP" and (moment := _MOMENT.fullmatch(text)):
         return f"{moment[1]} {moment[2]}:{moment[3]}:{moment[4]}{moment[5] or ''}"
     if type_.base == "TIME" and (time := _TIME.fullmatch(text)):

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from airflow_provider_cdc.core.errors import QueryRefused
+from airflow_provider_cdc.core.errors import QueryRejected
 from airflow_provider_cdc.core.model.key_json import Key
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted_name
-from airflow_provider_cdc.sources.db2.schema.types import BITS, ColumnType
+from airflow_provider_cdc.sources.db2.schema.type_mapping import BITS, Db2ColumnType
 
 _LARGEST_NUMBER: Final = 1 << 53
 """Greater integers are text in JSON, since most programs other than Python read JSON numbers as floating point."""
@@ -28,7 +28,7 @@ _FLOATING: Final = frozenset({"REAL", "DOUBLE"})
 _NO_ORDER: Final = NOT_LOGGED | {"ROWID", "BOOLEAN"}
 
 
-class Sql(NamedTuple):
+class SqlFragment(NamedTuple):
     """A part of a statement, and the values of its parameters, in their order."""
 
     text: str
@@ -36,10 +36,10 @@ class Sql(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyColumn:
+class Db2KeyColumn:
     """A column that rows are ordered by.
 
-    :param base: base type, as ``ColumnType`` has it
+    :param base: base type, as ``Db2ColumnType`` has it
     :param sql: the column in SQL
     :param shown: the expression that selects its value
     """
@@ -50,7 +50,7 @@ class KeyColumn:
     shown: str
 
     def to_json(self, value: Any) -> Any:
-        """The JSON form of a selected value."""
+        """Return the JSON form of a selected value."""
         match value:
             case bool():
                 return int(value)
@@ -69,8 +69,8 @@ class KeyColumn:
             case _:
                 return value
 
-    def value(self, key: Any) -> Any:
-        """The parameter for a value in its JSON form."""
+    def to_parameter(self, key: Any) -> Any:
+        """Return the parameter for a value in its JSON form."""
         if self.base in _WHOLE:
             return int(key)
         if self.base in _FLOATING:
@@ -83,30 +83,32 @@ class KeyColumn:
         return str(key)
 
 
-def key_columns(schema: TableSchema, order: Sequence[str], columns: SelectList, alias: str) -> tuple[KeyColumn, ...]:
-    """The key columns of an order.
+def key_columns(schema: TableSchema, order: Sequence[str], columns: SelectList, alias: str) -> tuple[Db2KeyColumn, ...]:
+    """Return the key columns of an order.
 
     :param alias: alias of the table in the query
-    :raises QueryRefused: a column does not exist, or rows cannot be ordered by its type
+    :raises QueryRejected: a column does not exist, or rows cannot be ordered by its type
     """
     found = []
     known = {column.name: column for column in schema.columns}
     for name in order:
         column = known.get(name)
-        base = ColumnType.of(column).base if column is not None else ""
+        base = Db2ColumnType.from_column(column).base if column is not None else ""
         if column is None or base in _NO_ORDER or name not in columns.index:
-            raise QueryRefused(
+            raise QueryRejected(
                 f"Rows of {schema.id} cannot be ordered by {name}: "
                 + ("there is no such column." if column is None else f"its type is {base}."),
                 where=f"{schema.id}.{name}",
                 safe="None of its rows was read; capture goes on.",
                 remedy="name another unique column as surrogate-key",
             )
-        found.append(KeyColumn(name, base, f"{alias}.{quoted_name(name)}", columns.expressions[columns.index[name]]))
+        found.append(Db2KeyColumn(name, base, f"{alias}.{quoted_name(name)}", columns.expressions[columns.index[name]]))
     return tuple(found)
 
 
-def behind(columns: Sequence[KeyColumn], key: Key) -> list[tuple[Sql, Sequence[KeyColumn]]]:
+def build_after_conditions(
+    columns: Sequence[Db2KeyColumn], key: Key
+) -> list[tuple[SqlFragment, Sequence[Db2KeyColumn]]]:
     """Conditions for the rows after a key, in consecutive parts, each with the columns that its rows are ordered by.
 
     One condition with OR would not be an index range. Each part is one: the first has the rows that differ from the key in its last column only.
@@ -115,12 +117,12 @@ def behind(columns: Sequence[KeyColumn], key: Key) -> list[tuple[Sql, Sequence[K
     for at in reversed(range(len(columns))):
         same = [f"{c.sql} = ?" for c in columns[:at]]
         text = " AND ".join([*same, f"{columns[at].sql} > ?"])
-        found.append((Sql(text, _values(columns[: at + 1], key[: at + 1])), columns[at:]))
+        found.append((SqlFragment(text, _values(columns[: at + 1], key[: at + 1])), columns[at:]))
     return found
 
 
-def compared(columns: Sequence[KeyColumn], key: Key, operator: str) -> Sql:
-    """One condition for the rows before or after a key.
+def build_comparison(columns: Sequence[Db2KeyColumn], key: Key, operator: str) -> SqlFragment:
+    """Build one condition for the rows before or after a key.
 
     :param operator: ``<``, ``<=``, ``>`` or ``>=``
     """
@@ -131,23 +133,25 @@ def compared(columns: Sequence[KeyColumn], key: Key, operator: str) -> Sql:
         given = (value, value, *given)
     if len(columns) > 1:  # logically redundant, but gives the index a bound
         text, given = f"{columns[0].sql} {strict}= ? AND {text}", (values[0], *given)
-    return Sql(text, given)
+    return SqlFragment(text, given)
 
 
-def among(columns: Sequence[KeyColumn], keys: Sequence[Key]) -> Sql:
+def build_in_condition(columns: Sequence[Db2KeyColumn], keys: Sequence[Key]) -> SqlFragment:
     """Condition for the rows with one of some keys, of all columns or only of the first ones."""
     values = tuple(value for key in keys for value in _values(columns[: len(key)], key))
     if len(keys[0]) == 1:
-        return Sql(f"{columns[0].sql} IN ({', '.join('?' * len(keys))})", values)
+        return SqlFragment(f"{columns[0].sql} IN ({', '.join('?' * len(keys))})", values)
     each = ["(" + " AND ".join(f"{c.sql} = ?" for c, _ in zip(columns, key, strict=False)) + ")" for key in keys]
-    return Sql(f"({' OR '.join(each)})", values)
+    return SqlFragment(f"({' OR '.join(each)})", values)
 
 
-def both(parts: Iterable[Sql]) -> Sql:
+def combine_conditions(parts: Iterable[SqlFragment]) -> SqlFragment:
     """Conditions that have to be fulfilled together; empty without one."""
     given = [part for part in parts if part.text]
-    return Sql(" AND ".join(part.text for part in given), tuple(value for part in given for value in part.values))
+    return SqlFragment(
+        " AND ".join(part.text for part in given), tuple(value for part in given for value in part.values)
+    )
 
 
-def _values(columns: Sequence[KeyColumn], key: Key) -> tuple[Any, ...]:
-    return tuple(column.value(value) for column, value in zip(columns, key, strict=True))
+def _values(columns: Sequence[Db2KeyColumn], key: Key) -> tuple[Any, ...]:
+    return tuple(column.to_parameter(value) for column, value in zip(columns, key, strict=True))

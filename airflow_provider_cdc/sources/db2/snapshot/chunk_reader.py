@@ -19,32 +19,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from airflow_provider_cdc.core.config.enums import CHUNK_BYTES
+from airflow_provider_cdc.core.config.property_enums import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import (
     CdcError,
-    QueryRefused,
+    QueryRejected,
     SourceUnavailable,
     TransientError,
     UnreadableValue,
 )
 from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.log_items import RowBlock
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.db2.asn.agent_marks import check_mark_grant, write_mark
-from airflow_provider_cdc.sources.db2.asn.agent_progress import Published, published
+from airflow_provider_cdc.sources.db2.asn.agent_progress import AgentProgress, read_agent_progress
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.connect import Db2Error, connect, translated
-from airflow_provider_cdc.sources.db2.errors import translate
+from airflow_provider_cdc.sources.db2.connect import Db2Error, connect_database, translate_driver_errors
+from airflow_provider_cdc.sources.db2.error_translation import build_cdc_error
 from airflow_provider_cdc.sources.db2.position import Db2Position
-from airflow_provider_cdc.sources.db2.schema.sql_names import quoted, quoted_name
+from airflow_provider_cdc.sources.db2.schema.sql_names import quote_table, quoted_name
 from airflow_provider_cdc.sources.db2.snapshot.event_keys import event_key
-from airflow_provider_cdc.sources.db2.snapshot.known_tables import KnownTables
-from airflow_provider_cdc.sources.db2.snapshot.locks import set_lock_timeout
-from airflow_provider_cdc.sources.db2.snapshot.range_query import RangeQuery
-from airflow_provider_cdc.sources.db2.snapshot.read_rows import FetchSize, read_block, source_of
-from airflow_provider_cdc.sources.db2.snapshot.watermarks import Watermarks
-from airflow_provider_cdc.sources.relational.chunk_errors import keys_of_rows, no_watermark, refused
+from airflow_provider_cdc.sources.db2.snapshot.key_range_query import Db2KeyRangeQuery
+from airflow_provider_cdc.sources.db2.snapshot.snapshot_locks import set_lock_timeout
+from airflow_provider_cdc.sources.db2.snapshot.snapshot_row_blocks import Db2FetchSize, read_block, source_of
+from airflow_provider_cdc.sources.db2.snapshot.structure_cache import Db2StructureCache
+from airflow_provider_cdc.sources.db2.snapshot.watermarks import Db2WatermarkWriter
+from airflow_provider_cdc.sources.relational.key_and_query_errors import build_query_refused, keys_of_rows, no_watermark
 
 log = logging.getLogger(__name__)
 
@@ -61,32 +61,32 @@ class Db2ChunkReader(ChunkReader):
 
     def __init__(self, config: Db2Config, signals: TableId | None) -> None:
         self._config, self._signals = config, signals
-        self._connection = connect(config)
+        self._connection = connect_database(config)
         self._closed = False
-        self._tables = KnownTables(self._connection, config)
-        self._fetch_sizes: dict[tuple[TableId, int], FetchSize] = {}
+        self._tables = Db2StructureCache(self._connection, config)
+        self._fetch_sizes: dict[tuple[TableId, int], Db2FetchSize] = {}
         self._conditions: set[tuple[TableId, str]] = set()
         try:
             with self._asking("opening a reader of chunks"):
                 set_lock_timeout(self._connection, config.snapshot_lock_timeout_ms)
                 check_mark_grant(self._connection, config)
-                self._marks = None if signals is None else Watermarks(self._connection, config, signals)
+                self._marks = None if signals is None else Db2WatermarkWriter(self._connection, config, signals)
         except BaseException:
             self.close()
             raise
 
     # -- structures ---------------------------------------------------------------------------------------------------
 
-    def table(self, table: TableId) -> TableSchema | None:
+    def read_table_schema(self, table: TableId) -> TableSchema | None:
         with self._asking(str(table)):
-            return self._tables.read(table)
+            return self._tables.read_structure(table)
 
     def _expect(self, schema: TableSchema) -> None:
         """Check that a schema is the one last read from the catalog.
 
         :raises StructureChanged: the table has another definition
         """
-        known = self._tables.known(schema.id)
+        known = self._tables.find_structure(schema.id)
         if known is None or not known.same_structure(schema):
             self._compare(schema)
 
@@ -101,7 +101,7 @@ class Db2ChunkReader(ChunkReader):
             self._compare(schema)
 
     def _compare(self, schema: TableSchema) -> None:
-        present = self.table(schema.id)
+        present = self.read_table_schema(schema.id)
         if present is None or not present.same_structure(schema):
             raise StructureChanged(
                 f"{schema.id} {'does not exist, or is not in capture mode,' if present is None else 'has another definition'} now"
@@ -109,11 +109,11 @@ class Db2ChunkReader(ChunkReader):
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def last(self, rows: KeyRange) -> Key | None:
+    def read_last_key(self, rows: KeyRange) -> Key | None:
         self._expect(rows.table)
         query = self._query(rows)
         with self._reading(rows, query):
-            found = query.last(self._connection)
+            found = query.find_last_key(self._connection)
         self._unchanged(rows.table)
         return None if found is None else [c.to_json(value) for c, value in zip(query.key, found, strict=True)]
 
@@ -143,60 +143,60 @@ class Db2ChunkReader(ChunkReader):
             blocks, last if blocks else None, bound, high, complete, reading_s, low.now_us, source_of(low.lsn)
         )
 
-    def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
-        given = [table.column(name) for name in columns]
+    def to_source_keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
+        given = [table.get_column(name) for name in columns]
         return keys_of_rows(table.id, given, keys, lambda column, value: event_key(column, value, self._config))
 
-    def _query(self, rows: KeyRange) -> RangeQuery:
-        return RangeQuery(rows, self._config, self._tables.gone(rows.table.id))
+    def _query(self, rows: KeyRange) -> Db2KeyRangeQuery:
+        return Db2KeyRangeQuery(rows, self._config, self._tables.list_dropped_columns(rows.table.id))
 
     def _first(
-        self, query: RangeQuery, limit: int, max_bytes: int, low: Published, first: int
+        self, query: Db2KeyRangeQuery, limit: int, max_bytes: int, low: AgentProgress, first: int
     ) -> Iterator[tuple[RowBlock, Key]]:
-        """The first rows of a range, each block with its last key.
+        """Yield the first rows of a range, each block with its last key.
 
         :param first: ``order`` of the first row
         """
         sizes = self._fetch_sizes.setdefault(
             (query.rows.table.id, max_bytes),
-            FetchSize(self._config.snapshot_fetch_size, lobs=query.columns.lobs, max_bytes=max_bytes // _PARTS),
+            Db2FetchSize(self._config.snapshot_fetch_size, lobs=query.columns.lobs, max_bytes=max_bytes // _PARTS),
         )
-        for condition, ordered in query.ranges():
-            with query.cursor(self._connection, condition, ordered, limit) as cursor:
-                while limit > 0 and (fetched := cursor.fetch(min(sizes.rows, limit))):
+        for condition, ordered in query.build_conditions():
+            with query.open_cursor(self._connection, condition, ordered, limit) as cursor:
+                while limit > 0 and (fetched := cursor.fetch_rows(min(sizes.rows, limit))):
                     block = read_block(query.columns, fetched, low.lsn, low.now_us, first)
-                    sizes.took(block)
+                    sizes.adapt_size(block)
                     limit, first = limit - len(block), first + len(block)
                     yield block, query.key_of(fetched[-1])
             if limit <= 0:
                 break
 
-    def _published(self) -> Published:
-        now = published(self._connection, self._config.capture_schema)
+    def _published(self) -> AgentProgress:
+        now = read_agent_progress(self._connection, self._config.capture_schema)
         self._connection.rollback()
         return now
 
     # -- watermarks ---------------------------------------------------------------------------------------------------
 
-    def write(self, id_: str, type_: str, data: str | None = None) -> None:
+    def insert_signal_row(self, id_: str, type_: str, data: str | None = None) -> None:
         with self._marking() as marks:
-            marks.write(id_, type_, data)
+            marks.insert_watermark(id_, type_, data)
 
-    def remove(self, id_: str) -> None:
+    def delete_signal_row(self, id_: str) -> None:
         with self._marking() as marks:
-            marks.remove(id_)
+            marks.delete_watermark(id_)
 
     def end_of_log(self) -> Db2Position:
         with self._asking("the end of the log"):
             return self._end()
 
     def _end(self) -> Db2Position:
-        """The end of the log: a reader reaches it when the agent has published everything committed by now."""
+        """Return the end of the log: a reader reaches it when the agent has published everything committed by now."""
         mark = write_mark(self._connection, self._config)
         return Db2Position(self._published().lsn, awaits=mark)
 
     @contextlib.contextmanager
-    def _marking(self) -> Iterator[Watermarks]:
+    def _marking(self) -> Iterator[Db2WatermarkWriter]:
         assert self._marks is not None, "opened for read watermarks"
         assert self._signals is not None
         try:
@@ -206,7 +206,7 @@ class Db2ChunkReader(ChunkReader):
             raise
         except CdcError as e:
             remedy = (
-                f"GRANT SELECT, INSERT, DELETE ON {quoted(self._signals)} TO USER {quoted_name(self._config.database_user.upper())}, give the "
+                f"GRANT SELECT, INSERT, DELETE ON {quote_table(self._signals)} TO USER {quoted_name(self._config.database_user.upper())}, give the "
                 "table the columns id VARCHAR(42), type VARCHAR(32) and data VARCHAR(2048), or set read.only=true"
             )
             raise no_watermark(e, self._signals, remedy) from e
@@ -217,7 +217,7 @@ class Db2ChunkReader(ChunkReader):
     def _asking(self, where: str) -> Iterator[None]:
         """Translate the driver's errors, and end the transaction; after :meth:`close` every error becomes :class:`SourceUnavailable`."""
         try:
-            with translated(self._config, where):
+            with translate_driver_errors(self._config, where):
                 try:
                     yield
                 except BaseException:
@@ -231,37 +231,39 @@ class Db2ChunkReader(ChunkReader):
             raise
 
     @contextlib.contextmanager
-    def _reading(self, rows: KeyRange, query: RangeQuery) -> Iterator[None]:
+    def _reading(self, rows: KeyRange, query: Db2KeyRangeQuery) -> Iterator[None]:
         """Translate the errors of a query: a lost connection, a changed table, or a wrong condition of the user."""
         table = rows.table.id
         try:
             with self._asking(str(table)):
                 self._check_condition(rows, query)
                 yield
-        except (TransientError, QueryRefused):
+        except (TransientError, QueryRejected):
             raise
         except CdcError as e:
             self._unchanged(rows.table)
             if isinstance(e, UnreadableValue) and rows.condition is None:
                 raise
-            raise refused(f"The database refuses to read {table}", e.what, rows.condition or str(table)) from e
+            raise build_query_refused(
+                f"The database refuses to read {table}", e.what, rows.condition or str(table)
+            ) from e
 
-    def _check_condition(self, rows: KeyRange, query: RangeQuery) -> None:
+    def _check_condition(self, rows: KeyRange, query: Db2KeyRangeQuery) -> None:
         """Have the database read the condition by itself.
 
-        :raises QueryRefused: the database refuses it
+        :raises QueryRejected: the database refuses it
         """
         asked = (rows.table.id, rows.condition or "")
         if rows.condition is None or asked in self._conditions:
             return
         try:
-            self._connection.rows(query.condition_check())
+            self._connection.fetch_rows(query.condition_check())
         except Db2Error as e:
-            meaning = translate(e, self._config)
+            meaning = build_cdc_error(e, self._config)
             if isinstance(meaning, TransientError):
                 raise
             self._unchanged(rows.table)
-            raise refused(
+            raise build_query_refused(
                 f"The database refuses the condition for {rows.table.id}", meaning.what, rows.condition
             ) from e
         self._conditions.add(asked)

@@ -8,21 +8,21 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
-from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.model.table_schema import Column
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.schema.types import BITS, DEFAULT_FRACTION, ColumnType
-from airflow_provider_cdc.sources.relational.chunk_errors import Irreversible, key_bytes, key_decimal
+from airflow_provider_cdc.sources.db2.schema.type_mapping import BITS, DEFAULT_FRACTION, Db2ColumnType
+from airflow_provider_cdc.sources.relational.key_and_query_errors import IrreversibleKey, key_bytes, key_decimal
 
 _SECOND_US: Final = 1_000_000
 
 
 def event_key(column: Column, value: Any, config: Db2Config) -> Any:
-    """A value of a key column, as :class:`.chunk_keys.KeyColumn` has it.
+    """Convert a key value of an event to a value of a key column, as :class:`.chunk_keys.Db2KeyColumn` has it.
 
     :param value: as the change log has it, in JSON
     :raises Irreversible: it may stand for several values
     """
-    t = ColumnType.of(column)
+    t = Db2ColumnType.from_column(column)
     if t.base in ("DECIMAL", "DECFLOAT"):
         precision = None if t.base == "DECFLOAT" else t.length or 0
         return str(key_decimal(column, value, precision, t.scale or 0))
@@ -32,10 +32,10 @@ def event_key(column: Column, value: Any, config: Db2Config) -> Any:
         return base64.b64encode(key_bytes(column, value, config.binary_handling_mode)).decode()
     if t.base == "TIME":
         if int(value) % _SECOND_US:
-            raise Irreversible(f"{value} of {column.name} has parts of a second, which a TIME does not have")
+            raise IrreversibleKey(f"{value} of {column.name} has parts of a second, which a TIME does not have")
         return int(value) // _SECOND_US
     if t.base == "TIMESTAMP":
-        if t.fraction > DEFAULT_FRACTION and column.type == "timestamp[us]":
-            raise Irreversible(f"time.precision.mode=connect cuts off the nanoseconds of {column.name}")
+        if t.fraction_digits > DEFAULT_FRACTION and column.type == "timestamp[us]":
+            raise IrreversibleKey(f"time.precision.mode=connect cuts off the nanoseconds of {column.name}")
         return str(value).replace("T", " ")
     return value

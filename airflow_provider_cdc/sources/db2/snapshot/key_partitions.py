@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.sources.db2.connect import Connection
-from airflow_provider_cdc.sources.db2.schema.sql_names import quoted, quoted_name
-from airflow_provider_cdc.sources.db2.schema.types import ColumnType, is_distinct
+from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.sources.db2.connect import Db2Connection
+from airflow_provider_cdc.sources.db2.schema.sql_names import quote_table, quoted_name
+from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType, is_distinct
 
 PART_ROWS: Final = 200_000
 """About how many rows a part has, at least."""
@@ -20,7 +20,9 @@ PARTS_OF_A_READER: Final = 4
 _WHOLE: Final = frozenset({"SMALLINT", "INTEGER", "BIGINT"})
 
 
-def conditions(connection: Connection, schema: TableSchema, count: int, readers: int, alias: str) -> list[str | None]:
+def build_partition_conditions(
+    connection: Db2Connection, schema: TableSchema, count: int, readers: int, alias: str
+) -> list[str | None]:
     """Conditions that together select each row once; ``[None]`` = the table is not cut.
 
     :param count: rows by the optimizer's statistics; 0 = not known
@@ -30,7 +32,9 @@ def conditions(connection: Connection, schema: TableSchema, count: int, readers:
     if column is None or 0 < count < 2 * PART_ROWS:
         return [None]
     name = f"{alias}.{quoted_name(column)}"
-    ((least, greatest),) = connection.rows(f"SELECT MIN({name}), MAX({name}) FROM {quoted(schema.id)} {alias} WITH UR")
+    ((least, greatest),) = connection.fetch_rows(
+        f"SELECT MIN({name}), MAX({name}) FROM {quote_table(schema.id)} {alias} WITH UR"
+    )
     if least is None:
         return [None]
     low, width = int(least), int(greatest) - int(least) + 1
@@ -38,13 +42,13 @@ def conditions(connection: Connection, schema: TableSchema, count: int, readers:
     parts = min(readers * PARTS_OF_A_READER, rows // PART_ROWS)
     if parts < 2:
         return [None]
-    return between(name, [low + width * i // parts for i in range(1, parts)])
+    return build_range_conditions(name, [low + width * i // parts for i in range(1, parts)])
 
 
-def between(name: str, cuts: list[int]) -> list[str | None]:
+def build_range_conditions(name: str, cuts: list[int]) -> list[str | None]:
     """Conditions for the ranges between some values; the first and the last are open.
 
-    >>> between("t.ID", [10, 20])
+    >>> build_range_conditions("t.ID", [10, 20])
     ['t.ID < 10', 't.ID >= 10 AND t.ID < 20', 't.ID >= 20']
     """
     found: list[str | None] = []
@@ -56,8 +60,8 @@ def between(name: str, cuts: list[int]) -> list[str | None]:
 
 
 def _cut_column(schema: TableSchema) -> str | None:
-    """The first key column, if it is one of whole numbers."""
+    """Return the first key column, if it is one of whole numbers."""
     if not schema.key:
         return None
-    column = schema.column(schema.key[0])
-    return column.name if ColumnType.of(column).base in _WHOLE and not is_distinct(column) else None
+    column = schema.get_column(schema.key[0])
+    return column.name if Db2ColumnType.from_column(column).base in _WHOLE and not is_distinct(column) else None

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_provider_cdc.core.config.select_overrides import name_parts
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 
 
 def override_of(table: TableId, overrides: Mapping[str, str]) -> str | None:
-    """The statement for a table. Names without quotes are in capitals, as in SQL, or as the catalog spells them; the database may stand before them."""
+    """Return the statement for a table.
+
+    Names without quotes are in capitals, as in SQL, or as the catalog spells them; the database may stand before them.
+    """
     exact = ((table.namespace, table.name), (table.catalog, table.namespace, table.name))
     for name, statement in overrides.items():
         parts = name_parts(name)
@@ -19,7 +22,7 @@ def override_of(table: TableId, overrides: Mapping[str, str]) -> str | None:
 
 
 def as_table(statement: str) -> str:
-    """A statement as a table of another one; the line break ends a comment at its end.
+    """Return a statement as a table of another one; the line break ends a comment at its end.
 
     >>> as_table("SELECT * FROM SHOP.ORDERS ORDER BY ID;")
     '(SELECT * FROM SHOP.ORDERS ORDER BY ID\\n)'

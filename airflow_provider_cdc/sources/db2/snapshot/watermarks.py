@@ -6,47 +6,47 @@ import contextlib
 from typing import Final
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error
-from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
-from airflow_provider_cdc.sources.db2.schema.sql_names import quoted, quoted_name
-from airflow_provider_cdc.sources.db2.signal_checks import DDL, registering
+from airflow_provider_cdc.sources.db2.connect import Db2Connection, Db2Error
+from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
+from airflow_provider_cdc.sources.db2.schema.sql_names import quote_table, quoted_name
+from airflow_provider_cdc.sources.db2.signal_checks import DDL, build_registration_sql
 
 _COLUMNS: Final = 3
 
 
-class Watermarks:
+class Db2WatermarkWriter:
     """Writes into the signal table.
 
     :raises PrerequisiteError: the table does not exist, has not enough columns, or is not in capture mode
     """
 
-    def __init__(self, connection: Connection, config: Db2Config, signals: TableId) -> None:
-        self._connection, self._table = connection, quoted(signals)
-        catalog = Catalog(connection, config)
-        schema = catalog.structures([signals]).get(signals)
+    def __init__(self, connection: Db2Connection, config: Db2Config, signals: TableId) -> None:
+        self._connection, self._table = connection, quote_table(signals)
+        catalog = Db2CatalogReader(connection, config)
+        schema = catalog.read_table_schemas([signals]).get(signals)
         if schema is None or len(schema.columns) < _COLUMNS:
             raise PrerequisiteError(
                 f"The signal table {signals} does not exist, or has less than {_COLUMNS} columns.",
                 where=signals.full_name,
                 safe="Nothing was read; capture goes on.",
-                remedy=f"{DDL.format(self._table)}; {registering(signals, config)}; or set read.only=true",
+                remedy=f"{DDL.format(self._table)}; {build_registration_sql(signals, config)}; or set read.only=true",
             )
-        if signals not in catalog.registrations():
+        if signals not in catalog.list_registrations():
             raise PrerequisiteError(
                 f"Watermarks would not come back in the log: the signal table {signals} is not in capture mode.",
                 where=signals.full_name,
                 safe="Nothing was read; capture goes on.",
-                remedy=f"{registering(signals, config)}; or set read.only=true",
+                remedy=f"{build_registration_sql(signals, config)}; or set read.only=true",
             )
-        self._names = [quoted_name(name) for name in schema.names[:_COLUMNS]]
+        self._names = [quoted_name(name) for name in schema.column_names[:_COLUMNS]]
 
-    def write(self, id_: str, type_: str, data: str | None) -> None:
+    def insert_watermark(self, id_: str, type_: str, data: str | None) -> None:
         """Insert a row, and commit it."""
         self._change(f"INSERT INTO {self._table} ({', '.join(self._names)}) VALUES (?, ?, ?)", id_, type_, data)
 
-    def remove(self, id_: str) -> None:
+    def delete_watermark(self, id_: str) -> None:
         """Delete a row, and commit that; it need not be there."""
         self._change(f"DELETE FROM {self._table} WHERE {self._names[0]} = ?", id_)
 

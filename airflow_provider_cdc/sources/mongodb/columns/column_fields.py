@@ -1,8 +1,8 @@
-"""Which field of documents is in which column, and the schema that this makes.
+"""Assignment of the fields of documents to columns, and the schema that this makes.
 
-A column is a field with one form of values. The first form that a field has gives the column the field's name; a further form has a column of its own,
+A column is a field with one form of values. The first form that a field has gives the column the field's name; a further form has a separate column,
 ``price__string`` beside ``price``. So a schema only ever gets more columns: no value that is in a table has to change its type. Each column's declaration says
-its form (``type_name``) and the path of its field (``type_expression``), and is all that there is to know when the next documents come.
+its form (``type_name``) and the path of its field (``type_expression``), which is all that is needed when the next documents come.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from airflow_provider_cdc.core.model.schema import Column, Declared, TableId, TableSchema
-from airflow_provider_cdc.sources.mongodb.kernels import columns as k
+from airflow_provider_cdc.core.model.table_schema import Column, ColumnDeclaration, TableId, TableSchema
+from airflow_provider_cdc.sources.mongodb.kernels import document_columns as k
 
 KEY: Final = "_id"
 REST: Final = "_rest"
@@ -45,8 +45,8 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """One form that values have in a column.
+class ColumnForm:
+    """A form that values have in a column.
 
     :param word: its name, also in names of columns
     :param type: Arrow type
@@ -58,37 +58,37 @@ class Form:
 
 
 FORMS: Final = {
-    k.LONG: Form("long", "int64"),
-    k.DOUBLE: Form("double", "double"),
-    k.STRING: Form("string", "string"),
-    k.BOOL: Form("bool", "bool"),
-    k.DATE: Form("date", "timestamp[us, tz=UTC]", "io.debezium.time.ZonedTimestamp"),
-    k.OBJECT_ID: Form("objectid", "string"),
-    k.BINARY: Form("bindata", "binary"),
-    k.UUID: Form("uuid", "string", "io.debezium.data.Uuid"),
-    k.DECIMAL: Form("decimal", "string"),
-    k.JSON: Form("json", "string", _JSON),
+    k.LONG: ColumnForm("long", "int64"),
+    k.DOUBLE: ColumnForm("double", "double"),
+    k.STRING: ColumnForm("string", "string"),
+    k.BOOL: ColumnForm("bool", "bool"),
+    k.DATE: ColumnForm("date", "timestamp[us, tz=UTC]", "io.debezium.time.ZonedTimestamp"),
+    k.OBJECT_ID: ColumnForm("objectid", "string"),
+    k.BINARY: ColumnForm("bindata", "binary"),
+    k.UUID: ColumnForm("uuid", "string", "io.debezium.data.Uuid"),
+    k.DECIMAL: ColumnForm("decimal", "string"),
+    k.JSON: ColumnForm("json", "string", _JSON),
 }
 NUMBERS: Final = {form.word: number for number, form in FORMS.items()}
 FIRST: Final = (Column(name=KEY, type="string", nullable=False), Column(name=REST, type="string", semantic=_JSON))
 
 
 def in_columns(schema: TableSchema | None) -> bool:
-    """Whether the documents of a table are in columns."""
+    """Check whether the documents of a table are in columns."""
     return schema is not None and schema.columns[: len(FIRST)] == FIRST
 
 
 def empty_schema(table: TableId) -> TableSchema:
-    """A table none of whose fields is known."""
+    """Build a table none of whose fields is known."""
     return TableSchema(id=table, key=(KEY,), columns=FIRST)
 
 
 def path_of(column: Column) -> Path:
-    """The field that a column is of."""
+    """Return the field that a column is of."""
     return tuple(json.loads(column.declared.type_expression))
 
 
-class Fields:
+class CollectionFields:
     """The fields of one collection, as arrays that kernels read.
 
     :param columns: those that its table has, of fields alone
@@ -115,28 +115,28 @@ class Fields:
         self._arrays()
 
     @property
-    def room(self) -> bool:
-        """Whether there may be more columns."""
+    def has_room(self) -> bool:
+        """Check whether there may be more columns."""
         return len(self.columns) < self._most and len(self._parents) < _FIELDS_FOR_EACH_COLUMN * (self._most + 1)
 
-    def close(self) -> None:
+    def freeze_columns(self) -> None:
         """No other field gets a column, nor a field another form: all others are in the rest."""
         self._most = 0
 
-    def declare(self, columns: Iterable[tuple[Path, int]]) -> None:
+    def declare_columns(self, columns: Iterable[tuple[Path, int]]) -> None:
         """Have columns for fields and forms of their values, as long as there is room."""
         for path, number in columns:
             field = self._entered(path)
-            if self.room and self._of[field][number] == k.REST:
+            if self.has_room and self._of[field][number] == k.REST:
                 self._put(field, self._column(path, number))
         self._arrays()
 
-    def learn(self, field: int, within: int, name: str, number: int) -> None:
-        """A field that documents have, or a form of its values that is not known.
+    def learn_field(self, field: int, within: int, name: str, number: int) -> None:
+        """Add a field that documents have, or a form of its values that is not known.
 
         :param field: -1: not known
         :param within: the field that it is within, or -1
-        :param number: the form, or :data:`~.kernels.columns.WITHIN`
+        :param number: the form, or :data:`~.date_decimal_kernels.columns.WITHIN`
         """
         field = field if field >= 0 else self._field(within, name)
         if number != k.WITHIN:
@@ -146,7 +146,7 @@ class Fields:
     # -- fields -------------------------------------------------------------------------------------------------------
 
     def _entered(self, path: Path) -> int:
-        """The field of a path, from now on known."""
+        """Return the field of a path, from now on known."""
         field = -1
         for name in path:
             known = self._at.get((field, name))
@@ -181,12 +181,12 @@ class Fields:
     def _column(self, path: Path, number: int) -> Column:
         form, field = FORMS[number], self._entered(path)
         first = all(column < 0 for column in self._of[field])
-        declared = Declared(type_name=form.word, type_expression=json.dumps(path, ensure_ascii=False))
+        declared = ColumnDeclaration(type_name=form.word, type_expression=json.dumps(path, ensure_ascii=False))
         name = self._name(path, "" if first else f"__{form.word}")
         return Column(name=name, type=form.type, semantic=form.semantic, declared=declared)
 
     def _name(self, path: Path, suffix: str) -> str:
-        """A name that all targets take and no other column has, whether capitals count or not."""
+        """Build a name that all targets take and no other column has, whether capitals count or not."""
         plain = "".join(c if (c.isalnum() and c <= _LAST_PLAIN) or c == "_" else "_" for c in "_".join(path)) or "_"
         for number in itertools.count(1):
             end = suffix if number == 1 else f"{suffix}__{number}"
@@ -198,7 +198,7 @@ class Fields:
     # -- arrays -------------------------------------------------------------------------------------------------------
 
     def _arrays(self) -> None:
-        """Make the kernels' arrays anew."""
+        """Build the kernels' arrays again."""
         self.parents = np.array(self._parents, np.int32)
         self.names = np.frombuffer(b"".join(self._texts), np.uint8)
         self.begins = np.cumsum([0, *map(len, self._texts)], dtype=np.int64)
@@ -210,7 +210,9 @@ class Fields:
 
 
 def _alike(name: str) -> str:
-    """What is equal of names that any target takes for the same: some compare them in capitals, some in small letters, some whatever their width is.
+    """Reduce names that any target takes for the same to one text.
+
+    Some compare them in capitals, some in small letters, some whatever their width is.
 
     >>> _alike("Straße") == _alike("STRASSE"), _alike("ſum") == _alike("sum"), _alike("é") == _alike("e")
     (True, True, False)

@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.model.schema import arrow_type
-from airflow_provider_cdc.sources.mongodb.columns.column_fields import FORMS, Fields
-from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument
-from airflow_provider_cdc.sources.mongodb.documents.extended_json import texts
-from airflow_provider_cdc.sources.mongodb.documents.values import Values
-from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths, change_events
-from airflow_provider_cdc.sources.mongodb.kernels import columns as k
+from airflow_provider_cdc.core.model.table_schema import arrow_type
+from airflow_provider_cdc.sources.mongodb.columns.column_fields import FORMS, CollectionFields
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonValues
+from airflow_provider_cdc.sources.mongodb.documents.document_errors import DamagedDocument
+from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_values
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths, document_fields
+from airflow_provider_cdc.sources.mongodb.kernels import document_columns as k
 from airflow_provider_cdc.sources.mongodb.kernels.error_codes import FINE, UTF8
 
 _CELLS: Final = 2_000_000
@@ -29,7 +29,7 @@ _DECIMAL: Final = len('{"$numberDecimal": "')
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class ShreddedDocuments:
     """Documents in columns.
 
     :ivar rest: the text of what each document has besides; null if nothing
@@ -40,25 +40,25 @@ class Apart:
     columns: list[pa.Array]
 
 
-def apart(documents: Values, fields: Fields) -> Apart:
+def shred_documents(documents: BsonValues, fields: CollectionFields) -> ShreddedDocuments:
     """Take documents apart. Fields and forms that are not known become columns as long as there is room.
 
     :param documents: what is no document has a null in each column
     :raises DamagedDocument: one is damaged
     """
-    parts: list[_Part] = []
+    parts: list[_ShreddedRows] = []
     at = 0
     while at < len(documents) or not parts:
         rows = min(_MOST_ROWS, max(_CELLS // (len(fields.columns) + _SPARE), 64))
-        parts.append(_Part(documents, at, min(at + rows, len(documents)), fields))
+        parts.append(_ShreddedRows(documents, at, min(at + rows, len(documents)), fields))
         at += rows
-    rest = _joined([part.rest() for part in parts], pa.string())
-    return Apart(
-        rest, [_joined([part.column(c) for part in parts], _type(fields, c)) for c in range(len(fields.columns))]
+    rest = _joined([part.build_rest() for part in parts], pa.string())
+    return ShreddedDocuments(
+        rest, [_joined([part.build_column(c) for part in parts], _type(fields, c)) for c in range(len(fields.columns))]
     )
 
 
-def _type(fields: Fields, c: int) -> pa.DataType:
+def _type(fields: CollectionFields, c: int) -> pa.DataType:
     return arrow_type(FORMS[fields.forms[c]].type)
 
 
@@ -66,12 +66,12 @@ def _joined(arrays: list[pa.Array], type_: pa.DataType) -> pa.Array:
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) if arrays else pa.nulls(0, type_)
 
 
-class _Part:
+class _ShreddedRows:
     """Some of the rows, and where the values of each column are."""
 
-    def __init__(self, documents: Values, first: int, last: int, fields: Fields) -> None:
+    def __init__(self, documents: BsonValues, first: int, last: int, fields: CollectionFields) -> None:
         self._fields = fields
-        self._documents = documents.take(np.arange(first, last)) if last - first < len(documents) else documents
+        self._documents = documents.select_rows(np.arange(first, last)) if last - first < len(documents) else documents
         self._first, self._rows = first, last - first
         self._room(len(fields.columns) + _SPARE)
         is_document = self._documents.kinds == bson_lengths.DOCUMENT
@@ -97,7 +97,7 @@ class _Part:
         while True:
             row, status, at = k.take_apart(
                 documents.buf, documents.kinds, documents.starts, documents.ends, row,
-                f.parents, f.names, f.begins, f.table, f.opens, f.numbers, f.guess, f.room, f.depth,
+                f.parents, f.names, f.begins, f.table, f.opens, f.numbers, f.guess, f.has_room, f.depth,
                 self._kinds, self._starts, self._ends, self._rest, self._rest_ends, new,
             )  # fmt: skip
             if status == FINE:
@@ -109,32 +109,32 @@ class _Part:
                 name = documents.buf[begin:end].tobytes().decode()
             except UnicodeDecodeError as e:
                 raise DamagedDocument(self._first + row, begin + e.start - int(documents.starts[row]), UTF8) from None
-            f.learn(field, within, name, number)
+            f.learn_field(field, within, name, number)
             self._kinds[:, row] = 0  # the document is looked at once more
             if len(f.columns) > len(self._kinds):
                 self._more_room()
 
-    def rest(self) -> pa.StringArray:
+    def build_rest(self) -> pa.StringArray:
         begins = np.append(0, self._rest_ends[:-1]).astype(np.int64)[: self._rows]
         kinds = np.where(self._rest_ends > begins, bson_lengths.DOCUMENT, bson_lengths.ABSENT).astype(np.uint8)
-        return texts(Values(self._rest, kinds, begins, self._rest_ends)).cast(pa.string())
+        return format_values(BsonValues(self._rest, kinds, begins, self._rest_ends)).cast(pa.string())
 
-    def column(self, c: int) -> pa.Array:
+    def build_column(self, c: int) -> pa.Array:
         if c >= len(self._kinds):
             return pa.nulls(self._rows, _type(self._fields, c))
-        values = Values(self._documents.buf, self._kinds[c], self._starts[c], self._ends[c])
+        values = BsonValues(self._documents.buf, self._kinds[c], self._starts[c], self._ends[c])
         return array_of(values, self._fields.forms[c])
 
 
-def array_of(values: Values, number: int) -> pa.Array:
+def array_of(values: BsonValues, number: int) -> pa.Array:
     """Values of one form as an array; absent ones are null."""
     absent = values.kinds == bson_lengths.ABSENT
     if number == k.JSON:
-        return texts(values).cast(pa.string())
+        return format_values(values).cast(pa.string())
     if number == k.STRING:
-        return values.strings().cast(pa.string())
+        return values.to_strings().cast(pa.string())
     if number == k.DECIMAL:
-        return pc.utf8_slice_codeunits(texts(values).cast(pa.string()), _DECIMAL, -2)
+        return pc.utf8_slice_codeunits(format_values(values).cast(pa.string()), _DECIMAL, -2)
     if number == k.BINARY:
         return _bytes(values, absent, 5).cast(pa.binary())
     if number == k.OBJECT_ID:
@@ -152,18 +152,18 @@ def array_of(values: Values, number: int) -> pa.Array:
     return pa.array(numbers, mask=mask)
 
 
-def _numbers(values: Values) -> npt.NDArray[np.int64]:
-    """The numbers of values of up to eight bytes, as the bits that they are."""
+def _numbers(values: BsonValues) -> npt.NDArray[np.int64]:
+    """Return the numbers of values of up to eight bytes, as the bits that they are."""
     out = np.zeros(len(values), np.int64)
-    change_events.wholes(values.buf, values.kinds, values.starts, values.ends, out)
+    document_fields.read_integers(values.buf, values.kinds, values.starts, values.ends, out)
     return out
 
 
-def _bytes(values: Values, absent: npt.NDArray[np.bool_], skip: int) -> Any:
-    """The bytes of values, behind as many as are skipped."""
+def _bytes(values: BsonValues, absent: npt.NDArray[np.bool_], skip: int) -> Any:
+    """Return the bytes of values, behind as many as are skipped."""
     starts, ends = np.where(absent, 0, values.starts + skip), np.where(absent, 0, values.ends)
     kinds = np.where(absent, bson_lengths.ABSENT, bson_lengths.BINARY).astype(np.uint8)
-    return Values(values.buf, kinds, starts, ends).binary()
+    return BsonValues(values.buf, kinds, starts, ends).to_binary()
 
 
 def _hexadecimal(raw: Any, absent: npt.NDArray[np.bool_], size: int, dashes: tuple[int, ...]) -> pa.StringArray:

@@ -8,69 +8,69 @@ from typing import Final
 
 import numpy as np
 
-from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument
+from airflow_provider_cdc.sources.mongodb.documents.document_errors import DamagedDocument
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
-from airflow_provider_cdc.sources.mongodb.kernels.elements import list_elements
+from airflow_provider_cdc.sources.mongodb.kernels.bson_elements import list_elements
 from airflow_provider_cdc.sources.mongodb.kernels.error_codes import FINE
 
 CONTAINERS: Final = (k.DOCUMENT, k.ARRAY)
 
 
 @dataclass
-class Element:
-    """One field of a document or element of an array: its name, type, and value: bytes, or what it contains."""
+class BsonElement:
+    """A field of a document or an element of an array: its name, type, and value: bytes, or what it contains."""
 
     name: bytes
     kind: int
-    value: bytes | Container
+    value: bytes | BsonContainer
 
-    def inside(self) -> Container | None:
-        """What it contains, if it is a document or array; from then on, changes of that are changes of it."""
+    def open_container(self) -> BsonContainer | None:
+        """Return what it contains, if it is a document or array; from then on, changes of that are changes of it."""
         if self.kind not in CONTAINERS:
             return None
         if isinstance(self.value, bytes):
-            self.value = Container.read(self.value, self.kind)
+            self.value = BsonContainer.from_bson(self.value, self.kind)
         return self.value
 
-    def raw(self) -> bytes:
-        """The bytes of the value."""
-        return self.value if isinstance(self.value, bytes) else self.value.raw()
+    def encode_bson(self) -> bytes:
+        """Return the bytes of the value."""
+        return self.value if isinstance(self.value, bytes) else self.value.encode_bson()
 
 
 @dataclass
-class Container:
+class BsonContainer:
     """A document or an array."""
 
     kind: int
-    elements: list[Element]
+    elements: list[BsonElement]
 
     @classmethod
-    def read(cls, raw: bytes, kind: int = k.DOCUMENT) -> Container:
+    def from_bson(cls, raw: bytes, kind: int = k.DOCUMENT) -> BsonContainer:
         """Take the bytes of a document or array apart.
 
         :raises DamagedDocument: they are none
         """
-        return cls(kind, elements(raw))
+        return cls(kind, parse_elements(raw))
 
-    def find(self, name: bytes) -> Element | None:
-        """The field of this name; of an array, the element of this number."""
+    def find(self, name: bytes) -> BsonElement | None:
+        """Find the field of this name; of an array, the element of this number."""
         if self.kind == k.ARRAY:
             number = int(name)
             return self.elements[number] if number < len(self.elements) else None
         return next((e for e in self.elements if e.name == name), None)
 
-    def raw(self) -> bytes:
-        """The bytes of the whole, with numbers for the names of an array."""
+    def encode_bson(self) -> bytes:
+        """Return the bytes of the whole, with numbers for the names of an array."""
         parts = []
         for number, e in enumerate(self.elements):
             name = str(number).encode() if self.kind == k.ARRAY else e.name
-            parts.append(b"%c%b\0%b" % (e.kind, name, e.raw()))
+            parts.append(b"%c%b\0%b" % (e.kind, name, e.encode_bson()))
         body = b"".join(parts)
         return struct.pack("<i", len(body) + 5) + body + b"\0"
 
 
-def elements(raw: bytes) -> list[Element]:
-    """What a document or array contains.
+def parse_elements(raw: bytes) -> list[BsonElement]:
+    """List what a document or array contains.
 
     :raises DamagedDocument: it is none
     """
@@ -82,14 +82,16 @@ def elements(raw: bytes) -> list[Element]:
         count, problem, at = list_elements(buf, 0, len(buf), found)
     if problem != FINE:
         raise DamagedDocument(0, int(at), problem)
-    return [Element(raw[name : value - 1], kind, raw[value:end]) for kind, name, value, end in found[:count].tolist()]
+    return [
+        BsonElement(raw[name : value - 1], kind, raw[value:end]) for kind, name, value, end in found[:count].tolist()
+    ]
 
 
-def text(raw: bytes) -> bytes:
-    """The text in the bytes of a string value."""
+def extract_text(raw: bytes) -> bytes:
+    """Return the text in the bytes of a string value."""
     return raw[4:-1]
 
 
 def text_value(content: bytes) -> bytes:
-    """The bytes of a string value of this text."""
+    """Encode a text as the bytes of a string value."""
     return struct.pack("<i", len(content) + 1) + content + b"\0"

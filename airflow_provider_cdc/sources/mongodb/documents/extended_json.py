@@ -18,28 +18,28 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonValues
+from airflow_provider_cdc.sources.mongodb.documents.document_errors import DamagedDocument
 from airflow_provider_cdc.sources.mongodb.documents.utf8_repair import with_replaced_texts
-from airflow_provider_cdc.sources.mongodb.documents.values import Values
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
-from airflow_provider_cdc.sources.mongodb.kernels import scalars
+from airflow_provider_cdc.sources.mongodb.kernels import scalar_json
 from airflow_provider_cdc.sources.mongodb.kernels.error_codes import FINE, FULL
-from airflow_provider_cdc.sources.mongodb.kernels.json_text import GROWTH, SLACK, render
+from airflow_provider_cdc.sources.mongodb.kernels.json_text import GROWTH, SLACK, render_values
 
 
-class Form(IntEnum):
+class JsonForm(IntEnum):
     """The forms of extended JSON, each byte for byte as MongoDB's Java library writes it, without blanks between fields."""
 
-    STRICT = scalars.STRICT
+    STRICT = scalar_json.STRICT
     """``JsonMode.STRICT``: Debezium's ``before``, ``after`` and ``updatedFields``."""
-    RELAXED = scalars.RELAXED
+    RELAXED = scalar_json.RELAXED
     """``JsonMode.RELAXED``: Debezium's keys."""
-    CANONICAL = scalars.CANONICAL
+    CANONICAL = scalar_json.CANONICAL
     """``JsonMode.EXTENDED``: says the type of every value."""
 
 
-def texts(
-    values: Values, form: Form = Form.STRICT, *, null_as_text: bool = False, replace_not_utf8: bool = False
+def format_values(
+    values: BsonValues, form: JsonForm = JsonForm.STRICT, *, null_as_text: bool = False, replace_not_utf8: bool = False
 ) -> pa.LargeStringArray:
     """Each value as text; null where there is none, and where it is null.
 
@@ -57,22 +57,22 @@ def texts(
     except DamagedDocument as e:
         if not (replace_not_utf8 and e.not_utf8):
             raise
-        mended = with_replaced_texts(Values(values.buf, kinds, starts, ends))
+        mended = with_replaced_texts(BsonValues(values.buf, kinds, starts, ends))
         out, offsets = _rendered(mended.buf, mended.kinds, mended.starts, mended.ends, form)
     mask = pa.array(~absent).buffers()[1] if absent.any() else None
     return pa.Array.from_buffers(pa.large_string(), len(values), [mask, pa.py_buffer(offsets), pa.py_buffer(out)])
 
 
-def keys(values: Values) -> pa.LargeStringArray:
+def format_keys(values: BsonValues) -> pa.LargeStringArray:
     """``_id`` values as Debezium writes them in keys: ``1234``, ``"1234"`` with the quotes, ``{"$oid": "…"}``.
 
     :raises DamagedDocument: a value is not BSON
     """
-    return texts(values, Form.RELAXED, null_as_text=True)
+    return format_values(values, JsonForm.RELAXED, null_as_text=True)
 
 
 def _rendered(
-    buf: npt.NDArray[np.uint8], kinds: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], form: Form
+    buf: npt.NDArray[np.uint8], kinds: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], form: JsonForm
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:  # fmt: skip
     lengths = ends - starts
     longest, total = (int(lengths.max()), int(lengths.sum())) if len(lengths) else (0, 0)
@@ -80,7 +80,7 @@ def _rendered(
     offsets = np.zeros(len(kinds) + 1, np.int64)
     row = 0
     while True:
-        row, problem, at = render(buf, kinds, starts, ends, int(form), row, out, offsets)
+        row, problem, at = render_values(buf, kinds, starts, ends, int(form), row, out, offsets)
         if problem == FINE:
             return out[: offsets[-1]].copy(), offsets  # what waits to be written keeps no room that it does not need
         if problem != FULL:

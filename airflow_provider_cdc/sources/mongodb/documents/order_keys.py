@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.sources.mongodb.documents.bson_tree import elements
-from airflow_provider_cdc.sources.mongodb.documents.values import Values
+from airflow_provider_cdc.sources.mongodb.documents.bson_tree import parse_elements
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonValues
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
-from airflow_provider_cdc.sources.mongodb.kernels.decimals import put_decimal
+from airflow_provider_cdc.sources.mongodb.kernels.decimal128_text import put_decimal
 
 _NUMBERS: Final = (k.DOUBLE, k.INT32, k.INT64, k.DECIMAL128)
 _TEXTS: Final = (k.STRING, k.SYMBOL, k.CODE)
@@ -32,7 +32,7 @@ _INVERTED: Final = bytes(255 - i for i in range(256))
 
 
 def order_key(kind: int, value: bytes) -> bytes:
-    """The bytes that stand for a value: those of two values compare as the values do.
+    """Return the bytes that stand for a value: those of two values compare as the values do.
 
     :param kind: its BSON type
     :param value: its bytes in a document, after the name
@@ -41,9 +41,9 @@ def order_key(kind: int, value: bytes) -> bytes:
     return bytes([_RANKS[kind]]) + _content(kind, value)
 
 
-def order_keys(values: Values) -> pa.LargeBinaryArray:
-    """The same for many values; null where there is none."""
-    keys = (order_key(kind, values.raw(row)) if kind else None for row, kind in enumerate(values.kinds.tolist()))
+def order_keys(values: BsonValues) -> pa.LargeBinaryArray:
+    """Return the same for many values; null where there is none."""
+    keys = (order_key(kind, values.read_bytes(row)) if kind else None for row, kind in enumerate(values.kinds.tolist()))
     return pa.array(keys, pa.large_binary(), size=len(values))
 
 
@@ -70,14 +70,14 @@ def _content(kind: int, value: bytes) -> bytes:
 
 def _fields(kind: int, value: bytes) -> bytes:
     parts = [
-        bytes([_RANKS[e.kind]]) + (e.name + b"\0" if kind == k.DOCUMENT else b"") + _content(e.kind, e.raw())
-        for e in elements(value)
+        bytes([_RANKS[e.kind]]) + (e.name + b"\0" if kind == k.DOCUMENT else b"") + _content(e.kind, e.encode_bson())
+        for e in parse_elements(value)
     ]
     return b"".join(parts) + b"\0"
 
 
 def _ended(content: bytes) -> bytes:
-    """A text that is less than all that begin with it, whatever comes behind it."""
+    """End a text so that it is less than all that begin with it, whatever comes behind it."""
     return content.replace(b"\0", b"\0\xff") + b"\0\0"
 
 
@@ -97,7 +97,7 @@ def _number(kind: int, value: bytes) -> bytes:
 
 
 def _size(number: Decimal) -> bytes:
-    """How large a number is, without its sign: the place of its first digit, and all digits but zeros at the end."""
+    """Return the size of a number, without its sign: the place of its first digit, and all digits but zeros at the end."""
     if number.is_infinite():
         return struct.pack(">H", _INFINITE)
     digits = "".join(map(str, number.as_tuple().digits)).rstrip("0").encode()

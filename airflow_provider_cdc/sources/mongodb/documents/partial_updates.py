@@ -1,4 +1,4 @@
-"""Applies updates to the texts of documents, for targets; implements :class:`~airflow_provider_cdc.core.spi.partial_updates.PartialUpdates`."""
+"""Applies updates to the texts of documents, for targets; implements :class:`~airflow_provider_cdc.core.spi.partial_updates.PartialUpdateApplier`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.sources.mongodb.documents import read_json
-from airflow_provider_cdc.sources.mongodb.documents.bson_tree import Container, Element, text_value
-from airflow_provider_cdc.sources.mongodb.documents.errors import DocumentError
-from airflow_provider_cdc.sources.mongodb.documents.extended_json import texts
-from airflow_provider_cdc.sources.mongodb.documents.updates import apply_update
-from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.documents import extended_json_parser
+from airflow_provider_cdc.sources.mongodb.documents.bson_tree import BsonContainer, BsonElement, text_value
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.documents.document_errors import DocumentError
+from airflow_provider_cdc.sources.mongodb.documents.document_updates import apply_update
+from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_values
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 
 DESCRIPTION: Final = "updateDescription"
@@ -23,10 +23,10 @@ _EMPTY: Final = b"\5\0\0\0\0"
 
 
 class _Updates:
-    def applied(
+    def apply_updates(
         self, bases: Sequence[str | None], follows: npt.NDArray[np.int64], said: Mapping[str, pa.Array]
     ) -> tuple[pa.Array, dict[int, str]]:
-        """See :meth:`~airflow_provider_cdc.core.spi.partial_updates.PartialUpdates.applied`."""
+        """See :meth:`~airflow_provider_cdc.core.spi.partial_updates.PartialUpdateApplier.apply_updates`."""
         rows = len(bases)
         descriptions: list[Any] = said[DESCRIPTION].to_pylist() if DESCRIPTION in said else [None] * rows
         paths: list[str | None] = said[PATHS].to_pylist() if PATHS in said else [None] * rows
@@ -39,11 +39,15 @@ class _Updates:
             else:
                 try:
                     before = after[first] if first >= 0 else None
-                    made = _applied(before or read_json.document(base or ""), descriptions[row], paths[row])
+                    made = _applied(
+                        before or extended_json_parser.parse_document(base or ""), descriptions[row], paths[row]
+                    )
                 except (DocumentError, ValueError) as e:
                     problems[row] = str(e)
             after.append(made)
-        documents = texts(Documents.of_list([one or _EMPTY for one in after]).values).cast(pa.string())
+        documents = format_values(BsonDocuments.of_list([one or _EMPTY for one in after]).document_values).cast(
+            pa.string()
+        )
         if not problems:
             return documents, problems
         known = np.ones(rows, np.bool_)
@@ -61,23 +65,25 @@ def _applied(before: bytes, description: Any, paths: str | None) -> bytes:
 
 
 def _description(said: Any, paths: str | None) -> bytes:
-    """What the server has said, from the columns of an event."""
+    """Build what the server has said, from the columns of an event."""
     updated, removed, cut = (said.get(name) for name in ("updatedFields", "removedFields", "truncatedArrays"))
     parts = [
-        Element(b"updatedFields", k.DOCUMENT, read_json.document(updated) if updated else _EMPTY),
-        Element(b"removedFields", k.ARRAY, _array([(k.STRING, text_value(name.encode())) for name in removed or ()])),
-        Element(b"truncatedArrays", k.ARRAY, _array([(k.DOCUMENT, _cut(one)) for one in cut or ()])),
+        BsonElement(b"updatedFields", k.DOCUMENT, extended_json_parser.parse_document(updated) if updated else _EMPTY),
+        BsonElement(
+            b"removedFields", k.ARRAY, _array([(k.STRING, text_value(name.encode())) for name in removed or ()])
+        ),
+        BsonElement(b"truncatedArrays", k.ARRAY, _array([(k.DOCUMENT, _cut(one)) for one in cut or ()])),
     ]
     if paths is not None:
-        parts.append(Element(b"disambiguatedPaths", k.DOCUMENT, read_json.document(paths)))
-    return Container(k.DOCUMENT, parts).raw()
+        parts.append(BsonElement(b"disambiguatedPaths", k.DOCUMENT, extended_json_parser.parse_document(paths)))
+    return BsonContainer(k.DOCUMENT, parts).encode_bson()
 
 
 def _cut(one: Mapping[str, Any]) -> bytes:
-    field = Element(b"field", k.STRING, text_value(one["field"].encode()))
-    size = Element(b"newSize", k.INT32, int(one["size"]).to_bytes(4, "little", signed=True))
-    return Container(k.DOCUMENT, [field, size]).raw()
+    field = BsonElement(b"field", k.STRING, text_value(one["field"].encode()))
+    size = BsonElement(b"newSize", k.INT32, int(one["size"]).to_bytes(4, "little", signed=True))
+    return BsonContainer(k.DOCUMENT, [field, size]).encode_bson()
 
 
 def _array(values: Sequence[tuple[int, bytes]]) -> bytes:
-    return Container(k.ARRAY, [Element(b"", kind, raw) for kind, raw in values]).raw()
+    return BsonContainer(k.ARRAY, [BsonElement(b"", kind, raw) for kind, raw in values]).encode_bson()

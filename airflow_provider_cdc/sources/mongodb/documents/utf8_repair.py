@@ -6,19 +6,24 @@ import struct
 
 import numpy as np
 
-from airflow_provider_cdc.sources.mongodb.documents.bson_tree import Container, Element, text, text_value
-from airflow_provider_cdc.sources.mongodb.documents.values import Values
+from airflow_provider_cdc.sources.mongodb.documents.bson_tree import (
+    BsonContainer,
+    BsonElement,
+    extract_text,
+    text_value,
+)
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonValues
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 
 
-def with_replaced_texts(values: Values) -> Values:
-    """The same values with U+FFFD for bytes that are not UTF-8. Plain and slow: for what hardly ever is.
+def with_replaced_texts(values: BsonValues) -> BsonValues:
+    """Return the same values with U+FFFD for bytes that are not UTF-8. Plain and slow: for what hardly ever is.
 
     :raises DamagedDocument: a value is not BSON
     """
-    raws = [_value(int(values.kinds[row]), values.raw(row)) for row in range(len(values))]
+    raws = [_value(int(values.kinds[row]), values.read_bytes(row)) for row in range(len(values))]
     ends = np.cumsum([0, *map(len, raws)], dtype=np.int64)
-    return Values(np.frombuffer(b"".join(raws), np.uint8), values.kinds, ends[:-1], ends[1:])
+    return BsonValues(np.frombuffer(b"".join(raws), np.uint8), values.kinds, ends[:-1], ends[1:])
 
 
 def _text(raw: bytes) -> bytes:
@@ -27,11 +32,11 @@ def _text(raw: bytes) -> bytes:
 
 def _value(kind: int, raw: bytes) -> bytes:
     if kind in (k.STRING, k.CODE, k.SYMBOL):
-        return text_value(_text(text(raw)))
+        return text_value(_text(extract_text(raw)))
     if kind in (k.DOCUMENT, k.ARRAY):
-        inside = Container.read(raw, kind)
-        inside.elements = [Element(_text(e.name), e.kind, _value(e.kind, e.raw())) for e in inside.elements]
-        return inside.raw()
+        inside = BsonContainer.from_bson(raw, kind)
+        inside.elements = [BsonElement(_text(e.name), e.kind, _value(e.kind, e.encode_bson())) for e in inside.elements]
+        return inside.encode_bson()
     if kind == k.REGEX:
         return _text(raw)
     if kind == k.DB_POINTER:

@@ -1,4 +1,4 @@
-"""Where values of BSON end, and whether their lengths are possible (bsonspec.org, version 1.1)."""
+"""The ends of values of BSON, and checks that their lengths are possible (bsonspec.org, version 1.1)."""
 # mypy: disable-error-code="assignment, arg-type, return-value, no-any-return"
 # ruff: noqa: SIM109
 
@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.jit import forced, jit
+from airflow_provider_cdc.sources.jit import force_inline_helper, jit
 from airflow_provider_cdc.sources.mongodb.kernels.error_codes import BOOLEAN, END, LENGTH, TYPE
 
 DOUBLE: Final = 0x01
@@ -46,43 +46,43 @@ _SIZES[[OBJECT_ID, BOOL, INT32, DECIMAL128]] = [12, 1, 4, 16]
 U: Final = np.uintp
 
 
-@forced
-def u32(buf: npt.NDArray[np.uint8], p: int) -> int:
+@force_inline_helper
+def read_u32(buf: npt.NDArray[np.uint8], p: int) -> int:
     q = U(p)
     return (
         np.int64(buf[q]) | np.int64(buf[q + U(1)]) << 8 | np.int64(buf[q + U(2)]) << 16 | np.int64(buf[q + U(3)]) << 24
     )
 
 
-@forced
-def i32(buf: npt.NDArray[np.uint8], p: int) -> int:
-    return u32(buf, p) - (np.int64(buf[U(p + 3)] >> 7) << 32)
+@force_inline_helper
+def read_i32(buf: npt.NDArray[np.uint8], p: int) -> int:
+    return read_u32(buf, p) - (np.int64(buf[U(p + 3)] >> 7) << 32)
 
 
-@forced
-def u64(buf: npt.NDArray[np.uint8], p: int) -> np.uint64:
-    return np.uint64(u32(buf, p)) | np.uint64(u32(buf, p + 4)) << np.uint64(32)
+@force_inline_helper
+def read_u64(buf: npt.NDArray[np.uint8], p: int) -> np.uint64:
+    return np.uint64(read_u32(buf, p)) | np.uint64(read_u32(buf, p + 4)) << np.uint64(32)
 
 
-@forced
-def i64(buf: npt.NDArray[np.uint8], p: int) -> int:
-    return u32(buf, p) | i32(buf, p + 4) << 32
+@force_inline_helper
+def read_i64(buf: npt.NDArray[np.uint8], p: int) -> int:
+    return read_u32(buf, p) | read_i32(buf, p + 4) << 32
 
 
-@forced
+@force_inline_helper
 def text_end(buf: npt.NDArray[np.uint8], p: int, limit: int) -> int:
-    """Where a text with its length in front ends, the zero byte after it included; or a problem."""
+    """Find the end of a text with its length in front, the zero byte after it included; or a problem."""
     if p + 5 > limit:
         return LENGTH
-    size = i32(buf, p)
+    size = read_i32(buf, p)
     if size < 1 or p + 4 + size > limit:
         return LENGTH
     return p + 4 + size if buf[U(p + 3 + size)] == 0 else END
 
 
-@forced
+@force_inline_helper
 def name_end(buf: npt.NDArray[np.uint8], p: int, limit: int) -> int:
-    """The offset after the zero byte that ends a name; or a problem."""
+    """Return the offset after the zero byte that ends a name; or a problem."""
     while p < limit:
         if buf[U(p)] == 0:
             return p + 1
@@ -90,12 +90,12 @@ def name_end(buf: npt.NDArray[np.uint8], p: int, limit: int) -> int:
     return END
 
 
-@forced
+@force_inline_helper
 def document_end(buf: npt.NDArray[np.uint8], p: int, limit: int) -> int:
-    """Where a document or array ends by its length; or a problem."""
+    """Find the end of a document or array by its length; or a problem."""
     if p + 5 > limit:
         return LENGTH
-    size = i32(buf, p)
+    size = read_i32(buf, p)
     if size < 5 or p + size > limit:
         return LENGTH
     return p + size if buf[U(p + size - 1)] == 0 else END
@@ -103,11 +103,11 @@ def document_end(buf: npt.NDArray[np.uint8], p: int, limit: int) -> int:
 
 @jit
 def _odd_end(buf: npt.NDArray[np.uint8], kind: int, p: int, limit: int) -> int:
-    """Where a binary value, regular expression, pointer or code with scope ends."""
+    """Find the end of a binary value, regular expression, pointer or code with scope."""
     if kind == BINARY:
         if p + 5 > limit:
             return LENGTH
-        size = i32(buf, p)
+        size = read_i32(buf, p)
         return p + 5 + size if size >= 0 and p + 5 + size <= limit else LENGTH
     if kind == REGEX:
         end = name_end(buf, p, limit)
@@ -121,7 +121,7 @@ def _odd_end(buf: npt.NDArray[np.uint8], kind: int, p: int, limit: int) -> int:
         return TYPE
     if p + 14 > limit:
         return LENGTH
-    size = i32(buf, p)
+    size = read_i32(buf, p)
     if size < 14 or p + size > limit:
         return LENGTH
     end = text_end(buf, p + 4, p + size)
@@ -131,9 +131,12 @@ def _odd_end(buf: npt.NDArray[np.uint8], kind: int, p: int, limit: int) -> int:
     return scope if scope < 0 or scope == p + size else END
 
 
-@forced
+@force_inline_helper
 def value_end(buf: npt.NDArray[np.uint8], kind: int, p: int, limit: int) -> int:
-    """Where a value of this type that begins at ``p`` ends, at ``limit`` at the latest; or a problem. Does not look into documents."""
+    """Find the end of a value of this type that begins at ``p``, at ``limit`` at the latest; or a problem.
+
+    Does not look into documents.
+    """
     size = np.int64(_SIZES[U(kind)])
     if size >= 0:
         if p + size > limit:
@@ -150,7 +153,10 @@ def value_end(buf: npt.NDArray[np.uint8], kind: int, p: int, limit: int) -> int:
 
 @jit
 def split_documents(buf: npt.NDArray[np.uint8], p: int, limit: int, starts: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Where documents begin that stand one after the other; returns how many, and the offset after the last, or a problem."""
+    """Find the begins of documents that stand one after the other.
+
+    Returns how many, and the offset after the last, or a problem.
+    """
     count = 0
     while p < limit:
         end = document_end(buf, p, limit)
@@ -164,7 +170,7 @@ def split_documents(buf: npt.NDArray[np.uint8], p: int, limit: int, starts: npt.
 
 @jit
 def split_array(buf: npt.NDArray[np.uint8], p: int, limit: int, starts: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Where the documents of an array begin; returns how many, and the offset after the array, or a problem."""
+    """Find the begins of the documents of an array; return how many, and the offset after the array, or a problem."""
     end = document_end(buf, p, limit)
     if end < 0:
         return 0, end
@@ -185,9 +191,9 @@ def split_array(buf: npt.NDArray[np.uint8], p: int, limit: int, starts: npt.NDAr
 
 
 @jit
-def lengths(buf: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The lengths that documents begin with."""
+def read_lengths(buf: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Read the lengths that documents begin with."""
     out = np.empty(len(starts), np.int64)
     for row in range(len(starts)):
-        out[row] = i32(buf, starts[row])
+        out[row] = read_i32(buf, starts[row])
     return out

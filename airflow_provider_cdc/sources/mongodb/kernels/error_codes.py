@@ -1,4 +1,7 @@
-"""What is wrong with a document that kernels refuse. The values never change: kernels have them in machine code that is kept on disk."""
+"""Codes of what is wrong with a document that kernels refuse.
+
+The values never change: kernels have them in machine code that is kept on disk.
+"""
 
 from __future__ import annotations
 

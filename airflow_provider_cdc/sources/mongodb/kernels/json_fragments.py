@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.jit import forced
+from airflow_provider_cdc.sources.jit import force_inline_helper
 
 _TEXTS: list[bytes] = []
 
@@ -60,8 +60,8 @@ _ALL = np.frombuffer(b"".join(_TEXTS) + bytes(8), np.uint8)
 _BEGINS = np.cumsum([0, *map(len, _TEXTS)])
 
 
-@forced
-def put(text: int, out: npt.NDArray[np.uint8], w: int) -> int:
+@force_inline_helper
+def write_fragment(text: int, out: npt.NDArray[np.uint8], w: int) -> int:
     """Write one of these texts; returns where it ends. Up to seven bytes behind it are written, too: what comes next overwrites them."""
     begin = _BEGINS[np.uintp(text)]
     size = _BEGINS[np.uintp(text + 1)] - begin

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.jit import forced, jit
-from airflow_provider_cdc.sources.mongodb.kernels.bson_lengths import U, u64
+from airflow_provider_cdc.sources.jit import force_inline_helper, jit
+from airflow_provider_cdc.sources.mongodb.kernels.bson_lengths import U, read_u64
 from airflow_provider_cdc.sources.mongodb.kernels.error_codes import END, FINE, UTF8
 from airflow_provider_cdc.sources.mongodb.kernels.json_escapes import RUNS
 
@@ -24,7 +24,7 @@ _BACKSLASH: Final = 92
 
 
 def _plain() -> npt.NDArray[np.uint8]:
-    """One bit for each character of the plane: whether it stands for itself."""
+    """Return one bit for each character of the plane: whether it stands for itself."""
     runs = np.frombuffer(zlib.decompress(base64.b85decode(RUNS)), "<u2").astype(np.int64)
     bits = np.repeat(np.arange(len(runs)) % 2, runs).astype(np.uint8)
     bits[[_QUOTE, _BACKSLASH]] = 0
@@ -64,8 +64,8 @@ def _put_escape(unit: int, out: npt.NDArray[np.uint8], w: int) -> int:
 
 
 @jit
-def character(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[int, int]:
-    """The character of several bytes that begins at ``p``, and how many bytes it has: 0 if they are not UTF-8."""
+def decode_character(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[int, int]:
+    """Decode the character of several bytes that begins at ``p``, and how many bytes it has: 0 if they are not UTF-8."""
     c = np.int64(buf[p])
     size = 2 if 0xC2 <= c < 0xE0 else 3 if 0xE0 <= c < 0xF0 else 4 if 0xF0 <= c < 0xF5 else 0
     if size == 0 or p + size > end:
@@ -87,7 +87,7 @@ def _put_other(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np
     """Write the character at ``p`` that is not a plain one of ASCII; returns where it ends, or a problem, and where its text ends."""
     if buf[p] < 128:
         return p + 1, _put_escape(np.int64(buf[p]), out, w)
-    point, size = character(buf, p, end)
+    point, size = decode_character(buf, p, end)
     if size == 0:
         return UTF8, w
     if point >= 0x10000:
@@ -101,13 +101,13 @@ def _put_other(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np
     return p + size, w
 
 
-@forced
+@force_inline_helper
 def _put_eight(buf: npt.NDArray[np.uint8], p: int, out: npt.NDArray[np.uint8], w: int) -> int:
     """Copy eight bytes; how many of them stand for themselves, up to the first that does not.
 
     All eight at once, as one number: in ``other`` the highest bit of each byte says whether it is something else. No sum goes from one byte into the next.
     """
-    eight = u64(buf, p)
+    eight = read_u64(buf, p)
     v = U(w)
     for i in range(8):
         out[v + U(i)] = np.uint8((eight >> np.uint64(8 * i)) & _LOWEST_BYTE)
@@ -125,7 +125,7 @@ def _put_eight(buf: npt.NDArray[np.uint8], p: int, out: npt.NDArray[np.uint8], w
     return np.int64((before + (before >> _ONE_BYTE)) & _LOWEST_BYTE)
 
 
-@forced
+@force_inline_helper
 def put_text(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np.uint8], w: int) -> tuple[int, int]:
     """Write the text from ``p`` to ``end`` in quotes; returns where it ends in ``out``, and a problem."""
     out[U(w)] = _QUOTE
@@ -150,7 +150,7 @@ def put_text(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np.u
     return w + 1, FINE
 
 
-@forced
+@force_inline_helper
 def put_name(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np.uint8], w: int) -> tuple[int, int]:
     """Write the text from ``p`` to the next zero byte in quotes; returns where it ends in ``out``, and the offset after the zero byte, or a problem."""
     out[U(w)] = _QUOTE

@@ -9,14 +9,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.jit import forced, jit
+from airflow_provider_cdc.sources.jit import force_inline_helper, jit
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 from airflow_provider_cdc.sources.mongodb.kernels import json_fragments as t
-from airflow_provider_cdc.sources.mongodb.kernels.bson_lengths import U, i32, name_end, value_end
+from airflow_provider_cdc.sources.mongodb.kernels.bson_lengths import U, name_end, read_i32, value_end
 from airflow_provider_cdc.sources.mongodb.kernels.error_codes import DEPTH, END, FINE, FULL
-from airflow_provider_cdc.sources.mongodb.kernels.json_fragments import put
+from airflow_provider_cdc.sources.mongodb.kernels.json_fragments import write_fragment
 from airflow_provider_cdc.sources.mongodb.kernels.json_strings import put_name, put_text
-from airflow_provider_cdc.sources.mongodb.kernels.scalars import put_scalar
+from airflow_provider_cdc.sources.mongodb.kernels.scalar_json import put_scalar
 
 _Bytes = npt.NDArray[np.uint8]
 
@@ -31,7 +31,7 @@ _CLOSE = np.array([125, 93], np.uint8)
 
 
 @jit
-def render(
+def render_values(
     buf: _Bytes, kinds: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], form: int, row: int,
     out: _Bytes, offsets: npt.NDArray[np.int64],
 ) -> tuple[int, int, int]:  # fmt: skip
@@ -119,7 +119,7 @@ def put_value(
             return w, problem, at
 
 
-@forced
+@force_inline_helper
 def _enter(
     buf: _Bytes,
     kind: int,
@@ -137,15 +137,15 @@ def _enter(
     problem = FINE
     if kind == k.CODE_WITH_SCOPE:
         shapes[U(level)] = 2
-        size = i32(buf, p + 4)
-        w, problem = put_text(buf, p + 8, p + 7 + size, out, put(t.CODE, out, w))
-        w = put(t.SCOPE, out, w)
+        size = read_i32(buf, p + 4)
+        w, problem = put_text(buf, p + 8, p + 7 + size, out, write_fragment(t.CODE, out, w))
+        w = write_fragment(t.SCOPE, out, w)
         p += 8 + size
     out[U(w)] = _OPEN[U(shapes[U(level)] & 1)]
     return p + 4, w + 1, problem
 
 
-@forced
+@force_inline_helper
 def _leave(shape: int, out: _Bytes, w: int) -> int:
     """End a document, an array, or the scope of a code, and the code with it; returns where the text ends."""
     out[U(w)] = _CLOSE[U(shape & 1)]

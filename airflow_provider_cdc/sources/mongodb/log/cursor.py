@@ -14,11 +14,11 @@ import pymongo.errors as driver
 from bson.int64 import Int64
 
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.connect import ORDERED, RAW, Client, direct
+from airflow_provider_cdc.sources.mongodb.connect import ORDERED, RAW, Client, open_member_client
 
 if TYPE_CHECKING:
     # a run that finds nothing does without kernels
-    from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+    from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _SMALL: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CursorReply:
     """A reply of a cursor.
 
     :param documents: ``None``: it has none
@@ -40,13 +40,13 @@ class Answer:
     :param bare: it had none that were there before, either
     """
 
-    documents: Documents | None
+    documents: BsonDocuments | None
     token: dict[str, Any] | None
     bare: bool = True
 
 
-class Member:
-    """One member of a replica set, or one router, for cursors; a context manager.
+class DeploymentMember:
+    """A member of a replica set, or a router, for cursors; a context manager.
 
     It is the primary, unless the connection string has another read preference, and any of several that fit. A cursor that was opened at a primary stays
     there when it steps down. The driver's own client would look for it at the new primary.
@@ -67,13 +67,13 @@ class Member:
             raise driver.AutoReconnect("the member that was found is gone")
         self.primary = client.primary
         self.address = random.choice(found).address
-        self.client = direct(config, self.address)
+        self.client = open_member_client(config, self.address)
 
     def close(self) -> None:
         """Close its connections; may be called twice."""
         self.client.close()
 
-    def __enter__(self) -> Member:
+    def __enter__(self) -> DeploymentMember:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -84,12 +84,12 @@ class RawCursor:
     """A cursor on a member.
 
     :param command: ``find`` or ``aggregate``
-    :param seen: of a change stream, the order (:attr:`.MongoPosition.order`) up to which events have been there before: a small reply that has no others is as one
+    :param seen: of a change stream, the order (:attr:`.MongoPosition.sort_key`) up to which events have been there before: a small reply that has no others is as one
         without any. A stream that begins at a moment gets the events of that moment once more.
     :raises pymongo.errors.PyMongoError: from all that asks
     """
 
-    def __init__(self, member: Member, database: str, command: Mapping[str, Any], *, seen: str = "") -> None:
+    def __init__(self, member: DeploymentMember, database: str, command: Mapping[str, Any], *, seen: str = "") -> None:
         self._database, self._seen, self._preference = member.client[database], seen, member.preference
         self._session = member.client.start_session(causal_consistency=False)
         if member.cluster_time is not None:
@@ -103,12 +103,12 @@ class RawCursor:
             raise
 
     @property
-    def open(self) -> bool:
-        """Whether there may be more."""
+    def is_open(self) -> bool:
+        """Check whether there may be more."""
         return self._id != 0
 
-    def more(self, *, wait_ms: int | None = None, documents: int | None = None) -> Answer:
-        """The next batch.
+    def fetch_reply(self, *, wait_ms: int | None = None, documents: int | None = None) -> CursorReply:
+        """Read the next batch.
 
         :param wait_ms: how long the server waits for a document, of cursors that wait
         """
@@ -129,7 +129,7 @@ class RawCursor:
             self._id = 0
         self._session.end_session()
 
-    def _ask(self, command: Mapping[str, Any]) -> Answer:
+    def _ask(self, command: Mapping[str, Any]) -> CursorReply:
         answered = self._database.command(
             dict(command), codec_options=RAW, session=self._session, read_preference=self._preference
         )
@@ -139,7 +139,7 @@ class RawCursor:
             documents = cursor["firstBatch"] if "firstBatch" in cursor else cursor["nextBatch"]
             if not documents or (self._seen and all(event["_id"]["_data"] <= self._seen for event in documents)):
                 self._found(cursor["id"], cursor["ns"])
-                return Answer(None, cursor.get("postBatchResumeToken"), bare=not documents)
+                return CursorReply(None, cursor.get("postBatchResumeToken"), bare=not documents)
         from airflow_provider_cdc.sources.mongodb.documents.server_reply import read_reply
 
         reply = read_reply(raw)
@@ -150,7 +150,9 @@ class RawCursor:
                 fitting.bit_length() - 1
             )  # the same for some time, whatever the documents' sizes are
         token = reply.post_batch_resume_token
-        return Answer(reply.documents if len(reply.documents) else None, None if token is None else bson.decode(token))
+        return CursorReply(
+            reply.documents if len(reply.documents) else None, None if token is None else bson.decode(token)
+        )
 
     def _found(self, number: int, name: str) -> None:
         self._id, self._collection = Int64(number), name.partition(".")[2]

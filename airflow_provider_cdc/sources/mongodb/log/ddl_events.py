@@ -14,8 +14,8 @@ import bson
 
 from airflow_provider_cdc.core.errors import UnknownLogEvent
 from airflow_provider_cdc.core.model.log_items import LogItem, SchemaChange, Truncate
-from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.spi.source import Tables
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition
 
 log = logging.getLogger(__name__)
@@ -32,8 +32,8 @@ WITHOUT_DOCUMENTS: Final = frozenset(
 INVALIDATE: Final = "invalidate"
 
 
-def items(event: dict[str, Any], tables: Tables, position: MongoPosition) -> Iterator[LogItem]:
-    """The items of an event that changes no single document.
+def build_items(event: dict[str, Any], tables: CapturedTableSchemas, position: MongoPosition) -> Iterator[LogItem]:
+    """Yield the items of an event that changes no single document.
 
     :param position: behind it
     :raises UnknownLogEvent: it is not known what the event means
@@ -57,18 +57,20 @@ def items(event: dict[str, Any], tables: Tables, position: MongoPosition) -> Ite
         )
 
 
-def _dropped(table: TableId, tables: Tables, position: MongoPosition, event: dict[str, Any]) -> Iterator[LogItem]:
-    if tables.captured(table) and tables.get(table) is not None:
+def _dropped(
+    table: TableId, tables: CapturedTableSchemas, position: MongoPosition, event: dict[str, Any]
+) -> Iterator[LogItem]:
+    if tables.is_captured(table) and tables.find_schema(table) is not None:
         yield Truncate([table], position, position.time.ts_us, source=_source(event, position))
 
 
 def _renamed(
-    old: TableId, new: TableId, tables: Tables, position: MongoPosition, event: dict[str, Any]
+    old: TableId, new: TableId, tables: CapturedTableSchemas, position: MongoPosition, event: dict[str, Any]
 ) -> Iterator[LogItem]:
     if old == new:
         return
     yield from _dropped(old, tables, position, event)
-    if tables.captured(new):
+    if tables.is_captured(new):
         command = f'{{"renameCollection": "{old}", "to": "{new}"}}'
         source = _source(event, position)
         yield SchemaChange(command, new.namespace, [], position, position.time.ts_us, source, structure_unknown=[new])
@@ -88,8 +90,8 @@ def _table(name: dict[str, str]) -> TableId:
     return TableId(namespace=name["db"], name=name["coll"])
 
 
-def decoded(raw: bytes) -> dict[str, Any]:
-    """An event as a dictionary, its dates as milliseconds."""
+def decode_event(raw: bytes) -> dict[str, Any]:
+    """Decode an event as a dictionary, its dates as milliseconds."""
     from airflow_provider_cdc.sources.mongodb.connect import ORDERED
 
     return bson.decode(raw, codec_options=ORDERED)

@@ -1,6 +1,6 @@
 """Documents that change their shard: one shard deletes them, another inserts them.
 
-Both do it in one transaction, and each commits it at a time of its own or at the same one. Where the insert comes first in the stream, the delete behind it is
+Both do it in one transaction, and each commits it at its own or at the same time. Where the insert comes first in the stream, the delete behind it is
 of the document that was on the other shard, and there has to be the new one in the end. ``documentKey`` says which document each is of, by its shard key.
 """
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.sources.mongodb.documents.change_events import DELETE, INSERT, ChangeEvents
-from airflow_provider_cdc.sources.mongodb.documents.extended_json import keys, texts
+from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_keys, format_values
 
 Ints = npt.NDArray[np.int64]
 Collection = tuple[str | None, str | None]
@@ -35,7 +35,7 @@ class _Transaction:
     deleted: set[tuple[Collection, bytes]] = field(default_factory=set)
 
 
-class Moves:
+class ShardMoves:
     """Knows what the last transactions have inserted into collections that are spread over shards."""
 
     def __init__(self) -> None:
@@ -47,15 +47,21 @@ class Moves:
         :param kept: numbers of events, ascending
         """
         left = np.zeros(len(kept), np.bool_)
-        number = events.transaction[kept]
+        number = events.transaction_numbers[kept]
         if not (number >= 0).any():
             return left
-        names, operation = events.namespaces[1], events.operation[kept]
+        names, operation = events.event_namespaces[1], events.operation[kept]
         wanted = (number >= 0) & events.has_shard_key[kept] & np.isin(operation, (INSERT, DELETE))
         for mine in _runs(events, kept, wanted):
             at, deletes = kept[mine], operation[mine] == DELETE
-            collection, known = names[events.namespaces[0][int(at[0])]], self._of(transaction_id(events, int(at[0])))
-            key, whole = keys(events.document_id.take(at)), events.document_key.take(at).binary()
+            collection, known = (
+                names[events.event_namespaces[0][int(at[0])]],
+                self._of(transaction_id(events, int(at[0]))),
+            )
+            key, whole = (
+                format_keys(events.document_id.select_rows(at)),
+                events.document_key.select_rows(at).to_binary(),
+            )
             inserts = pa.array(~deletes)
             if known.deleted:
                 known.deleted.difference_update((collection, one) for one in whole.filter(inserts).to_pylist())
@@ -78,8 +84,10 @@ def _replaced(
     deletes: npt.NDArray[np.bool_],
     known: _Transaction,
 ) -> list[bool]:
-    """Return which events of a run are deletes of documents that the transaction has inserted with another document key, and has not deleted again; and, within
-    the run, the inserts that are deleted so."""
+    """Return which events of a run are deletes of documents that the transaction has replaced.
+
+    It has inserted these with another document key, and has not deleted them again. Within the run, the inserts that are deleted so are returned, too.
+    """
     gone = key.filter(pa.array(deletes)).unique()
     there = dict[str, set[bytes]]()
     for its, inserted, wholes in known.inserted:
@@ -110,11 +118,11 @@ def _runs(events: ChangeEvents, kept: Ints, wanted: npt.NDArray[np.bool_]) -> li
     if not len(places):
         return []
     at = kept[places]
-    of = np.stack([events.transaction[at], events.namespaces[0][at]])
+    of = np.stack([events.transaction_numbers[at], events.event_namespaces[0][at]])
     return np.split(places, np.flatnonzero((of[:, 1:] != of[:, :-1]).any(axis=0)) + 1)
 
 
 def transaction_id(events: ChangeEvents, i: int) -> str:
     """``lsid:txnNumber``, as Debezium has it."""
-    session = texts(events.field(b"lsid").take(np.array([i])))[0].as_py()
+    session = format_values(events.read_field(b"lsid").select_rows(np.array([i])))[0].as_py()
     return f"{session}:{int(events.txn_number[i])}"

@@ -1,6 +1,6 @@
 """Puts events together that come in parts, as they are larger than 16 MB (``$changeStreamSplitLargeEvent``).
 
-Each part has some of the fields of the event, and a token of its own. A stream may go on behind a part, but only with the very same pipeline: the offset
+Each part has some of the fields of the event, and a separate token. A stream may continue behind a part, but only with the very same pipeline: the offset
 is therefore before an event until its last part is there.
 """
 
@@ -15,23 +15,23 @@ from airflow_provider_cdc.core.errors import UnknownLogEvent
 from airflow_provider_cdc.sources.mongodb.connect import RAW
 
 
-class Parts:
+class SplitEventCollector:
     """Collects the parts of one event at a time."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
     @property
-    def open(self) -> bool:
-        """Whether parts are missing."""
+    def has_missing_parts(self) -> bool:
+        """Check whether parts are missing."""
         return bool(self._parts)
 
     def clear(self) -> None:
         """Forget what has come: the event comes again, from its first part on."""
         self._parts.clear()
 
-    def take(self, part: bytes, number: int, of: int) -> bytes | None:
-        """The event, once its last part is there, with the token of that part.
+    def add_fragment(self, part: bytes, number: int, of: int) -> bytes | None:
+        """Return the event, once its last part is there, with the token of that part.
 
         :raises UnknownLogEvent: the parts do not come in their order
         """
@@ -40,11 +40,11 @@ class Parts:
         self._parts.append(part)
         if number < of:
             return None
-        event = joined(self._parts)
+        event = merge_fragments(self._parts)
         self._parts.clear()
         return event
 
-    def complete(self) -> None:
+    def check_complete(self) -> None:
         """Make sure that no part is missing, as another event comes.
 
         :raises UnknownLogEvent: there is one
@@ -60,8 +60,8 @@ class Parts:
         )
 
 
-def joined(parts: list[bytes]) -> bytes:
-    """One event of its parts, in which each field stands once; what says that they are parts is left out."""
+def merge_fragments(parts: list[bytes]) -> bytes:
+    """Merge the parts of an event, in which each field stands once; what says that they are parts is left out."""
     fields: dict[str, bytes] = {}
     for part in parts:
         for name, element in _elements(part):

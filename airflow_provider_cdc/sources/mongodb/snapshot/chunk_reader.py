@@ -15,35 +15,35 @@ import numpy as np
 import pymongo.errors as driver
 from pymongo.write_concern import WriteConcern
 
-from airflow_provider_cdc.core.config.enums import CHUNK_BYTES
+from airflow_provider_cdc.core.config.property_enums import CHUNK_BYTES
 from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange
-from airflow_provider_cdc.sources.mongodb.collections import is_capped
+from airflow_provider_cdc.sources.mongodb.collection_tables import is_capped
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of, now_of, translated
-from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.connect import deployment_of, now_of, open_client, translate_driver_errors
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
 from airflow_provider_cdc.sources.mongodb.errors import (
     NOTHING_BETWEEN,
     SNAPSHOT_TOO_OLD,
     SNAPSHOT_UNAVAILABLE,
     code_of,
 )
-from airflow_provider_cdc.sources.mongodb.field_projection import Shaping
-from airflow_provider_cdc.sources.mongodb.log.cursor import Member, RawCursor
+from airflow_provider_cdc.sources.mongodb.field_rewriter import FieldRewriter
+from airflow_provider_cdc.sources.mongodb.log.cursor import DeploymentMember, RawCursor
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
-from airflow_provider_cdc.sources.mongodb.snapshot.moments import concern, read_as_it_is, read_too_late
-from airflow_provider_cdc.sources.mongodb.snapshot.ranges import (
+from airflow_provider_cdc.sources.mongodb.snapshot.id_ranges import (
     LARGEST,
-    bounds,
+    build_range_options,
     event_key,
     filter_of,
     key_text,
     key_value,
 )
-from airflow_provider_cdc.sources.mongodb.snapshot.rows import read_rows, source_values
+from airflow_provider_cdc.sources.mongodb.snapshot.read_concern import build_read_concern, read_as_it_is, read_too_late
+from airflow_provider_cdc.sources.mongodb.snapshot.snapshot_rows import read_rows, source_values
 
 log = logging.getLogger(__name__)
 
@@ -64,26 +64,26 @@ class MongoChunkReader(ChunkReader):
         schema: Callable[[TableId], TableSchema],
     ) -> None:
         self._schema = schema
-        self._config, self._signals, self._shaping = config, signals, Shaping(config)
+        self._config, self._signals, self._shaping = config, signals, FieldRewriter(config)
         self._as_it_is: set[TableId] = set()
         """Collections that the server does not show as they were at one moment: capped ones, before 8.0."""
-        self._client = connect(config)
+        self._client = open_client(config)
         try:
-            with translated(config):
+            with translate_driver_errors(config):
                 deployment_of(self._client)
-                self._member = Member(config, self._client)
+                self._member = DeploymentMember(config, self._client)
         except BaseException:
             self._client.close()
             raise
 
-    def table(self, table: TableId) -> TableSchema | None:
-        with translated(self._config, str(table)):
+    def read_table_schema(self, table: TableId) -> TableSchema | None:
+        with translate_driver_errors(self._config, str(table)):
             found = self._client[table.namespace].list_collection_names(
                 filter={"name": table.name, "type": "collection"}, authorizedCollections=True
             )
         return self._schema(table) if found else None
 
-    def last(self, rows: KeyRange) -> Key | None:
+    def read_last_key(self, rows: KeyRange) -> Key | None:
         at = self._now(rows)
         end = rows.end or rows.upto
         for condition in _last_of(rows, end):
@@ -95,10 +95,10 @@ class MongoChunkReader(ChunkReader):
     def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
         began, wanted = time.monotonic(), limit * queries
         at = self._now(rows)
-        parts: list[tuple[Documents, bool]]
+        parts: list[tuple[BsonDocuments, bool]]
         if rows.keys is not None:
             keys = {"_id": {"$in": [key_value(str(key[0])) for key in rows.keys]}}
-            parts = [self._some(rows, at, [keys], bounds(), wanted, max_bytes)]
+            parts = [self._some(rows, at, [keys], build_range_options(), wanted, max_bytes)]
         else:
             parts = [self._some(rows, at, [], _bounds(rows), wanted, max_bytes)]
             end = rows.end or rows.upto
@@ -119,11 +119,11 @@ class MongoChunkReader(ChunkReader):
             high = self.end_of_log() if rows.table.id in self._as_it_is else low
         return ChunkRows(blocks, last, low, high, complete, time.monotonic() - began, now, source_values(at))
 
-    def at(self, rows: KeyRange, position: Position) -> list[RowBlock] | None:
+    def read_at_position(self, rows: KeyRange, position: Position) -> list[RowBlock] | None:
         assert isinstance(position, MongoPosition)
         keys = [key_value(str(key[0])) for key in rows.keys or ()]
-        with translated(self._config, str(rows.table.id)):
-            query: tuple[Any, ...] = ([{"_id": {"$in": keys}}], bounds(), len(keys), sys.maxsize)
+        with translate_driver_errors(self._config, str(rows.table.id)):
+            query: tuple[Any, ...] = ([{"_id": {"$in": keys}}], build_range_options(), len(keys), sys.maxsize)
             try:
                 documents, _ = self._asked(rows, position.time, *query)
             except driver.OperationFailure as e:
@@ -140,22 +140,22 @@ class MongoChunkReader(ChunkReader):
         now = time.time_ns() // 1000
         return [read_rows(rows.table, documents, position.time, now, self._shaping)] if len(documents) else []
 
-    def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
+    def to_source_keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
         return [[_given(key[0])] for key in keys]
 
     def as_events(self, keys: Sequence[Key]) -> list[Key]:
         return [[event_key(str(key[0]))] for key in keys]
 
-    def write(self, id_: str, type_: str, data: str | None = None) -> None:
-        with translated(self._config, str(self._signals)):
+    def insert_signal_row(self, id_: str, type_: str, data: str | None = None) -> None:
+        with translate_driver_errors(self._config, str(self._signals)):
             self._writing.insert_one({"_id": id_, "type": type_, "data": data})
 
-    def remove(self, id_: str) -> None:
-        with translated(self._config, str(self._signals)):
+    def delete_signal_row(self, id_: str) -> None:
+        with translate_driver_errors(self._config, str(self._signals)):
             self._writing.delete_one({"_id": id_})
 
     def end_of_log(self) -> MongoPosition:
-        with translated(self._config, "the end of the log"):
+        with translate_driver_errors(self._config, "the end of the log"):
             return MongoPosition(now_of(self._client))
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class MongoChunkReader(ChunkReader):
         return database.get_collection(self._signals.name, write_concern=WriteConcern("majority"))
 
     def _now(self, rows: KeyRange) -> ClusterTime:
-        with translated(self._config, str(rows.table.id)):
+        with translate_driver_errors(self._config, str(rows.table.id)):
             return now_of(self._client)
 
     def _find(
@@ -181,8 +181,8 @@ class MongoChunkReader(ChunkReader):
         *,
         limit: int,
         sort: dict[str, int] | None = None,
-    ) -> Documents | None:
-        """The first documents of a query; ``None``: there is none."""
+    ) -> BsonDocuments | None:
+        """Read the first documents of a query; ``None``: there is none."""
         found, _ = self._some(rows, at, also, options | ({"sort": sort} if sort else {}), limit, CHUNK_BYTES)
         return found if len(found) else None
 
@@ -194,9 +194,9 @@ class MongoChunkReader(ChunkReader):
         options: dict[str, Any],
         limit: int,
         max_bytes: int,
-    ) -> tuple[Documents, bool]:
+    ) -> tuple[BsonDocuments, bool]:
         """Documents up to a number and a size, and whether the query has no more."""
-        with translated(self._config, str(rows.table.id)):
+        with translate_driver_errors(self._config, str(rows.table.id)):
             try:
                 return self._asked(rows, at, also, options, limit, max_bytes)
             except driver.OperationFailure as e:
@@ -219,27 +219,27 @@ class MongoChunkReader(ChunkReader):
         options: dict[str, Any],
         limit: int,
         max_bytes: int,
-    ) -> tuple[Documents, bool]:
+    ) -> tuple[BsonDocuments, bool]:
         table = rows.table.id
         skips = rows.after is not None and "min" in options
         conditions = [*also, *([filter_of(rows.condition, "additional-conditions")] if rows.condition else [])]
         command = {
             "find": table.name, "filter": {"$and": conditions} if conditions else {}, **options, "limit": limit + skips,
-            "readConcern": concern(at, as_it_is=table in self._as_it_is),
+            "readConcern": build_read_concern(at, as_it_is=table in self._as_it_is),
         }  # fmt: skip
-        taken = _Taken(limit, max_bytes, rows.after if skips else None)
+        taken = _CollectedDocuments(limit, max_bytes, rows.after if skips else None)
         try:
             with RawCursor(self._member, table.namespace, command) as cursor:
                 answer = cursor.first
-                while not taken.take(answer.documents) and cursor.open:
-                    answer = cursor.more()
+                while not taken.add_documents(answer.documents) and cursor.is_open:
+                    answer = cursor.fetch_reply()
         except driver.OperationFailure as e:
             if code_of(e) not in NOTHING_BETWEEN:
                 raise
-        return taken.documents, taken.whole
+        return taken.collected_documents, taken.whole
 
 
-class _Taken:
+class _CollectedDocuments:
     """Collects documents up to a number and a size.
 
     :param without: key of a document that is left out if it is the first one
@@ -248,10 +248,10 @@ class _Taken:
 
     def __init__(self, limit: int, max_bytes: int, without: Key | None) -> None:
         self._limit, self._bytes, self._without = limit, max_bytes, without
-        self._found: list[Documents] = []
+        self._found: list[BsonDocuments] = []
         self.whole = True
 
-    def take(self, documents: Documents | None) -> bool:
+    def add_documents(self, documents: BsonDocuments | None) -> bool:
         """Take some more; gives whether that is enough."""
         if documents is None:
             return False
@@ -272,24 +272,24 @@ class _Taken:
         return self._limit <= 0 or self._bytes <= 0
 
     @property
-    def documents(self) -> Documents:
-        """What was taken."""
+    def collected_documents(self) -> BsonDocuments:
+        """Documents that were taken."""
         if not self._found:
-            return Documents.of_list([])
+            return BsonDocuments.of_list([])
         if len(self._found) == 1:
             return self._found[0]
-        return Documents.of_list([part.raw(i) for part in self._found for i in range(len(part))])
+        return BsonDocuments.of_list([part.read_bytes(i) for part in self._found for i in range(len(part))])
 
 
-def _part(documents: Documents, start: int, end: int) -> Documents:
-    return Documents(documents.buf, documents.starts[start:end], documents.ends[start:end])
+def _part(documents: BsonDocuments, start: int, end: int) -> BsonDocuments:
+    return BsonDocuments(documents.buf, documents.starts[start:end], documents.ends[start:end])
 
 
 def _bounds(rows: KeyRange) -> dict[str, Any]:
-    """The range without the document of its last key."""
+    """Return the range without the document of its last key."""
     low = rows.after if rows.after is not None else rows.first
     high = rows.upto if rows.upto is not None else rows.end
-    return bounds(
+    return build_range_options(
         None if low is None else key_value(str(low[0])),
         None if high is None else key_value(str(high[0])),
         has_low=low is not None,
@@ -308,12 +308,12 @@ def _only(key: Key) -> dict[str, Any]:
     return {"_id": {"$eq": key_value(str(key[0]))}}
 
 
-def _key(documents: Documents, i: int) -> Key:
-    return [key_text(documents.field(b"_id"), i)]
+def _key(documents: BsonDocuments, i: int) -> Key:
+    return [key_text(documents.read_field(b"_id"), i)]
 
 
 def _given(key: Any) -> str:
-    """A key of a signal: the text that events have; a bare number or ``null`` is one, too."""
+    """Parse a key of a signal: the text that events have; a bare number or ``null`` is one, too."""
     import json
 
     text = key if isinstance(key, str) else json.dumps(key)

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config.enums import BinaryHandling
+from airflow_provider_cdc.core.config.property_enums import BinaryHandling
 from airflow_provider_cdc.core.errors import UnreadableValue
-from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, arrow_type
-from airflow_provider_cdc.sources.mysql.columns import charsets
-from airflow_provider_cdc.sources.mysql.columns.decode_buffers import Bytes, Finisher, Values
+from airflow_provider_cdc.core.model.table_schema import GEOMETRY, Column, arrow_type
+from airflow_provider_cdc.sources.mysql.columns import charset_codec
+from airflow_provider_cdc.sources.mysql.columns.column_buffers import Bytes, DecodedColumn, Finisher
 from airflow_provider_cdc.sources.mysql.kernels import LARGEST_GROWTH
 from airflow_provider_cdc.sources.relational.value_format import binary_text
 
@@ -28,13 +28,13 @@ _LARGEST = 2**31 - 1
 
 
 def _bitmap(valid: Bytes) -> tuple[pa.Buffer | None, int]:
-    """Validity bitmap and number of nulls."""
+    """Return the validity bitmap and the number of nulls."""
     nulls = len(valid) - int(np.count_nonzero(valid))
     return (pa.py_buffer(np.packbits(valid, bitorder="little")) if nulls else None), nulls
 
 
 def _owned(values: npt.NDArray[Any], dtype: type[np.generic] | None = None) -> pa.Buffer:
-    """A copy in Arrow's memory, converted to ``dtype`` if one is given."""
+    """Copy values to Arrow's memory, converted to ``dtype`` if one is given."""
     target = np.dtype(dtype) if dtype is not None else values.dtype
     buffer = pa.allocate_buffer(values.size * target.itemsize)
     if values.size:
@@ -49,7 +49,7 @@ def _fixed(
     return pa.Array.from_buffers(type_, len(valid), [bitmap, _owned(values, dtype)], nulls)
 
 
-def nulls(type_: pa.DataType) -> Finisher:
+def build_null_finisher(type_: pa.DataType) -> Finisher:
     """All nulls, for columns whose values are not needed."""
     return lambda v: pa.nulls(v.n, type_)
 
@@ -57,14 +57,14 @@ def nulls(type_: pa.DataType) -> Finisher:
 # -- numbers ----------------------------------------------------------------------------------------------------------------------
 
 
-def integers(column: Column) -> Finisher:
+def build_integer_finisher(column: Column) -> Finisher:
     """Integers of up to 64 bits; booleans if the column has that type."""
     if column.type == "bool":
-        return booleans
+        return finish_booleans
     widths: dict[str, type[np.generic]] = {"int16": np.int16, "int32": np.int32}
     type_, dtype = arrow_type(column.type), widths.get(column.type, np.int64)
 
-    def finisher(v: Values) -> pa.Array:
+    def finisher(v: DecodedColumn) -> pa.Array:
         return _fixed(type_, v.fixed, v.valid, dtype)
 
     return finisher
@@ -74,7 +74,7 @@ def unsigned_bigint(column: Column, where: str) -> Finisher:
     """``BIGINT UNSIGNED``: exact as a decimal; as a ``long`` only up to 2^63 - 1."""
     type_ = arrow_type(column.type)
 
-    def finisher(v: Values) -> pa.Array:
+    def finisher(v: DecodedColumn) -> pa.Array:
         if pa.types.is_decimal(type_):
             return _fixed(type_, np.stack([v.fixed, np.zeros_like(v.fixed)], axis=1), v.valid)
         if (bad := (v.fixed < 0) & (v.valid == 1)).any():
@@ -90,37 +90,37 @@ def unsigned_bigint(column: Column, where: str) -> Finisher:
     return finisher
 
 
-def floats(v: Values) -> pa.Array:
+def finish_floats(v: DecodedColumn) -> pa.Array:
     return _fixed(pa.float32(), v.fixed.astype(np.int32).view(np.float32), v.valid)
 
 
-def doubles(v: Values) -> pa.Array:
+def finish_doubles(v: DecodedColumn) -> pa.Array:
     return _fixed(pa.float64(), v.fixed, v.valid)
 
 
-def booleans(v: Values) -> pa.Array:
+def finish_booleans(v: DecodedColumn) -> pa.Array:
     bitmap, nulls = _bitmap(v.valid)
     values = pa.py_buffer(np.packbits(v.fixed != 0, bitorder="little"))
     return pa.Array.from_buffers(pa.bool_(), v.n, [bitmap, values], nulls)
 
 
-def bits(column: Column) -> Finisher:
+def build_bit_finisher(column: Column) -> Finisher:
     """``BIT(n)`` as little-endian bytes, ``io.debezium.data.Bits``."""
     width = (int(column.parameters["length"]) + 7) // 8
 
-    def finisher(v: Values) -> pa.Array:
+    def finisher(v: DecodedColumn) -> pa.Array:
         packed = np.ascontiguousarray(v.fixed).view(np.uint8).reshape(v.n, 8)[:, :width]
         return _fixed(pa.binary(width), np.ascontiguousarray(packed), v.valid).cast(pa.binary())
 
     return finisher
 
 
-def decimals(column: Column, precision: int, scale: int, *, wide: bool) -> Finisher:
+def build_decimal_finisher(column: Column, precision: int, scale: int, *, wide: bool) -> Finisher:
     """``DECIMAL`` of up to 38 digits, as ``decimal.handling.mode`` says."""
     exact = pa.decimal128(precision, scale)
     target = arrow_type(column.type)
 
-    def finisher(v: Values) -> pa.Array:
+    def finisher(v: DecodedColumn) -> pa.Array:
         pairs = v.wide if wide else np.stack([v.fixed, v.fixed >> 63], axis=1)
         numbers = _fixed(exact, pairs, v.valid)
         if pa.types.is_decimal(target):
@@ -135,8 +135,8 @@ def long_decimals(column: Column, precision: int, scale: int, decode: Callable[[
     """``DECIMAL`` of more than 38 digits: text, or a double."""
     target = arrow_type(column.type)
 
-    def finisher(v: Values) -> pa.Array:
-        texts = [None if b is None else decode(b, precision, scale) for b in v.texts()]
+    def finisher(v: DecodedColumn) -> pa.Array:
+        texts = [None if b is None else decode(b, precision, scale) for b in v.to_byte_strings()]
         return pa.array(texts, pa.string()) if pa.types.is_string(target) else _as_doubles(texts)
 
     return finisher
@@ -149,7 +149,7 @@ def _as_doubles(texts: list[str | None]) -> pa.Array:
 # -- dates ------------------------------------------------------------------------------------------------------------------------
 
 
-def temporals(column: Column, *, key: str | None = None) -> Finisher:
+def build_temporal_finisher(column: Column, *, key: str | None = None) -> Finisher:
     """Dates in days since the epoch, times in µs.
 
     A date that the calendar does not have becomes null, or the epoch in a NOT NULL column (Debezium MySQL connector, "Temporal types").
@@ -161,7 +161,7 @@ def temporals(column: Column, *, key: str | None = None) -> Finisher:
     narrow = pa.types.is_date32(type_)
     alone = column.declared.type_name == "TIMESTAMP" and not column.nullable  # which has no other value at the epoch
 
-    def finisher(v: Values) -> pa.Array:
+    def finisher(v: DecodedColumn) -> pa.Array:
         fixed, valid = v.fixed, v.valid
         impossible = valid == 2
         if impossible.any():
@@ -183,10 +183,10 @@ def temporals(column: Column, *, key: str | None = None) -> Finisher:
 # -- texts and bytes --------------------------------------------------------------------------------------------------------------
 
 
-def variable(type_: pa.DataType) -> Finisher:
+def build_bytes_finisher(type_: pa.DataType) -> Finisher:
     """Bytes without conversion: UTF-8 text, binary strings."""
 
-    def finisher(v: Values) -> pa.Array:
+    def finisher(v: DecodedColumn) -> pa.Array:
         bitmap, nulls = _bitmap(v.valid)
         buffers = [bitmap, _owned(v.offsets), _owned(v.data[: v.filled])]
         return pa.Array.from_buffers(type_, v.n, buffers, nulls)
@@ -194,24 +194,24 @@ def variable(type_: pa.DataType) -> Finisher:
     return finisher
 
 
-def converted(type_: pa.DataType, convert: Callable[[bytes], object], where: str) -> Finisher:
-    """Converts value by value, in plain Python.
+def build_converting_finisher(type_: pa.DataType, convert: Callable[[bytes], object], where: str) -> Finisher:
+    """Return a finisher that converts value by value, in plain Python.
 
     :param where: table and column, for the error
     :raises UnreadableValue: (the finisher) a value cannot be converted
     """
 
-    def finisher(v: Values) -> pa.Array:
+    def finisher(v: DecodedColumn) -> pa.Array:
         try:
-            return pa.array([None if b is None else convert(b) for b in v.texts()], type_)
+            return pa.array([None if b is None else convert(b) for b in v.to_byte_strings()], type_)
         except (ValueError, LookupError, pa.ArrowInvalid) as e:
-            raise unreadable(str(e), where) from e
+            raise build_unreadable_error(str(e), where) from e
 
     return finisher
 
 
-def unreadable(why: str, where: str) -> UnreadableValue:
-    """The error of a value that the change log cannot have.
+def build_unreadable_error(why: str, where: str) -> UnreadableValue:
+    """Return the error of a value that the change log cannot have.
 
     :param where: table and column
     """
@@ -223,47 +223,50 @@ def unreadable(why: str, where: str) -> UnreadableValue:
     )
 
 
-def texts(charset: str, where: str) -> Finisher:
+def build_text_finisher(charset: str, where: str) -> Finisher:
     """Text in any character set.
 
     :param where: table and column, for the error
     :raises UnreadableValue: (the finisher) a value has half a character, which no form of Unicode may have
     """
-    if charset in charsets.UTF8:
+    if charset in charset_codec.UTF8:
         return _utf8(where)
-    table = charsets.code_points(charset)
+    table = charset_codec.code_points(charset)
     return _transcoded(charset, where) if table is None else _by_table(table, where)
 
 
 def _utf8(where: str) -> Finisher:
-    """Text that is UTF-8 already. The server has seen to that, but MariaDB takes halves of characters (U+D800 to U+DFFF, which begin with ED), too;
-    nothing behind here could read them."""
-    plain = variable(pa.string())
+    """Return a finisher of text that is UTF-8 already.
 
-    def finisher(v: Values) -> pa.Array:
+    The server has checked that, but MariaDB accepts halves of characters (U+D800 to U+DFFF, which begin with ED), too;
+    no later reader could read them.
+    """
+    plain = build_bytes_finisher(pa.string())
+
+    def finisher(v: DecodedColumn) -> pa.Array:
         array = plain(v)
         if not (v.data[: v.filled] == _BEGINS_HALVES).any():
             return array
         try:
             array.validate(full=True)
         except pa.ArrowInvalid as e:
-            raise unreadable("it has half a character, and so is no UTF-8", where) from e
+            raise build_unreadable_error("it has half a character, and so is no UTF-8", where) from e
         return array
 
     return finisher
 
 
-def _by_table(table: charsets.CodePoints, where: str) -> Finisher:
+def _by_table(table: charset_codec.CodePoints, where: str) -> Finisher:
     """Text in a set that a table describes."""
-    plain = variable(pa.string())
+    plain = build_bytes_finisher(pa.string())
 
-    def finisher(v: Values) -> pa.Array:
+    def finisher(v: DecodedColumn) -> pa.Array:
         data = v.data[: v.filled]
         if table.ascii and (not v.filled or data.max() < 0x80):
             return plain(v)
         if LARGEST_GROWTH * v.filled > _LARGEST:
-            raise unreadable("as UTF-8 it may have more than 2 GB", where)
-        out, offsets = charsets.decode_all(table, data, v.offsets)
+            raise build_unreadable_error("as UTF-8 it may have more than 2 GB", where)
+        out, offsets = charset_codec.decode_all(table, data, v.offsets)
         bitmap, nulls = _bitmap(v.valid)
         return pa.Array.from_buffers(
             pa.string(), v.n, [bitmap, pa.py_buffer(offsets), _owned(out[: int(offsets[-1])])], nulls
@@ -275,27 +278,27 @@ def _by_table(table: charsets.CodePoints, where: str) -> Finisher:
 def _transcoded(charset: str, where: str) -> Finisher:
     """Text in another form of Unicode; each distinct value is decoded once."""
 
-    def finisher(v: Values) -> pa.Array:
-        raw = variable(pa.binary())(v).dictionary_encode()
-        decode = converted(pa.string(), lambda b: charsets.decode(charset, b), where)
+    def finisher(v: DecodedColumn) -> pa.Array:
+        raw = build_bytes_finisher(pa.binary())(v).dictionary_encode()
+        decode = build_converting_finisher(pa.string(), lambda b: charset_codec.decode_text(charset, b), where)
         texts = decode(_values_of(raw.dictionary))
         return texts.take(raw.indices)
 
     return finisher
 
 
-def _values_of(array: pa.BinaryArray) -> Values:
-    """A binary array without nulls as :class:`Values`."""
+def _values_of(array: pa.BinaryArray) -> DecodedColumn:
+    """Convert a binary array without nulls to :class:`DecodedColumn`."""
     texts = array.to_pylist()
     offsets = np.concatenate([[0], np.cumsum([len(t) for t in texts])]).astype(np.int32)
     data, none = np.frombuffer(b"".join(texts), np.uint8), np.empty(0, np.int64)
-    return Values(len(texts), np.ones(len(texts), np.uint8), none, none, offsets, data, len(data))
+    return DecodedColumn(len(texts), np.ones(len(texts), np.uint8), none, none, offsets, data, len(data))
 
 
-def padded(width: int, then: Finisher) -> Finisher:
+def build_padding_finisher(width: int, then: Finisher) -> Finisher:
     """``BINARY(n)``: adds the zero bytes at the end, which the log omits."""
 
-    def finisher(v: Values) -> pa.Array:
+    def finisher(v: DecodedColumn) -> pa.Array:
         lengths = np.diff(v.offsets)
         if (lengths[v.valid == 1] == width).all():
             return then(v)
@@ -305,22 +308,22 @@ def padded(width: int, then: Finisher) -> Finisher:
         kept = np.flatnonzero(v.valid)
         offsets = np.concatenate([[0], np.cumsum(np.where(v.valid == 1, width, 0))]).astype(np.int32)
         flat = np.ascontiguousarray(data[kept]).reshape(-1)
-        return then(Values(v.n, v.valid, v.fixed, v.wide, offsets, flat, len(flat)))
+        return then(DecodedColumn(v.n, v.valid, v.fixed, v.wide, offsets, flat, len(flat)))
 
     return finisher
 
 
-def binaries(mode: BinaryHandling) -> Finisher:
+def build_binary_finisher(mode: BinaryHandling) -> Finisher:
     """Binary strings in the form that ``binary.handling.mode`` asks for."""
     text = binary_text(mode)
-    return variable(pa.binary()) if text is None else converted(pa.string(), text, "")
+    return build_bytes_finisher(pa.binary()) if text is None else build_converting_finisher(pa.string(), text, "")
 
 
-def members(values: tuple[str, ...], where: str) -> Finisher:
+def build_enum_finisher(values: tuple[str, ...], where: str) -> Finisher:
     """``ENUM``: the member with this number; 0 is the empty string that MySQL stores for an invalid value."""
     labels = pa.array(["", *values], pa.string())
 
-    def finisher(v: Values) -> pa.Array:
+    def finisher(v: DecodedColumn) -> pa.Array:
         if len(v.fixed) and int(v.fixed.max()) > len(values):
             raise UnreadableValue(
                 f"Member number {int(v.fixed.max())} of an ENUM with {len(values)} members.",
@@ -333,21 +336,26 @@ def members(values: tuple[str, ...], where: str) -> Finisher:
     return finisher
 
 
-def member_texts(v: Values) -> pa.Array:
-    """Members as a query gives them. Of a table that was converted to UTF-8, servers keep the bytes of members, and so some are none: they are
-    what the log's members are."""
-    array = variable(pa.string())(v)
+def member_texts(v: DecodedColumn) -> pa.Array:
+    """Build the array of members as a query gives them.
+
+    Of a table that was converted to UTF-8, servers keep the bytes of members, and so some are no UTF-8: they become what the log's
+    members are.
+    """
+    array = build_bytes_finisher(pa.string())(v)
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array([None if b is None else b.decode("utf-8", "backslashreplace") for b in v.texts()], pa.string())
+        return pa.array(
+            [None if b is None else b.decode("utf-8", "backslashreplace") for b in v.to_byte_strings()], pa.string()
+        )
     return array
 
 
 def member_sets(values: tuple[str, ...]) -> Finisher:
     """``SET``: the members whose bits are set, in the order of the declaration, separated by commas."""
 
-    def finisher(v: Values) -> pa.Array:
+    def finisher(v: DecodedColumn) -> pa.Array:
         masks, inverse = np.unique(v.fixed, return_inverse=True)
         texts = [",".join(m for i, m in enumerate(values) if int(mask) >> i & 1) for mask in masks]
         return pa.array(texts, pa.string()).take(_fixed(pa.int64(), inverse.astype(np.int64), v.valid))
@@ -355,7 +363,7 @@ def member_sets(values: tuple[str, ...]) -> Finisher:
     return finisher
 
 
-def vectors(v: Values) -> pa.Array:
+def finish_vectors(v: DecodedColumn) -> pa.Array:
     """``VECTOR``: a list of 32-bit floats."""
     bitmap, nulls = _bitmap(v.valid)
     floats32 = pa.Array.from_buffers(pa.float32(), v.filled // 4, [None, _owned(v.data[: v.filled])])
@@ -363,22 +371,24 @@ def vectors(v: Values) -> pa.Array:
     return pa.ListArray.from_buffers(pa.list_(pa.float32()), v.n, [bitmap, offsets], nulls, children=[floats32])
 
 
-def geometries(v: Values) -> pa.Array:
+def finish_geometries(v: DecodedColumn) -> pa.Array:
     """Spatial values: four bytes of SRID, then WKB."""
-    values = v.texts()
+    values = v.to_byte_strings()
     wkb = pa.array([b"" if b is None else b[4:] for b in values], pa.binary())
     srid = pa.array([None if b is None else int.from_bytes(b[:4], "little") or None for b in values], pa.int32())
     return pa.StructArray.from_arrays([wkb, srid], fields=list(arrow_type(GEOMETRY)), mask=pa.array(v.valid == 0))
 
 
-def uncompressed(uncompress: Callable[[bytes], bytes], then: Finisher, where: str) -> Finisher:
+def build_uncompressing_finisher(uncompress: Callable[[bytes], bytes], then: Finisher, where: str) -> Finisher:
     """Decompresses values of MariaDB's ``COMPRESSED`` columns, then applies another finisher."""
-    plain = converted(pa.binary(), uncompress, where)
+    plain = build_converting_finisher(pa.binary(), uncompress, where)
 
-    def finisher(v: Values) -> pa.Array:
+    def finisher(v: DecodedColumn) -> pa.Array:
         _, offsets, data = plain(v).buffers()
         count = int(np.frombuffer(offsets, np.int32)[v.n])
         bytes_ = np.frombuffer(data, np.uint8)[:count] if data is not None else np.empty(0, np.uint8)
-        return then(Values(v.n, v.valid, v.fixed, v.wide, np.frombuffer(offsets, np.int32)[: v.n + 1], bytes_, count))
+        return then(
+            DecodedColumn(v.n, v.valid, v.fixed, v.wide, np.frombuffer(offsets, np.int32)[: v.n + 1], bytes_, count)
+        )
 
     return finisher

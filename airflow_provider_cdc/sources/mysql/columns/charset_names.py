@@ -16,5 +16,5 @@ BY_TABLE: Final = frozenset({
 
 
 def is_known(charset: str) -> bool:
-    """Whether texts in this character set can be decoded."""
+    """Check whether texts in this character set can be decoded."""
     return charset in UTF8 or charset in UNICODE or charset in BY_TABLE or charset == "binary"

@@ -11,7 +11,7 @@ import json
 import struct
 from decimal import Decimal
 
-from airflow_provider_cdc.sources.mysql.columns.value_texts import long_decimal_text
+from airflow_provider_cdc.sources.mysql.columns.value_formatters import long_decimal_text
 
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL = 0, 1, 2, 3, 4
 _NUMBERS = {5: "<h", 6: "<H", 7: "<i", 8: "<I", 9: "<q", 10: "<Q", 11: "<d"}
@@ -24,7 +24,9 @@ _T_DECIMAL, _T_DATE, _T_TIME, _T_DATETIME, _T_TIMESTAMP = 246, 10, 11, 12, 7
 
 
 def json_text(data: bytes) -> str:
-    """The document as text. An empty value, which a server without strict mode may store, is ``null``.
+    """Convert the document to text.
+
+    An empty value, which a server without strict mode may store, is ``null``.
 
     :raises ValueError: a type is not known
 
@@ -35,7 +37,7 @@ def json_text(data: bytes) -> str:
 
 
 def _value(kind: int, data: bytes, at: int) -> str:
-    """The value of type ``kind`` that begins at ``at``."""
+    """Convert the value of type ``kind`` that begins at ``at``."""
     if kind in (_SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY):
         return _container(kind, data, at)
     if kind == _LITERAL:
@@ -79,7 +81,7 @@ def _container(kind: int, data: bytes, at: int) -> str:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """A number stored in 7-bit groups, lowest first, and the offset after it."""
+    """Return a number stored in 7-bit groups, lowest first, and the offset after it."""
     length = shift = 0
     while True:
         byte = data[at]
@@ -95,7 +97,9 @@ def _quoted(text: str) -> str:
 
 
 def _double(value: float) -> str:
-    """The shortest text that gives the same number again, as MySQL's ``my_gcvt`` writes it: ``1.0``, ``0.00001``, ``1e15``, ``1.5e-17``.
+    """Format a number as the shortest text that gives the same number again.
+
+    The form is that of MySQL's ``my_gcvt``: ``1.0``, ``0.00001``, ``1e15``, ``1.5e-17``.
 
     With an exponent from 1e15 on and below 1e-15, except for numbers of 16 digits that have a 17th behind the point.
     """
@@ -114,7 +118,7 @@ def _double(value: float) -> str:
 
 
 def _opaque(kind: int, data: bytes) -> str:
-    """A value of an SQL type inside a document."""
+    """Convert a value of an SQL type inside a document."""
     if kind == _T_DECIMAL:
         return long_decimal_text(data[2:], data[0], data[1])
     if kind in (_T_DATE, _T_TIME, _T_DATETIME, _T_TIMESTAMP):

@@ -16,26 +16,34 @@ from airflow_provider_cdc.sources.mysql.kernels.event_codes import *
 from airflow_provider_cdc.sources.mysql.kernels.event_fields import *
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.sources.mysql.kernels.charset_decoder import *
     from airflow_provider_cdc.sources.mysql.kernels.crc import *
-    from airflow_provider_cdc.sources.mysql.kernels.result_rows import *
-    from airflow_provider_cdc.sources.mysql.kernels.route import *
-    from airflow_provider_cdc.sources.mysql.kernels.rows import *
-    from airflow_provider_cdc.sources.mysql.kernels.split import *
+    from airflow_provider_cdc.sources.mysql.kernels.event_router import *
+    from airflow_provider_cdc.sources.mysql.kernels.event_splitter import *
+    from airflow_provider_cdc.sources.mysql.kernels.result_row_decoder import *
+    from airflow_provider_cdc.sources.mysql.kernels.row_event_decoder import *
     from airflow_provider_cdc.sources.mysql.kernels.tagged_gtids import *
-    from airflow_provider_cdc.sources.mysql.kernels.texts import *
 
-_COMPILED = ("crc", "result_rows", "route", "rows", "split", "tagged_gtids", "texts")
+_COMPILED = (
+    "charset_decoder",
+    "crc",
+    "event_router",
+    "event_splitter",
+    "result_row_decoder",
+    "row_event_decoder",
+    "tagged_gtids",
+)
 
 
 def __getattr__(name: str) -> Any:
-    """A kernel, or what belongs to one, asked for the first time."""
+    """Import the kernels when a kernel, or what belongs to one, is asked for the first time."""
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: dict[str, Any] = {}
     for module in (importlib.import_module(f"{__name__}.{part}") for part in _COMPILED):
         public = getattr(module, "__all__", [n for n in vars(module) if not n.startswith("_")])
         found |= {n: getattr(module, n) for n in public}
-    globals().update(found)  # route, the kernel, replaces route, the module
+    globals().update(found)
     if name not in found:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return found[name]

@@ -31,7 +31,7 @@ _CRC = _make_crc_tables()
 
 
 @jit
-def crc32(buf: npt.NDArray[np.uint8], start: int, end: int) -> int:
+def compute_crc32(buf: npt.NDArray[np.uint8], start: int, end: int) -> int:
     """CRC-32 as zlib's, sixteen bytes at a time."""
     crc = np.uint32(0xFFFFFFFF)
     p = start

@@ -1,4 +1,7 @@
-"""Where the fields of an event are in a set of events, and why splitting a byte stream has stopped. Plain numbers, without numba."""
+"""Columns of the fields of an event in a set of events, and reasons why splitting a byte stream has stopped.
+
+Plain numbers, without numba.
+"""
 
 from __future__ import annotations
 

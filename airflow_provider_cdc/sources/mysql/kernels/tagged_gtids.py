@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
-from airflow_provider_cdc.sources.mysql.kernels.integers import little
+from airflow_provider_cdc.sources.mysql.kernels.integer_decoding import read_little_endian
 
 GTID_SOURCE: Final = 0  # MySQL's UUID in two halves; MariaDB's domain and server
 GTID_NUMBER: Final = 2  # of the transaction
@@ -27,8 +27,8 @@ _LONGEST_TAG: Final = 32
 
 
 @jit
-def varlen(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[int, int]:
-    """An integer, and the offset after it; ``-1`` if it goes past the end."""
+def read_varlen(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[int, int]:
+    """Read an integer; return it and the offset after it, ``-1`` if it extends past the end."""
     if p < 0 or p >= end:
         return 0, -1
     first = np.int64(buf[p])
@@ -37,7 +37,7 @@ def varlen(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[int, int]:
         more += 1
     if p + 1 + more > end:
         return 0, -1
-    rest = little(buf, p + 1, more)
+    rest = read_little_endian(buf, p + 1, more)
     if more == 8:
         return rest, p + 9
     return rest << np.int64(7 - more) | first >> np.int64(more + 1), p + 1 + more
@@ -46,28 +46,28 @@ def varlen(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[int, int]:
 @jit
 def read_tagged(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np.int64], n: int) -> bool:
     """Fill row ``n`` of ``out`` from the body of an event; returns whether its format is known."""
-    form, p = varlen(buf, p, end)
-    _, p = varlen(buf, p, end)  # size
-    _, p = varlen(buf, p, end)
-    flags, p = varlen(buf, p, end)
+    form, p = read_varlen(buf, p, end)
+    _, p = read_varlen(buf, p, end)  # size
+    _, p = read_varlen(buf, p, end)
+    flags, p = read_varlen(buf, p, end)
     if p < 0 or form != 1 or flags != 0:
         return False
-    _, p = varlen(buf, p, end)
-    source, p = varlen(buf, p, end)
+    _, p = read_varlen(buf, p, end)
+    source, p = read_varlen(buf, p, end)
     if p < 0 or source != 1:
         return False
     for i in range(_UUID):
-        byte, p = varlen(buf, p, end)
+        byte, p = read_varlen(buf, p, end)
         if p < 0 or byte > 255:
             return False
         out[n, i >> 3] = out[n, i >> 3] << np.int64(8) | byte
-    name, p = varlen(buf, p, end)
-    number, p = varlen(buf, p, end)
+    name, p = read_varlen(buf, p, end)
+    number, p = read_varlen(buf, p, end)
     if p < 0 or name != 2 or number & 1:
         return False
     out[n, GTID_NUMBER] = number >> np.int64(1) & np.int64(0x7FFFFFFFFFFFFFFF)  # the lowest bit is the sign
-    name, p = varlen(buf, p, end)
-    length, p = varlen(buf, p, end)
+    name, p = read_varlen(buf, p, end)
+    length, p = read_varlen(buf, p, end)
     if p < 0 or name != 3 or length < 1 or length > _LONGEST_TAG or p + length > end:
         return False
     for i in range(length):

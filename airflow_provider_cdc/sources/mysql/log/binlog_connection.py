@@ -1,5 +1,7 @@
-"""The replication connection: requests a binlog dump. PyMySQL connects and authenticates; what the server then sends, an
-:class:`~airflow_provider_cdc.sources.mysql.log.event_reader.EventReader` reads from the socket.
+"""The replication connection: requests a binlog dump.
+
+PyMySQL connects and authenticates; what the server then sends, an
+:class:`~airflow_provider_cdc.sources.mysql.log.event_reader.BinlogEventReader` reads from the socket.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ from collections.abc import Callable
 
 from airflow_provider_cdc.core.errors import SourceUnavailable, UnknownLogEvent
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import Server, connect, translated
-from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
-from airflow_provider_cdc.sources.mysql.log.event_reader import EventReader
-from airflow_provider_cdc.sources.mysql.log.failover import dump_gtids, executed_without_log
-from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer, connect, raise_cdc_errors
+from airflow_provider_cdc.sources.mysql.gtid_sets import MySqlGtids
+from airflow_provider_cdc.sources.mysql.log.event_reader import BinlogEventReader
+from airflow_provider_cdc.sources.mysql.log.gtid_failover import dump_gtids, executed_without_log
+from airflow_provider_cdc.sources.mysql.log.gtid_source_filter import GtidSourceFilter
 from airflow_provider_cdc.sources.mysql.log.log_end import log_files
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
 
@@ -34,7 +36,7 @@ _NO_REPLICA = 0
 """Server id of a reader that does not register as a replica. A server ends the older of two dumps with the same id, except with id 0."""
 
 
-class BinlogConnection(EventReader):
+class BinlogConnection(BinlogEventReader):
     """A dump of the binary log from one position on. A context manager.
 
     Only the stream of a run registers as a replica, with ``database.server.id``; the server then ends an older dump with that id. All
@@ -42,9 +44,9 @@ class BinlogConnection(EventReader):
 
     :param follow: wait for new events for ever; otherwise the server ends the stream at the end of the log
     :param unregistered: read the log without registering as a replica; not together with ``follow``
-    :param patience: see :class:`EventReader`
-    :ivar gtids: the GTIDs that the server was told the reader has: those of ``start``, and those of excluded sources
-    :ivar without_log: the GTIDs that its log does not have, where ``start`` has none, see :func:`.failover.executed_without_log`
+    :param patience: see :class:`BinlogEventReader`
+    :ivar gtids: the GTIDs that the reader has reported to the server as its own: those of ``start``, and those of excluded sources
+    :ivar without_log: the GTIDs that its log does not have, where ``start`` has none, see :func:`.gtid_failover.executed_without_log`
     :raises AccessDenied: user, password or privileges are wrong
     :raises PositionLost: the server does not have the position any more
     :raises SourceUnavailable: no server answers
@@ -53,7 +55,7 @@ class BinlogConnection(EventReader):
     def __init__(
         self,
         config: MySqlConfig,
-        server: Server,
+        server: MySqlServer,
         start: MySqlPosition,
         *,
         follow: bool = False,
@@ -68,7 +70,7 @@ class BinlogConnection(EventReader):
         try:
             sock: socket.socket = self._connection._sock
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-            with translated(config, str(start)):
+            with raise_cdc_errors(config, str(start)):
                 self._ask()
             super().__init__(
                 sock, config, start, buffer=BUFFER, patience=patience,
@@ -99,15 +101,17 @@ class BinlogConnection(EventReader):
             for name in ("read", "write"):
                 if seconds := getattr(self._config, f"binlog_net_{name}_timeout"):
                     cursor.execute(f"SET net_{name}_timeout = {seconds}")
-            self.gtids = dump_gtids(self._connection, self._server, self._start, GtidSources.of(self._config))
+            self.gtids = dump_gtids(
+                self._connection, self._server, self._start, GtidSourceFilter.from_config(self._config)
+            )
             self.without_log = MySqlGtids()
-            if self._server.gtids and not self._start.gtids:
+            if self._server.has_gtids and not self._start.gtids:
                 self.without_log = executed_without_log(self._connection, self._server)
             if self._server.mariadb:
                 cursor.execute("SET @mariadb_slave_capability = 4")
                 if self.gtids:
                     cursor.execute("SET @slave_connect_state = %s", (self.gtids,))
-                    # failover.py has found logs that begin too late; strict mode would also refuse one that begins right after it
+                    # gtid_failover.py has found logs that begin too late; strict mode would also refuse one that begins right after it
                     cursor.execute("SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
         if self._replica != _NO_REPLICA:
             self._register()
@@ -124,9 +128,9 @@ class BinlogConnection(EventReader):
     def _dump_request(self) -> bytes:
         flags = 0 if self._follow else _NON_BLOCK
         # where an event does not say at which offset it ends, all events before it have to be there
-        if self._server.mariadb and (self._config.include_query or self._server.number >= (11, 4, 0)):
+        if self._server.mariadb and (self._config.include_query or self._server.version_tuple >= (11, 4, 0)):
             flags |= _SEND_ANNOTATE
-        if self.gtids and self._server.gtids and not self._server.mariadb:
+        if self.gtids and self._server.has_gtids and not self._server.mariadb:
             encoded = MySqlGtids.parse(self.gtids).encode()
             head = struct.pack(
                 "<BHIIQI", _COM_BINLOG_DUMP_GTID, flags | _THROUGH_GTID, self._replica, 0, 4, len(encoded)

@@ -8,7 +8,7 @@ from typing import Final, Self
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.sources.mysql.connect import Server
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer
 from airflow_provider_cdc.sources.mysql.log.log_end import show_log_end
 
 _NO_RIGHT: Final = 1227
@@ -16,7 +16,7 @@ _NO_RIGHT: Final = 1227
 
 @dataclass(frozen=True, slots=True)
 class BinlogFilters:
-    """Which databases the server writes to its binary log.
+    """The databases that the server writes to its binary log.
 
     :param do_db: ``binlog_do_db``: only these are logged; empty = all except ``ignore_db``
     :param ignore_db: ``binlog_ignore_db``: these are not logged
@@ -28,8 +28,11 @@ class BinlogFilters:
     lower_case: bool = False
 
     @classmethod
-    def of(cls, connection: Connection, server: Server) -> Self:
-        """Ask the server. An account without REPLICATION CLIENT gets empty filters: the missing privilege is a finding of its own."""
+    def from_server(cls, connection: Connection, server: MySqlServer) -> Self:
+        """Ask the server.
+
+        An account without REPLICATION CLIENT gets empty filters: the missing privilege is a separate finding.
+        """
         try:
             with connection.cursor() as cursor:
                 cursor.execute(show_log_end(server))
@@ -46,13 +49,13 @@ class BinlogFilters:
         return cls(do_db, ignore_db, lower_case)
 
     def excluded_by(self, database: str) -> str | None:
-        """The setting that excludes a database from the log; ``None`` = it is logged."""
+        """Return the setting that excludes a database from the log; ``None`` = it is logged."""
         name = database.lower() if self.lower_case else database
         if self.do_db:
             return None if name in self.do_db else "binlog_do_db"
         return "binlog_ignore_db" if name in self.ignore_db else None
 
-    def remedy(self, database: str) -> str:
-        """What to change so that an excluded database is logged."""
+    def suggest_remedy(self, database: str) -> str:
+        """Return the change to the configuration by which an excluded database is logged."""
         change = f"add {database} to binlog_do_db" if self.do_db else f"take {database} out of binlog_ignore_db"
         return f"{change} in the server's configuration and restart it"

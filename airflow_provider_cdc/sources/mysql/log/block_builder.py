@@ -8,31 +8,33 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.log_items import LeftOut, LogBlock, RowBlock
+from airflow_provider_cdc.core.model.log_items import LeftOutRows, LogBlock, RowBlock
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.columns.decode_buffers import Scratch
+from airflow_provider_cdc.sources.mysql.columns.column_buffers import ScratchMemory
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.log.cursor import LogCursor
 from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
-from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
-from airflow_provider_cdc.sources.mysql.log.rows.row_decoder import decode
-from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
+from airflow_provider_cdc.sources.mysql.log.gtid_source_filter import GtidSourceFilter
+from airflow_provider_cdc.sources.mysql.log.log_cursor import LogCursor
+from airflow_provider_cdc.sources.mysql.log.rows.row_decoder import decode_row_blocks
+from airflow_provider_cdc.sources.mysql.log.rows.table_map_cache import TableMapCache
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import transaction_columns
-from airflow_provider_cdc.sources.mysql.schema.table_names import lowered
+from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import lower_name
 
 
 class BlockBuilder:
     """Builds blocks of rows from the transactions in an event buffer."""
 
-    def __init__(self, config: MySqlConfig, maps: TableMaps) -> None:
-        self._maps, self._scratch = maps, Scratch()
+    def __init__(self, config: MySqlConfig, maps: TableMapCache) -> None:
+        self._maps, self._scratch = maps, ScratchMemory()
         self._queries, self._signals = config.include_query, config.signal_data_collection
-        sources = GtidSources.of(config)
-        self._sources = None if sources.all or not config.gtid_source_filter_dml_events else sources
+        sources = GtidSourceFilter.from_config(config)
+        self._sources = None if sources.includes_all or not config.gtid_source_filter_dml_events else sources
 
-    def build(self, buffer: EventBuffer, cursor: LogCursor, hi: int, tx_hi: int) -> LogBlock:
-        """A block of the events from the first undelivered one up to ``hi``. Its position is the cursor's.
+    def build_block(self, buffer: EventBuffer, cursor: LogCursor, hi: int, tx_hi: int) -> LogBlock:
+        """Build a block of the events from the first undelivered one up to ``hi``.
+
+        Its position is the cursor's.
 
         :param tx_hi: index after the last transaction of the block
         """
@@ -44,18 +46,20 @@ class BlockBuilder:
         )
         self._exclude_sources(buffer, columns.transactions.id, hi)
         queries = statements_of(buffer) if self._queries else None
-        rows = decode(buffer.routed, self._maps.layouts, buffer.lo, hi, buffer.first, columns, queries, self._scratch)
+        rows = decode_row_blocks(
+            buffer.routed, self._maps.layouts, buffer.lo, hi, buffer.first, columns, queries, self._scratch
+        )
         if not self._maps.left_out:
             return LogBlock(rows, columns.transactions, cursor.position)
         why = [self._maps.why_left_out(block.table) for block in rows]
-        left = [LeftOut(r.table.id, len(r), text) for r, text in zip(rows, why, strict=True) if text is not None]
-        rows = renumbered([r for r, text in zip(rows, why, strict=True) if text is None])
+        left = [LeftOutRows(r.table.id, len(r), text) for r, text in zip(rows, why, strict=True) if text is not None]
+        rows = renumber_rows([r for r, text in zip(rows, why, strict=True) if text is None])
         return LogBlock(rows, columns.transactions, cursor.position, left_out=left)
 
     def _exclude_rolled_back(self, buffer: EventBuffer, cursor: LogCursor, hi: int) -> None:
         """Exclude rows of the first transaction that a later ROLLBACK TO SAVEPOINT takes back; known when it is read again."""
         for low, high in cursor.rolled_back:
-            mine = buffer.rows(buffer.first, hi)
+            mine = buffer.mask_row_events(buffer.first, hi)
             mine[: buffer.lo] = False
             events = np.flatnonzero(mine)
             numbers = np.arange(len(events)) + buffer.state_of(buffer.first).row_events
@@ -73,26 +77,29 @@ class BlockBuilder:
         layouts = buffer.routed.layout_of[lo:hi]
         rows = np.flatnonzero(layouts >= 0)
         rows = rows[out[buffer.routed.transaction_of[lo:hi][rows] - buffer.first]]
-        signals = lowered(self._signals or "")
-        kept = [n for n, layout in enumerate(self._maps.layouts) if lowered(str(layout.schema.id)) == signals]
+        signals = lower_name(self._signals or "")
+        kept = [n for n, layout in enumerate(self._maps.layouts) if lower_name(str(layout.schema.id)) == signals]
         buffer.exclude_rows(lo + rows[~np.isin(layouts[rows], kept)])
 
 
 def statements_of(buffer: EventBuffer) -> tuple[list[str], npt.NDArray[np.int32]]:
-    """The statements that the log carries beside rows (``include.query``), and per event the index of the last one before it."""
+    """Return the statements that the log carries beside rows (``include.query``).
+
+    Returns too, per event, the index of the last one before it.
+    """
     events = buffer.events
     kinds = events.table[:, k.EV_TYPE]
     annotations = np.flatnonzero((kinds == ev.MARIADB_ANNOTATE) | (kinds == ev.ROWS_QUERY))
     texts = []
     for i in annotations:
-        body = events.body(int(i))
+        body = events.get_event_body(int(i))
         texts.append((body[1:] if kinds[i] == ev.ROWS_QUERY else body).decode("utf-8", "replace"))
     last = np.zeros(len(kinds), np.int32)
     last[annotations] = 1
     return texts, (np.cumsum(last) - 1).astype(np.int32)
 
 
-def renumbered(rows: list[RowBlock]) -> list[RowBlock]:
-    """The rows with dense order numbers again, after some blocks were removed."""
+def renumber_rows(rows: list[RowBlock]) -> list[RowBlock]:
+    """Give the rows dense order numbers again, after some blocks were removed."""
     left = np.sort(np.concatenate([r.order for r in rows])) if rows else np.zeros(0, np.int64)
     return [replace(r, order=np.searchsorted(left, r.order)) for r in rows]

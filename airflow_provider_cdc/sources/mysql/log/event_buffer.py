@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.log.cursor import LogCursor, OpenTransaction
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
-from airflow_provider_cdc.sources.mysql.log.events.event_bodies import MariaDbGtid, parse_mariadb_gtid
-from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
-from airflow_provider_cdc.sources.mysql.log.log_identity import Event, begin_of_transaction
+from airflow_provider_cdc.sources.mysql.log.events.event_body_parsers import MariaDbGtid, parse_mariadb_gtid
+from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
+from airflow_provider_cdc.sources.mysql.log.log_cursor import LogCursor, OpenTransaction
+from airflow_provider_cdc.sources.mysql.log.log_identity import BinlogEvent, begin_of_transaction
 from airflow_provider_cdc.sources.mysql.log.rows.row_decoder import RoutedEvents
-from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
+from airflow_provider_cdc.sources.mysql.log.rows.table_map_cache import TableMapCache
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import gtid_numbers, transaction_columns
 
 Int64s = npt.NDArray[np.int64]
@@ -26,7 +26,7 @@ _REPEATED = np.array([ev.FORMAT_DESCRIPTION, ev.MARIADB_GTID_LIST, ev.MARIADB_ST
 class EventBuffer:
     """Events as they came from the server, at most a buffer full, and the transactions that the kernels find in them.
 
-    Methods take and return indices: ``i`` of events, ``tx`` of transactions, both counted from the start of the buffer.
+    Methods take and return indices: ``i`` of events, ``last_transaction_index`` of transactions, both counted from the start of the buffer.
 
     :param cursor: the position at which the buffer begins; not kept
     :ivar transactions: ``int64[transactions, TX_FIELDS]``, ``-1`` for what is not known
@@ -35,7 +35,7 @@ class EventBuffer:
     :ivar first: index of the transaction it belongs to
     """
 
-    def __init__(self, events: Events, cursor: LogCursor) -> None:
+    def __init__(self, events: EventSet, cursor: LogCursor) -> None:
         self.events = events
         n = len(events)
         self.transactions = np.full((n + 1, k.TX_FIELDS), -1, np.int64)
@@ -58,65 +58,65 @@ class EventBuffer:
     # -- going over the events ----------------------------------------------------------------------------------------
 
     @property
-    def at(self) -> int:
+    def next_index(self) -> int:
         """Index of the next event to be handled."""
         return int(self._route_state[k.AT])
 
-    def route(self, maps: TableMaps) -> int:
-        """Run the kernel up to the next event that needs plain Python; returns why it stopped, see ``kernels/route.py``."""
-        return k.route(
+    def route_events(self, maps: TableMapCache) -> int:
+        """Run the kernel up to the next event that needs plain Python; returns why it stopped, see ``kernels/event_router.py``."""
+        return k.route_events(
             self.events.buf, self.events.table, self._route_state, self.routed.layout_of, self.routed.transaction_of,
-            self.transactions, *maps.lookup,
+            self.transactions, *maps.kernel_arguments,
         )  # fmt: skip
 
-    def step(self) -> None:
-        """Go on to the next event."""
+    def advance_event(self) -> None:
+        """Continue with the next event."""
         self._route_state[k.AT] += 1
 
     def mark_delivered(self, last: int, done: int) -> None:
-        """The transactions before index ``done`` were delivered; ``last`` is their last event."""
+        """Record that the transactions before index ``done`` were delivered; ``last`` is their last event."""
         self.lo, self.first = last + 1, done
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def kind(self, i: int) -> int:
+    def get_event_type(self, i: int) -> int:
         return int(self.events.table[i, k.EV_TYPE])
 
-    def flags(self, i: int) -> int:
+    def get_event_flags(self, i: int) -> int:
         return int(self.events.table[i, k.EV_FLAGS])
 
-    def seconds(self, i: int) -> int:
+    def get_event_time(self, i: int) -> int:
         """Time of an event, seconds since the epoch."""
         return int(self.events.table[i, k.EV_TIME])
 
     def ts_us(self, i: int) -> int:
         """Time of an event in µs since the epoch; the log has whole seconds."""
-        return self.seconds(i) * 1_000_000
+        return self.get_event_time(i) * 1_000_000
 
-    def end(self, i: int) -> int:
+    def get_end_offset(self, i: int) -> int:
         """Offset in the log file after an event, 64 bits."""
         return int(self.routed.ends[i])
 
-    def start(self, i: int) -> int:
+    def get_start_offset(self, i: int) -> int:
         """Offset in the log file at which an event begins, 64 bits."""
         return int(self.routed.ends[i] - self.events.table[i, k.EV_SIZE])
 
-    def where(self, i: int) -> str:
+    def format_location(self, i: int) -> str:
         """File and offset of an event as text, for errors and logs."""
-        return f"{self.routed.file}:{self.start(i)}"
+        return f"{self.routed.file}:{self.get_start_offset(i)}"
 
     def server_id(self, i: int) -> int:
         """Id of the server that first wrote an event."""
         return int(self.events.table[i, k.EV_SERVER])
 
     def begin_file(self, i: int, name: str, pos: int) -> None:
-        """The events after ``i`` are of another file, from offset ``pos`` on."""
+        """Assign the events after ``i`` to another file, from offset ``pos`` on."""
         self.routed.file, self._file_from = name, i + 1
         self.routed.ends[i + 1 :] = _ends(self.events.table[i + 1 :], pos)
 
     def is_past(self, i: int, cursor: LogCursor) -> bool:
-        """Whether an event begins at or after ``until``."""
-        return not self.flags(i) & ev.ARTIFICIAL_FLAG and cursor.is_past(self.start(i))
+        """Check whether an event begins at or after ``until``."""
+        return not self.get_event_flags(i) & ev.ARTIFICIAL_FLAG and cursor.is_past(self.get_start_offset(i))
 
     def end_before(self, i: int) -> int | None:
         """Offset after the last event before event ``i`` in its file; ``None`` if there is none in the buffer."""
@@ -126,73 +126,78 @@ class EventBuffer:
     # -- transactions -------------------------------------------------------------------------------------------------
 
     @property
-    def tx(self) -> int:
+    def last_transaction_index(self) -> int:
         """Index of the last transaction found so far, ``-1`` before the first one."""
         return int(self._route_state[k.TX]) - 1
 
     @property
-    def open(self) -> bool:
-        """Whether that transaction has not ended yet."""
+    def has_open_transaction(self) -> bool:
+        """Check whether that transaction has not ended yet."""
         return bool(self._route_state[k.OPEN])
 
-    def begin(self, i: int, *, gtid: bool = False) -> None:
-        """A transaction begins with event ``i``, which is its GTID event if ``gtid``."""
-        self.transactions[self.tx + 1, k.TX_FIRST] = i
-        self.routed.transaction_of[i] = self.tx + 1
+    def begin_transaction(self, i: int, *, gtid: bool = False) -> None:
+        """Begin a transaction with event ``i``, which is its GTID event if ``get_gtid_event``."""
+        self.transactions[self.last_transaction_index + 1, k.TX_FIRST] = i
+        self.routed.transaction_of[i] = self.last_transaction_index + 1
         self._route_state[k.TX] += 1
         self._route_state[k.OPEN] = 1
         if gtid:
-            self.transactions[self.tx, k.TX_GTID] = i
+            self.transactions[self.last_transaction_index, k.TX_GTID] = i
 
-    def close(self, i: int) -> None:
-        """The open transaction ends with event ``i``."""
-        self.transactions[self.tx, k.TX_END] = i
+    def close_transaction(self, i: int) -> None:
+        """End the open transaction with event ``i``."""
+        self.transactions[self.last_transaction_index, k.TX_END] = i
         self._route_state[k.OPEN] = 0
 
     def close_without_rows(self, i: int) -> None:
-        """The open transaction ends with event ``i`` and changes nothing: exclude its rows."""
-        self.exclude_rows(np.flatnonzero(self.rows(self.tx, i)))
-        self.close(i)
+        """End the open transaction with event ``i``; it changes nothing: exclude its rows."""
+        self.exclude_rows(np.flatnonzero(self.mask_row_events(self.last_transaction_index, i)))
+        self.close_transaction(i)
 
-    def abandon(self) -> None:
+    def discard_transaction(self) -> None:
         """Forget the open transaction: its end is not in the log."""
-        self.routed.layout_of[: self.at][self.routed.transaction_of[: self.at] == self.tx] = k.NOT_ROWS
-        self.transactions[self.tx] = -1
-        self._transaction_states.pop(self.tx, None)
+        self.routed.layout_of[: self.next_index][
+            self.routed.transaction_of[: self.next_index] == self.last_transaction_index
+        ] = k.NOT_ROWS
+        self.transactions[self.last_transaction_index] = -1
+        self._transaction_states.pop(self.last_transaction_index, None)
         self._route_state[k.TX] -= 1
         self._route_state[k.OPEN] = 0
 
     def mark_rolled_back(self) -> None:
         """Count the last transaction as rolled back."""
-        self._rolled_back.add(self.tx)
+        self._rolled_back.add(self.last_transaction_index)
 
     def mark_uncounted(self) -> None:
         """Count the last transaction neither as committed nor as rolled back: it is DDL, or an XA transaction only prepared."""
-        self._uncounted.add(self.tx)
+        self._uncounted.add(self.last_transaction_index)
 
-    def count(self, done: int) -> tuple[int, int]:
-        """Of the undelivered transactions before index ``done``: how many ended, and how many of these were rolled back."""
+    def count_transactions(self, done: int) -> tuple[int, int]:
+        """Count the undelivered transactions before index ``done``.
+
+        Returns how many ended, and how many of these were rolled back.
+        """
         handed = range(self.first, done)
         apart, rolled_back = (sum(t in handed for t in some) for some in (self._uncounted, self._rolled_back))
         return len(handed) - apart, rolled_back
 
     def has_delivered_part(self, tx: int) -> bool:
-        """Whether a part of a transaction was delivered from an earlier buffer."""
+        """Check whether a part of a transaction was delivered from an earlier buffer."""
         return self.state_of(tx).id is not None
 
-    def continued(self, id_: str) -> OpenTransaction:
+    def build_carried_state(self, id_: str) -> OpenTransaction:
         """State of the open transaction for the next buffer, after all its events in this one were delivered.
 
         :param id_: its id
         """
-        tx, gtid = self.tx, self.gtid(self.tx)
+        tx, gtid = self.last_transaction_index, self.get_gtid_event(self.last_transaction_index)
         note = self.state_of(tx)
         if gtid >= 0:
             numbers = gtid_numbers(self.events, np.array([gtid]))
             note = replace(note, gtid=numbers, standalone=self.is_standalone(tx), identity=self._identity(gtid))
         first = int(self.transactions[tx, k.TX_FIRST])
         if first >= 0:
-            note = replace(note, begins=(self.routed.file, self.start(first)))
+            note = replace(note, begins=(self.routed.file, self.get_start_offset(first)))
         thread = int(self.transactions[tx, k.TX_THREAD])
         return replace(note, id=id_, thread=thread, row_events=self.rows_before(len(self)))
 
@@ -202,7 +207,7 @@ class EventBuffer:
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def rows(self, tx: int, hi: int) -> npt.NDArray[np.bool_]:
+    def mask_row_events(self, tx: int, hi: int) -> npt.NDArray[np.bool_]:
         """Mask over the events before ``hi``: true for row events of the transaction."""
         mine: npt.NDArray[np.bool_] = (self.routed.transaction_of[:hi] == tx) & (
             self.routed.layout_of[:hi] != k.NOT_ROWS
@@ -210,8 +215,10 @@ class EventBuffer:
         return mine
 
     def rows_before(self, i: int) -> int:
-        """Number of row events of the open transaction before event ``i``, including those of earlier buffers."""
-        return self.state_of(self.tx).row_events + int(np.count_nonzero(self.rows(self.tx, i)))
+        """Count the row events of the open transaction before event ``i``, including those of earlier buffers."""
+        return self.state_of(self.last_transaction_index).row_events + int(
+            np.count_nonzero(self.mask_row_events(self.last_transaction_index, i))
+        )
 
     def exclude_rows(self, events: Int64s) -> None:
         """Exclude row events: they are not decoded."""
@@ -221,30 +228,30 @@ class EventBuffer:
 
     def set_savepoint(self, name: str, i: int) -> None:
         """Set a savepoint of the open transaction before event ``i``."""
-        self.state_of(self.tx).savepoints[name] = self.rows_before(i)
+        self.state_of(self.last_transaction_index).savepoints[name] = self.rows_before(i)
 
     def name_xa(self, xid: str) -> None:
         """Set the XA id of the open transaction."""
-        self.state_of(self.tx).xa = xid
+        self.state_of(self.last_transaction_index).xa = xid
 
     def set_thread(self, number: int) -> None:
         """Set the session id of the open transaction."""
-        self.transactions[self.tx, k.TX_THREAD] = number
+        self.transactions[self.last_transaction_index, k.TX_THREAD] = number
 
     # -- ids ----------------------------------------------------------------------------------------------------------
 
-    def gtid(self, tx: int) -> int:
+    def get_gtid_event(self, tx: int) -> int:
         """Index of the GTID event of a transaction, ``-1`` if it is not in the buffer."""
         return int(self.transactions[tx, k.TX_GTID])
 
-    def executed(self, lo: int, hi: int) -> Int64s:
+    def collect_executed_gtids(self, lo: int, hi: int) -> Int64s:
         """GTIDs of the transactions ``lo`` to ``hi`` as numbers, including one that began in an earlier buffer."""
         picked = self.transactions[lo:hi, k.TX_GTID]
         here = gtid_numbers(self.events, picked[picked >= 0])
         begun = self.state_of(lo).gtid
         return here if begun is None else np.concatenate([begun, here])
 
-    def gtids(self, lo: int, hi: int) -> Int64s:
+    def collect_gtids(self, lo: int, hi: int) -> Int64s:
         """GTIDs of the transactions ``lo`` to ``hi`` as numbers, a row for each; the number of a transaction without one is negative."""
         numbers, begun = gtid_numbers(self.events, self.transactions[lo:hi, k.TX_GTID]), self.state_of(lo).gtid
         if begun is not None and len(numbers):
@@ -252,44 +259,51 @@ class EventBuffer:
         return numbers
 
     def identity_of(self, tx: int) -> dict[str, Any]:
-        """What identifies a transaction, see ``MySqlPosition.last``; empty if that is not known."""
-        gtid = self.gtid(tx)
+        """Return the identity of a transaction, see ``MySqlPosition.last``; empty if that is not known."""
+        gtid = self.get_gtid_event(tx)
         return self.state_of(tx).identity if gtid < 0 else self._identity(gtid)
 
     def _identity(self, gtid: int) -> dict[str, Any]:
         if not self.events.table[gtid, k.EV_END]:
             return {}  # an event without an offset cannot be found again
         following = (self._event(i) for i in range(gtid + 1, len(self)))
-        return begin_of_transaction(self._event(gtid), following, self.routed.file, self.start(gtid))
+        return begin_of_transaction(self._event(gtid), following, self.routed.file, self.get_start_offset(gtid))
 
-    def _event(self, i: int) -> Event:
-        return Event(self.kind(i), self.server_id(i), self.seconds(i), self.events.body(i))
+    def _event(self, i: int) -> BinlogEvent:
+        return BinlogEvent(
+            self.get_event_type(i), self.server_id(i), self.get_event_time(i), self.events.get_event_body(i)
+        )
 
     def mariadb_gtid(self, tx: int) -> MariaDbGtid | None:
-        """The parsed GTID event of a transaction of MariaDB; ``None`` if the buffer has none."""
-        gtid = self.gtid(tx)
-        if gtid < 0 or self.kind(gtid) != ev.MARIADB_GTID:
+        """Return the parsed GTID event of a transaction of MariaDB; ``None`` if the buffer has none."""
+        gtid = self.get_gtid_event(tx)
+        if gtid < 0 or self.get_event_type(gtid) != ev.MARIADB_GTID:
             return None
-        return parse_mariadb_gtid(self.events.body(gtid))
+        return parse_mariadb_gtid(self.events.get_event_body(gtid))
 
     def is_standalone(self, tx: int) -> bool:
-        """Whether a transaction consists of one statement (flag of MariaDB's GTID event)."""
-        if self.gtid(tx) < 0:
+        """Check whether a transaction consists of one statement (flag of MariaDB's GTID event)."""
+        if self.get_gtid_event(tx) < 0:
             return self.state_of(tx).standalone
         found = self.mariadb_gtid(tx)
         return found is not None and bool(found.flags & MariaDbGtid.STANDALONE)
 
-    def source(self, i: int, cursor: LogCursor) -> dict[str, object]:
-        """The ``source`` block of an event that is not a row, such as DDL."""
+    def build_source_block(self, i: int, cursor: LogCursor) -> dict[str, object]:
+        """Build the ``build_source_block`` block of an event that is not a row, such as DDL."""
         gtid = None
-        if cursor.server.gtids and self.tx >= 0:
-            mine = self.transactions[self.tx : self.tx + 1]
+        if cursor.server.has_gtids and self.last_transaction_index >= 0:
+            mine = self.transactions[self.last_transaction_index : self.last_transaction_index + 1]
             columns = transaction_columns(
-                self.events, mine, self.routed.ends, self.routed.file, self.state_of(self.tx).id, cursor.server.mariadb
+                self.events,
+                mine,
+                self.routed.ends,
+                self.routed.file,
+                self.state_of(self.last_transaction_index).id,
+                cursor.server.mariadb,
             )
             gtid = columns.transactions.id[0].as_py()
         return {
-            "server_id": self.server_id(i), "gtid": gtid, "file": self.routed.file, "pos": self.start(i), "row": 0, "thread": None,
+            "server_id": self.server_id(i), "gtid": gtid, "file": self.routed.file, "pos": self.get_start_offset(i), "row": 0, "thread": None,
             "query": None,
         }  # fmt: skip
 

@@ -16,33 +16,33 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged
 from airflow_provider_cdc.core.model.log_items import (
+    BlockTransactions,
     Heartbeat,
     LogBlock,
     LogItem,
     Rollback,
     SchemaChange,
-    Transactions,
     Truncate,
 )
-from airflow_provider_cdc.core.model.schema import TableChange
-from airflow_provider_cdc.core.spi.source import Tables
+from airflow_provider_cdc.core.model.table_schema import TableChange
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids
+from airflow_provider_cdc.sources.mysql.gtid_sets import MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.log import transaction_control as control
 from airflow_provider_cdc.sources.mysql.log.block_builder import BlockBuilder
-from airflow_provider_cdc.sources.mysql.log.cursor import LogCursor
 from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
-from airflow_provider_cdc.sources.mysql.log.events.event_bodies import parse_rotate
-from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
-from airflow_provider_cdc.sources.mysql.log.query_events import QueryEvents
-from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
+from airflow_provider_cdc.sources.mysql.log.events.event_body_parsers import parse_rotate
+from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
+from airflow_provider_cdc.sources.mysql.log.log_cursor import LogCursor
+from airflow_provider_cdc.sources.mysql.log.query_events import QueryEventReader
+from airflow_provider_cdc.sources.mysql.log.rows.table_map_cache import TableMapCache
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.schema import ddl
-from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlEffect, Query
+from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlEffect, QueryEvent
 
 
-class ReadAgain(Exception):
+class TransactionReread(Exception):
     """The open transaction has to be read again from its start: rows already delivered were rolled back to a savepoint."""
 
 
@@ -57,10 +57,10 @@ class EventDispatcher:
     def __init__(
         self,
         cursor: LogCursor,
-        tables: Tables,
-        maps: TableMaps,
+        tables: CapturedTableSchemas,
+        maps: TableMapCache,
         blocks: BlockBuilder,
-        queries: QueryEvents,
+        queries: QueryEventReader,
         metrics: LogMetrics,
         *,
         prepared_rows: Callable[[str, dict[str, Any]], Iterator[LogItem]],
@@ -70,7 +70,7 @@ class EventDispatcher:
         self._metrics, self._prepared_rows, self._single = metrics, prepared_rows, single
         self._single_found = False
 
-    def dispatch(self, events: Events) -> Generator[LogItem, None, int | None]:
+    def dispatch(self, events: EventSet) -> Generator[LogItem, None, int | None]:
         """Yield the log items of these events, in log order.
 
         :return: index of the first event that the next call needs again, as its transaction is not complete; ``None`` = none
@@ -78,14 +78,14 @@ class EventDispatcher:
         :raises ReadAgain: the log has to be read again from the cursor's position
         """
         if self.cursor.open.id is None:
-            self._maps.trim()
+            self._maps.trim_maps()
         buffer = EventBuffer(events, self.cursor)
         try:
             return (yield from self._dispatch(buffer))
         except (ValueError, IndexError, struct.error) as e:
             raise SourceLogDamaged(
                 f"An event of the binary log cannot be read: {e}.",
-                where=buffer.where(min(buffer.at, len(events) - 1)),
+                where=buffer.format_location(min(buffer.next_index, len(events) - 1)),
                 safe="Everything before its transaction is captured; no value was guessed.",
                 remedy="run the capture again; if the error stays, the log is damaged, or this is an error of the reader: please "
                 "report it. To go on past it, read the tables again with snapshot.mode=always for one run",
@@ -93,19 +93,19 @@ class EventDispatcher:
 
     def _dispatch(self, buffer: EventBuffer) -> Generator[LogItem, None, int | None]:
         cursor = self.cursor
-        while not cursor.reached:
-            why = buffer.route(self._maps)
-            if why == k.ROUTED or buffer.is_past(buffer.at, cursor):
+        while not cursor.has_reached_end:
+            why = buffer.route_events(self._maps)
+            if why == k.ROUTED or buffer.is_past(buffer.next_index, cursor):
                 break
-            yield from (self._new_map if why == k.NEW_MAP else self._event)(buffer.at, buffer)
+            yield from (self._new_map if why == k.NEW_MAP else self._event)(buffer.next_index, buffer)
         yield from self._complete(buffer)
         self._read_up_to(buffer)
-        if not buffer.open or cursor.reached:
+        if not buffer.has_open_transaction or cursor.has_reached_end:
             return None
-        if buffer.events.full or buffer.has_delivered_part(buffer.tx):
+        if buffer.events.full or buffer.has_delivered_part(buffer.last_transaction_index):
             yield self._part(buffer)
             return None
-        return int(buffer.transactions[buffer.tx, k.TX_FIRST])
+        return int(buffer.transactions[buffer.last_transaction_index, k.TX_FIRST])
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
@@ -114,12 +114,12 @@ class EventDispatcher:
 
         :return: whether ``until`` is reached, so that the stream ends
         """
-        while not self.cursor.reached and (done := self._count_complete(buffer)) > buffer.first:
+        while not self.cursor.has_reached_end and (done := self._count_complete(buffer)) > buffer.first:
             last = int(buffer.transactions[done - 1, k.TX_END])
             if self._single is not None and not self._single_found:
                 raise self._another(last, buffer)
-            block = self._blocks.build(buffer, self.cursor, last + 1, done)
-            count, rolled_back = buffer.count(done)
+            block = self._blocks.build_block(buffer, self.cursor, last + 1, done)
+            count, rolled_back = buffer.count_transactions(done)
             large, id_ = buffer.has_delivered_part(buffer.first), block.transactions.id[-1].as_py()
             self._commit(buffer, last, done)
             self._metrics.transactions_ended(count, rolled_back, large=large, last=id_)
@@ -127,80 +127,88 @@ class EventDispatcher:
             yield replace(block, position=self.cursor.position)
             if self._single is not None:
                 break
-        return self.cursor.reached
+        return self.cursor.has_reached_end
 
     def _count_complete(self, buffer: EventBuffer) -> int:
         """Index after the last transaction that can be delivered in the next block."""
-        first, done = buffer.first, buffer.tx + 1 - buffer.open
+        first, done = buffer.first, buffer.last_transaction_index + 1 - buffer.has_open_transaction
         if self._single is not None:
             return min(done, first + 1)
         if self.cursor.ends_by_gtids:
-            return first + self.cursor.count_to_gtids(buffer.gtids(first, done))
+            return first + self.cursor.count_to_gtids(buffer.collect_gtids(first, done))
         return first + self.cursor.count_within(buffer.routed.ends[buffer.transactions[first:done, k.TX_END]])
 
     def _commit(self, buffer: EventBuffer, last: int, done: int) -> None:
         """Move the cursor after the transactions before index ``done``; ``last`` is their last event."""
-        gtids = self.cursor.server.gtids
-        executed = buffer.executed(buffer.first, done) if gtids else None
-        self.cursor.commit(buffer.end(last), executed, buffer.identity_of(done - 1))
+        gtids = self.cursor.server.has_gtids
+        executed = buffer.collect_executed_gtids(buffer.first, done) if gtids else None
+        self.cursor.commit_transactions(buffer.get_end_offset(last), executed, buffer.identity_of(done - 1))
         buffer.mark_delivered(last, done)
 
     def _part(self, buffer: EventBuffer) -> LogBlock:
-        """The buffered part of a transaction that is larger than the buffer, as an open block."""
-        block = self._blocks.build(buffer, self.cursor, len(buffer), buffer.tx + 1)
+        """Build an open block of the buffered part of a transaction that is larger than the buffer."""
+        block = self._blocks.build_block(buffer, self.cursor, len(buffer), buffer.last_transaction_index + 1)
         end = buffer.end_before(len(buffer))
         self.cursor.leave_open(
-            buffer.continued(block.transactions.id[0].as_py()), self.cursor.end if end is None else end
+            buffer.build_carried_state(block.transactions.id[0].as_py()), self.cursor.end if end is None else end
         )
         self._delivered(buffer, len(buffer) - 1)
         return replace(block, open=True)
 
     def _discard(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
-        """The open transaction ends with event ``i`` and changes nothing: take back the part that was delivered."""
+        """End the open transaction with event ``i``; it changes nothing: take back the part that was delivered."""
         buffer.close_without_rows(i)
-        if buffer.has_delivered_part(buffer.tx):
+        if buffer.has_delivered_part(buffer.last_transaction_index):
             yield Rollback()
 
     def _read_up_to(self, buffer: EventBuffer) -> None:
         """Move the cursor to where the events end that belong to no transaction, or to a complete one. Notes whether ``until`` is passed."""
         cursor = self.cursor
-        at = int(buffer.transactions[buffer.first, k.TX_FIRST]) if buffer.first <= buffer.tx else buffer.at
+        at = (
+            int(buffer.transactions[buffer.first, k.TX_FIRST])
+            if buffer.first <= buffer.last_transaction_index
+            else buffer.next_index
+        )
         if at < 0:  # in a transaction that has begun in an earlier buffer
             return
         if at < len(buffer) and buffer.is_past(at, cursor):
             cursor.passed = True
-            cursor.read_up_to(buffer.start(at))
+            cursor.read_up_to(buffer.get_start_offset(at))
         elif (end := buffer.end_before(at)) is not None:
             cursor.read_up_to(end)
 
     def _delivered(self, buffer: EventBuffer, i: int) -> None:
         """Report event ``i`` as the last one delivered, for the metrics."""
-        self._metrics.event_delivered(buffer.server_id(i), self.cursor.file, buffer.start(i))
+        self._metrics.event_delivered(buffer.server_id(i), self.cursor.file, buffer.get_start_offset(i))
 
     # -- one event that the kernel leaves to plain Python ------------------------------------------------------------
 
     def _new_map(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
-        schema = self._maps.learn(buffer.events.body(i), buffer.where(i))
+        schema = self._maps.add_map(buffer.events.get_event_body(i), buffer.format_location(i))
         if schema is None or (yield from self._complete(buffer)):
             return
-        known = self._tables.get(schema.id)
+        known = self._tables.find_schema(schema.id)
         change = TableChange(type="CREATE" if known is None else "ALTER", id=schema.id, table=schema, exact=False)
-        source = buffer.source(i, self.cursor)
+        source = buffer.build_source_block(i, self.cursor)
         yield SchemaChange("", schema.id.namespace, [change], self.cursor.position, buffer.ts_us(i), source)
 
     def _event(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
-        kind = buffer.kind(i)
+        kind = buffer.get_event_type(i)
         if kind in ev.ROWS:
-            if buffer.open and self._maps.known(int.from_bytes(buffer.events.body(i)[:6], "little")):
+            if buffer.has_open_transaction and self._maps.restore_map(
+                int.from_bytes(buffer.events.get_event_body(i)[:6], "little")
+            ):
                 return  # a table map with the same hash slot had replaced this table's map; it is restored now
-            self._metrics.malformed()
-            raise ev.unknown_event(kind, buffer.where(i), "rows without a table map, or outside of a transaction")
+            self._metrics.count_malformed()
+            raise ev.unknown_event(
+                kind, buffer.format_location(i), "rows without a table map, or outside of a transaction"
+            )
         if kind == ev.QUERY:
             yield from self._query(i, buffer)
         elif kind == ev.ROTATE:
             yield from self._rotate(i, buffer)
         elif kind == ev.FORMAT_DESCRIPTION:
-            self.cursor.file_created(buffer.seconds(i))
+            self.cursor.file_created(buffer.get_event_time(i))
         elif kind == ev.HEARTBEAT:
             yield from self._heartbeat(i, buffer)
         elif kind == ev.MARIADB_GTID:
@@ -212,23 +220,27 @@ class EventDispatcher:
         elif kind == ev.PARTIAL_UPDATE_ROWS:
             self._partial_rows(i, buffer)
         elif kind == ev.INCIDENT:
-            raise ev.unknown_event(kind, buffer.where(i), "the server says that changes are missing from its log")
-        elif kind not in ev.HARMLESS and not buffer.flags(i) & ev.IGNORABLE_FLAG:
+            raise ev.unknown_event(
+                kind, buffer.format_location(i), "the server says that changes are missing from its log"
+            )
+        elif kind not in ev.HARMLESS and not buffer.get_event_flags(i) & ev.IGNORABLE_FLAG:
             if kind in ev.TRANSACTION_EVENTS:
-                self._metrics.malformed()
-            raise ev.unknown_event(kind, buffer.where(i))
-        buffer.step()
+                self._metrics.count_malformed()
+            raise ev.unknown_event(kind, buffer.format_location(i))
+        buffer.advance_event()
 
     def _partial_rows(self, i: int, buffer: EventBuffer) -> None:
         """Pass over parts of documents of a table that is not captured.
 
         :raises PrerequisiteError: the table is captured
         """
-        if buffer.open and self._maps.is_passed_over(int.from_bytes(buffer.events.body(i)[:6], "little")):
+        if buffer.has_open_transaction and self._maps.is_passed_over(
+            int.from_bytes(buffer.events.get_event_body(i)[:6], "little")
+        ):
             return
         raise PrerequisiteError(
             "A row was logged with parts of a JSON document: binlog_row_value_options was PARTIAL_JSON when it was written.",
-            where=buffer.where(i),
+            where=buffer.format_location(i),
             safe="Everything before its transaction is captured; the offset stands before it.",
             remedy="SET GLOBAL binlog_row_value_options = '', also in the sessions that set it, then read the tables again with "
             "snapshot.mode=always for one run",
@@ -238,69 +250,72 @@ class EventDispatcher:
 
     def _rotate(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
         if (
-            buffer.open
+            buffer.has_open_transaction
         ):  # no transaction is in two files: the server died while it wrote this one, and has rolled it back
-            if buffer.has_delivered_part(buffer.tx):
+            if buffer.has_delivered_part(buffer.last_transaction_index):
                 yield Rollback()
-            buffer.abandon()
-            self.cursor.abandon()
+            buffer.discard_transaction()
+            self.cursor.discard_transaction()
         if (yield from self._complete(buffer)):
             return
-        name, pos = parse_rotate(buffer.events.body(i))
+        name, pos = parse_rotate(buffer.events.get_event_body(i))
         self.cursor.begin_file(name, pos)
         self.cursor.read_up_to(pos)
         buffer.begin_file(i, name, pos)
 
     def _before_file(self, i: int, buffer: EventBuffer) -> None:
         """Take the GTIDs executed before this file from its head, if the stream has begun at a position without GTIDs."""
-        if self.cursor.lacks_gtids and not buffer.flags(i) & ev.ARTIFICIAL_FLAG:
+        if self.cursor.lacks_gtids and not buffer.get_event_flags(i) & ev.ARTIFICIAL_FLAG:
             gtids = MariaDbGtids if self.cursor.server.mariadb else MySqlGtids
-            self.cursor.executed_before_file(gtids.decode(buffer.events.body(i)))
+            self.cursor.executed_before_file(gtids.from_event_body(buffer.events.get_event_body(i)))
 
     def _heartbeat(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
-        if not buffer.open and not (yield from self._complete(buffer)):
-            self.cursor.read_up_to(buffer.end(i))
+        if not buffer.has_open_transaction and not (yield from self._complete(buffer)):
+            self.cursor.read_up_to(buffer.get_end_offset(i))
             yield Heartbeat(self.cursor.position)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
     def _query(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
-        """A QUERY event: BEGIN, COMMIT and the like, DDL, or a statement without an effect on tables."""
+        """Handle a QUERY event.
+
+        It is BEGIN, COMMIT and the like, DDL, or a statement without an effect on tables.
+        """
         query = self._queries.query(i, buffer)
         closes = self._queries.ends_transaction(query, buffer)
-        for statement in self._queries.statements(query):
-            if isinstance(statement, ddl.Transaction):
+        for statement in self._queries.parse_statements(query):
+            if isinstance(statement, ddl.TransactionControl):
                 yield from self._transaction(i, statement, buffer)
-                closes = closes and statement.kind in ("xa commit", "xa rollback") and buffer.open
+                closes = closes and statement.kind in ("xa commit", "xa rollback") and buffer.has_open_transaction
                 if statement.kind == "xa start":
                     buffer.set_thread(query.thread)
                 continue
-            change = self._queries.change(statement, query, i, buffer)
+            change = self._queries.find_effect(statement, query, i, buffer)
             if change is not None:
                 yield from self._schema_change(i, query, change, buffer, closes=closes)
             if closes:
                 buffer.mark_uncounted()
-        if closes and buffer.open:
-            buffer.close(i)
+        if closes and buffer.has_open_transaction:
+            buffer.close_transaction(i)
             yield from self._complete(buffer)
 
     def _schema_change(
-        self, i: int, query: Query, change: DdlEffect, buffer: EventBuffer, *, closes: bool
+        self, i: int, query: QueryEvent, change: DdlEffect, buffer: EventBuffer, *, closes: bool
     ) -> Iterator[LogItem]:
         """Deliver a DDL statement as a schema change, a truncation, or both.
 
-        :param closes: the statement is a transaction of its own, so no block of rows is delivered for it
+        :param closes: the statement is a separate transaction, so no block of rows is delivered for it
         """
         cursor = self.cursor
         if (yield from self._complete(buffer)):
             return
         if closes:
-            buffer.close(i)
-            self._commit(buffer, i, buffer.tx + 1)
+            buffer.close_transaction(i)
+            self._commit(buffer, i, buffer.last_transaction_index + 1)
             self._delivered(buffer, i)
-        elif not buffer.open:
-            cursor.commit(buffer.end(i))
-        ts_us, source = buffer.ts_us(i), buffer.source(i, cursor)
+        elif not buffer.has_open_transaction:
+            cursor.commit_transactions(buffer.get_end_offset(i))
+        ts_us, source = buffer.ts_us(i), buffer.build_source_block(i, cursor)
         if closes:
             self._metrics.statement_ended(source["gtid"])
         if change.truncated:
@@ -308,52 +323,52 @@ class EventDispatcher:
             yield Truncate(change.truncated, cursor.position, ts_us, str(gtid) if gtid else None, source)
         if change.changes or change.structure_unknown:
             yield SchemaChange(
-                query.sql, query.database, change.changes, cursor.position, ts_us, source, open=buffer.open, structure_unknown=change.structure_unknown
+                query.sql, query.database, change.changes, cursor.position, ts_us, source, open=buffer.has_open_transaction, structure_unknown=change.structure_unknown
             )  # fmt: skip
-        self._maps.forget()
+        self._maps.discard_maps()
 
-    def _transaction(self, i: int, statement: ddl.Transaction, buffer: EventBuffer) -> Iterator[LogItem]:
+    def _transaction(self, i: int, statement: ddl.TransactionControl, buffer: EventBuffer) -> Iterator[LogItem]:
         """BEGIN, COMMIT, ROLLBACK, savepoints and XA statements."""
-        match control.apply(statement, i, buffer):
-            case control.RolledBack():
+        match control.apply_transaction_control(statement, i, buffer):
+            case control.TransactionRollback():
                 buffer.mark_rolled_back()
                 yield from self._discard(i, buffer)
-            case control.RolledBackTo() as back:
+            case control.SavepointRollback() as back:
                 here = control.exclude_rolled_back(back, i, buffer)
                 if not here and self.cursor.roll_back(back.since, back.to):
-                    raise ReadAgain
-            case control.EndPrepared() as end:
+                    raise TransactionReread
+            case control.PreparedTransactionEnd() as end:
                 yield from self._end_prepared(i, end, buffer)
-            case control.Malformed():
-                self._metrics.malformed()
+            case control.MalformedTransaction():
+                self._metrics.count_malformed()
 
     # -- XA -----------------------------------------------------------------------------------------------------------
 
     def _xa_gtid(self, i: int, buffer: EventBuffer) -> None:
-        """A GTID event of MariaDB that begins or completes a prepared XA transaction."""
-        if buffer.open:
-            self._metrics.malformed()
+        """Handle a GTID event of MariaDB that begins or completes a prepared XA transaction."""
+        if buffer.has_open_transaction:
+            self._metrics.count_malformed()
             raise ev.unknown_event(
-                ev.MARIADB_GTID, buffer.where(i), "it begins inside a transaction that has not ended"
+                ev.MARIADB_GTID, buffer.format_location(i), "it begins inside a transaction that has not ended"
             )
-        buffer.begin(i, gtid=True)
+        buffer.begin_transaction(i, gtid=True)
 
     def _prepare(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
         """XA PREPARE: the rows before it wait for XA COMMIT, unless it is ``XA COMMIT … ONE PHASE``."""
         xid = control.xid_of(i, buffer)
         # of the buffer's transactions, the first one is delivered
-        self._single_found |= xid == self._single and buffer.tx == buffer.first
+        self._single_found |= xid == self._single and buffer.last_transaction_index == buffer.first
         if self._single is not None or control.is_one_phase(i, buffer):
-            buffer.close(i)
+            buffer.close_transaction(i)
             return
         if (yield from self._complete(buffer)):
             return
         buffer.mark_uncounted()
         start = control.start_of_open(buffer, self.cursor)
         yield from self._discard(i, buffer)
-        self.cursor.prepare(xid, start)
+        self.cursor.add_prepared(xid, start)
 
-    def _end_prepared(self, i: int, end: control.EndPrepared, buffer: EventBuffer) -> Iterator[LogItem]:
+    def _end_prepared(self, i: int, end: control.PreparedTransactionEnd, buffer: EventBuffer) -> Iterator[LogItem]:
         cursor = self.cursor
         if not end.commit:
             buffer.mark_rolled_back()
@@ -361,8 +376,8 @@ class EventDispatcher:
         if (yield from self._complete(buffer)):
             return
         if start is not None:
-            gtid = buffer.source(i, cursor)["gtid"]
-            ids = Transactions(pa.array([str(gtid or end.xid)]), np.array([buffer.ts_us(i)]))
+            gtid = buffer.build_source_block(i, cursor)["gtid"]
+            ids = BlockTransactions(pa.array([str(gtid or end.xid)]), np.array([buffer.ts_us(i)]))
             for item in self._prepared_rows(end.xid, start):
                 if isinstance(item, LogBlock):
                     item = replace(item, position=cursor.position, transactions=ids)
@@ -374,7 +389,7 @@ class EventDispatcher:
     def _another(self, i: int, buffer: EventBuffer) -> SourceLogDamaged:
         return SourceLogDamaged(
             f"The rows of XA transaction {self._single}, which was prepared, are not where the offset has them: another transaction is there.",
-            where=buffer.where(i),
+            where=buffer.format_location(i),
             safe="Everything before its XA COMMIT is captured; no row of another transaction was taken for one of it.",
             remedy="read the tables again with snapshot.mode=always for one run",
         )

@@ -2,7 +2,7 @@
 
 Bytes are received in large blocks into one buffer, and a kernel finds the events in it. The protocol splits an event of 16 MB or more
 over several packets: it is put together where it lies, so that it keeps its place among the others. A lost connection always raises:
-nothing reconnects by itself, since the caller knows the position to go on from.
+nothing reconnects by itself, since the caller knows the position to continue from.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import pymysql
 from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import translate
+from airflow_provider_cdc.sources.mysql.connect import translate_error
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
-from airflow_provider_cdc.sources.mysql.log.events.event_bodies import has_checksums
-from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
+from airflow_provider_cdc.sources.mysql.log.events.event_body_parsers import has_checksums
+from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 LARGEST_PACKET: Final = 0xFFFFFF
@@ -35,16 +35,18 @@ _BEFORE_EVENT: Final = 5
 """Bytes of a packet before its event: a length of three bytes, a sequence number, a status."""
 
 
-class EventReader:
-    """Reads events from a connection on which a dump was requested. Iterate :meth:`events` or :meth:`raw_events`, once.
+class BinlogEventReader:
+    """Reads events from a connection on which a dump was requested.
+
+    Iterate :meth:`read_events` or :meth:`raw_events`, once.
 
     :param start: position that the dump was requested at, for errors
     :param checksums: whether the server says that its events end in a CRC-32
     :param buffer: size of the buffer, bytes; it grows for an event that is larger, and shrinks after it
     :param silence_s: seconds without a byte after which the connection counts as lost
-    :param patience: gives the seconds to wait for bytes before :meth:`events` yields ``None``; asked before each wait. Without it,
+    :param patience: gives the seconds to wait for bytes before :meth:`read_events` yields ``None``; asked before each wait. Without it,
         only the server's heartbeats interrupt a wait, at most once a second
-    :param largest: length of a packet whose event goes on in the next one
+    :param largest: length of a packet whose event continues in the next one
     """
 
     def __init__(
@@ -76,8 +78,8 @@ class EventReader:
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def events(self) -> Iterator[Events | None]:
-        """Sets of events, up to the end of the dump, with the server's heartbeats.
+    def read_events(self) -> Iterator[EventSet | None]:
+        """Yield sets of events, up to the end of the dump, with the server's heartbeats.
 
         ``None`` is yielded when nothing came for as long as ``patience`` said.
 
@@ -114,15 +116,15 @@ class EventReader:
         """
         self._keep = i
 
-    def _set(self) -> Events:
+    def _set(self) -> EventSet:
         table = self._table[: self._count]
         full = self._count == _MAX_EVENTS or self._tail - self._front > self._usual_size * 3 // 4
-        events = Events(self._buf, table, full)
+        events = EventSet(self._buf, table, full)
         if table[-1, k.EV_TYPE] == ev.FORMAT_DESCRIPTION:
-            self._read_format(events.body(self._count - 1))
+            self._read_format(events.get_event_body(self._count - 1))
         return events
 
-    def _drop_delivered(self, events: Events) -> None:
+    def _drop_delivered(self, events: EventSet) -> None:
         """Keep the events that :meth:`keep_from` has named."""
         count = len(events)
         keep = count if self._keep is None or events.full else self._keep
@@ -159,7 +161,7 @@ class EventReader:
             yield int(event[4]), int.from_bytes(event[:4].tobytes(), "little")
 
     def raw_events(self) -> Iterator[npt.NDArray[np.uint8]]:
-        """The events one by one, each as bytes from its header on.
+        """Yield the events one by one, each as bytes from its header on.
 
         This uses no kernel: loading one takes longer than reading a few events.
 
@@ -230,13 +232,13 @@ class EventReader:
             pass
 
     def _ready(self, wait_s: float = 0) -> bool:
-        """Whether bytes arrive within ``wait_s`` seconds."""
+        """Check whether bytes arrive within ``wait_s`` seconds."""
         if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
             return True
         return bool(self._poll.poll(wait_s * 1000))
 
     def _idle(self, patience_s: float) -> bool:
-        """Whether nothing came within ``patience_s`` seconds.
+        """Check whether nothing came within ``patience_s`` seconds.
 
         :raises SourceUnavailable: several heartbeats are missing, so the connection counts as lost
         """
@@ -275,7 +277,7 @@ class EventReader:
             packet = self._buf[self._tail + 4 : self._tail + 4 + self._packet_length(self._tail)].tobytes()
             code = int.from_bytes(packet[1:3], "little")
             text = packet[9:] if packet[3:4] == b"#" else packet[3:]
-            raise translate(
+            raise translate_error(
                 pymysql.err.OperationalError(code, text.decode("utf-8", "replace")), self._config, str(self._start)
             )
         what = "a checksum that is wrong" if why == k.BAD_CHECKSUM else "a length that is wrong"

@@ -1,11 +1,11 @@
-"""Identity of a log: whether the server's log is the one that a position was taken in, or goes on from it.
+"""Identity of a log: whether the server's log is the one that a position was taken in, or continues from it.
 
 A server's id, the names of its log files and the numbers of its transactions may all come again: after a reset, with a restored backup,
 a replica that is made again in place, another ``log_bin``. What identifies a log is asked in this order:
 
 1. The file of the position, on the same server: created in the same second, as long as the position's offset, and with the last captured
    transaction where it was. Then it is the same log.
-2. GTIDs (:mod:`.failover`): the server has executed all that is captured, and has purged nothing else.
+2. GTIDs (:mod:`.gtid_failover`): the server has executed all that is captured, and has purged nothing else.
 3. After a reset of the same server, new transactions have the GTIDs of old ones. So the last captured transaction, where the log still has
    it, must have been committed when the captured one was. If it was purged, or came with a backup (``gtid_purged``, ``gtid_slave_pos``),
    GTIDs alone decide.
@@ -23,13 +23,17 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, SourceLogDamaged
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.connect import Server
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer
 from airflow_provider_cdc.sources.mysql.dump_errors import another_log
-from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids, missing_gtids
+from airflow_provider_cdc.sources.mysql.gtid_sets import MariaDbGtids, MySqlGtids, missing_gtids
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
-from airflow_provider_cdc.sources.mysql.log.events.decompress import decompress_query, decompress_rows
-from airflow_provider_cdc.sources.mysql.log.events.event_bodies import commit_time, has_checksums, parse_mariadb_gtid
-from airflow_provider_cdc.sources.mysql.log.failover import before_file, held_by_mariadb, held_by_mysql
+from airflow_provider_cdc.sources.mysql.log.events.event_body_parsers import (
+    commit_time,
+    has_checksums,
+    parse_mariadb_gtid,
+)
+from airflow_provider_cdc.sources.mysql.log.events.event_decompression import decompress_query, decompress_rows
+from airflow_provider_cdc.sources.mysql.log.gtid_failover import before_file, held_by_mariadb, held_by_mysql
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
 
 if TYPE_CHECKING:
@@ -43,7 +47,7 @@ _NEAR: Final = 8
 """Among so many events after MariaDB's GTID event is the first change: comments and table maps precede it."""
 
 
-class Event(NamedTuple):
+class BinlogEvent(NamedTuple):
     """An event without its checksum."""
 
     kind: int
@@ -52,8 +56,8 @@ class Event(NamedTuple):
     body: bytes
 
 
-def begin_of_transaction(begin: Event, following: Iterable[Event], file: str, pos: int) -> dict[str, Any]:
-    """What identifies a transaction, as ``MySqlPosition.last`` has it; empty if that is not known.
+def begin_of_transaction(begin: BinlogEvent, following: Iterable[BinlogEvent], file: str, pos: int) -> dict[str, Any]:
+    """Return the identity of a transaction, as ``MySqlPosition.last`` has it; empty if that is not known.
 
     With MySQL it is the time of its commit, in µs, which replicas keep. MariaDB's log has seconds: there it is the time of the transaction's first
     statement, which replicas keep too, and a checksum of what that changed.
@@ -76,7 +80,7 @@ def begin_of_transaction(begin: Event, following: Iterable[Event], file: str, po
     return {"gtid": gtid, "file": file, "pos": pos, "time": time}
 
 
-def _first_change(events: Iterable[Event]) -> tuple[int, int]:
+def _first_change(events: Iterable[BinlogEvent]) -> tuple[int, int]:
     """Time (µs since the epoch) and checksum of the first change of a transaction; 0 = not known."""
     for event in itertools.islice(events, _NEAR):
         if event.kind in _CHANGES:
@@ -91,14 +95,14 @@ def _first_change(events: Iterable[Event]) -> tuple[int, int]:
     return 0, 0
 
 
-class LogIdentity:
+class LogIdentityCheck:
     """Compares the log of one server with positions.
 
     :param open_log: opens the server's log at a position, by GTIDs if the position has some
     """
 
     def __init__(
-        self, connection: Connection, server: Server, open_log: Callable[[MySqlPosition], BinlogConnection]
+        self, connection: Connection, server: MySqlServer, open_log: Callable[[MySqlPosition], BinlogConnection]
     ) -> None:
         self._connection, self._server, self._open = connection, server, open_log
 
@@ -147,7 +151,10 @@ class LogIdentity:
             raise another_log(f"its transaction {last['gtid']} is not the one that was captured", str(position))
 
     def _own(self, position: MySqlPosition, gtids: MySqlGtids | MariaDbGtids) -> str:
-        """Those of some GTIDs that the server itself has given. It receives them by replication only if it was restored meanwhile."""
+        """Return the ones of some GTIDs that the server itself has given.
+
+        It receives them by replication only if it was restored meanwhile.
+        """
         if isinstance(gtids, MySqlGtids):
             mine = {s: i for s, i in gtids.sources.items() if s.partition(":")[0] == self._server.identity}
             return str(MySqlGtids(mine))
@@ -157,16 +164,22 @@ class LogIdentity:
 
     # -- reading the log ----------------------------------------------------------------------------------------------
 
-    def created(self, file: str) -> int:
-        """When a log file was created, seconds since the epoch, from its FORMAT_DESCRIPTION event; 0 = not known."""
+    def read_creation_time(self, file: str) -> int:
+        """Return the time when a log file was created, seconds since the epoch; 0 = not known.
+
+        It comes from the file's FORMAT_DESCRIPTION event.
+        """
         with self._open(MySqlPosition(file, 4, server=self._server.identity)) as log:
             return next((event.seconds for event in _events(log) if event.kind == ev.FORMAT_DESCRIPTION), 0)
 
     def _look_at(self, position: MySqlPosition) -> tuple[int, dict[str, Any] | None]:
-        """When the file of a position was created, and what begins where the last captured transaction did; ``None`` = not known."""
+        """Return when the file of a position was created, and what begins where the last captured transaction did.
+
+        ``None`` = not known.
+        """
         last, file = position.last, position.file
         if last.get("file") != file or int(last["pos"]) > _FARTHEST:
-            return self.created(file), None
+            return self.read_creation_time(file), None
         created, found, pos = 0, None, int(last["pos"])
         try:
             with self._open(MySqlPosition(file, pos, server=self._server.identity)) as log:
@@ -180,17 +193,17 @@ class LogIdentity:
                     elif event.kind not in ev.HARMLESS and event.kind != ev.ROTATE:
                         return created, {}
         except (SourceLogDamaged, PositionLost):  # no event begins there
-            return created or self.created(file), {}
+            return created or self.read_creation_time(file), {}
         except PrerequisiteError:  # with gtid_mode=ON the server does not send transactions without GTIDs
-            return created or self.created(file), None
+            return created or self.read_creation_time(file), None
         return created, found
 
     def _find(self, position: MySqlPosition, gtid: str) -> dict[str, Any]:
-        """A transaction in the log, by its GTID; empty if it is not there."""
+        """Find a transaction in the log, by its GTID; empty if it is not there."""
         if self._server.mariadb:
             start = MySqlPosition(self._file_of(MariaDbGtids.parse(gtid)), 4, server=self._server.identity)
         else:
-            others = MySqlGtids.parse(position.gtids).without(MySqlGtids.parse(gtid))
+            others = MySqlGtids.parse(position.gtids).subtract_gtids(MySqlGtids.parse(gtid))
             start = MySqlPosition("", 4, str(others), server=self._server.identity)
         with self._open(start) as log:
             events = _events(log)
@@ -200,21 +213,21 @@ class LogIdentity:
         return {}
 
     def _file_of(self, gtid: MariaDbGtids) -> str:
-        """The file of MariaDB's log with a transaction: the last one whose head does not list it."""
+        """Return the file of MariaDB's log with a transaction: the last one whose head does not list it."""
         with self._connection.cursor() as cursor:
             cursor.execute("SHOW BINARY LOGS")
             files = [str(row[0]) for row in cursor.fetchall()]
         low, high = 0, len(files) - 1
         while low < high:
             middle = (low + high + 1) // 2
-            if before_file(self._connection, files[middle]).covers(gtid):
+            if before_file(self._connection, files[middle]).contains_gtids(gtid):
                 high = middle - 1
             else:
                 low = middle
         return files[low]
 
 
-def _events(log: BinlogConnection) -> Iterator[Event]:
+def _events(log: BinlogConnection) -> Iterator[BinlogEvent]:
     checksum = 0
     for raw in log.raw_events():
         event = raw.tobytes()
@@ -222,11 +235,11 @@ def _events(log: BinlogConnection) -> Iterator[Event]:
         if kind == ev.FORMAT_DESCRIPTION:
             checksum = 4 if has_checksums(body) else 0
         body = body[: len(body) - checksum]
-        yield Event(kind, int.from_bytes(event[5:9], "little"), int.from_bytes(event[:4], "little"), body)
+        yield BinlogEvent(kind, int.from_bytes(event[5:9], "little"), int.from_bytes(event[:4], "little"), body)
 
 
-def _gtid_of(begin: Event) -> str:
-    return str(begin_of_transaction(begin, [Event(ev.QUERY, 0, 1, bytes(13))], "", 0).get("gtid", ""))
+def _gtid_of(begin: BinlogEvent) -> str:
+    return str(begin_of_transaction(begin, [BinlogEvent(ev.QUERY, 0, 1, bytes(13))], "", 0).get("gtid", ""))
 
 
 def _missing(name: str, files: list[str]) -> str:

@@ -19,13 +19,13 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import Server
-from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer
+from airflow_provider_cdc.sources.mysql.gtid_sets import Gtids, MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
-from airflow_provider_cdc.sources.mysql.log.events.event_bodies import parse_rotate
-from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
-from airflow_provider_cdc.sources.mysql.log.failover import executed_without_log
+from airflow_provider_cdc.sources.mysql.log.events.event_body_parsers import parse_rotate
+from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
+from airflow_provider_cdc.sources.mysql.log.gtid_failover import executed_without_log
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import add_gtid_numbers, gtid_numbers
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
@@ -41,9 +41,11 @@ _HEAD: Final = {ev.FORMAT_DESCRIPTION, ev.PREVIOUS_GTIDS, ev.MARIADB_GTID_LIST, 
 
 
 def position_of(
-    data: Mapping[str, Any], config: MySqlConfig, server: Server, connection: Connection
+    data: Mapping[str, Any], config: MySqlConfig, server: MySqlServer, connection: Connection
 ) -> MySqlPosition | None:
-    """The position that the data of a signal name; ``None`` if it is a whole one, as ``airflow cdc offsets`` shows it.
+    """Return the position that the data of a signal name.
+
+    ``None`` if it is a whole one, as ``airflow cdc offsets`` shows it.
 
     :raises ConfigError: the server has no such position, or the data are malformed
     """
@@ -62,7 +64,7 @@ def position_of(
     return _named(data["binlog_filename"], data["binlog_position"], config, server, connection)
 
 
-def _named(file: Any, pos: Any, config: MySqlConfig, server: Server, connection: Connection) -> MySqlPosition:
+def _named(file: Any, pos: Any, config: MySqlConfig, server: MySqlServer, connection: Connection) -> MySqlPosition:
     if not isinstance(file, str) or not _FILE.fullmatch(file):
         raise _wrong(f"the file is {file!r}, which is not the name of a log file")
     if not isinstance(pos, int) or isinstance(pos, bool) or pos < 0:
@@ -77,10 +79,10 @@ def _wrong(what: str) -> ConfigError:
 # -- by GTIDs ---------------------------------------------------------------------------------------------------------
 
 
-def _by_gtids(text: Any, server: Server, connection: Connection) -> MySqlPosition:
+def _by_gtids(text: Any, server: MySqlServer, connection: Connection) -> MySqlPosition:
     if not isinstance(text, str) or not text.strip():
         raise _wrong(f"gtid_set is {text!r}, not a set of GTIDs")
-    if not server.gtids:
+    if not server.has_gtids:
         raise ConfigError(
             "The server has no GTIDs (gtid_mode is not ON).",
             remedy="name the position by binlog_filename and binlog_position",
@@ -120,7 +122,7 @@ def _mariadb_set(text: str, connection: Connection) -> str:
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@GLOBAL.gtid_binlog_pos")
         present = MariaDbGtids.parse(str((cursor.fetchone() or ("",))[0]))
-    if not present.covers(gtids):
+    if not present.contains_gtids(gtids):
         raise _wrong(f"the server's log ends at {present}")
     return str(gtids)
 
@@ -128,7 +130,7 @@ def _mariadb_set(text: str, connection: Connection) -> str:
 # -- by file ----------------------------------------------------------------------------------------------------------
 
 
-def _by_file(file: str, pos: int, config: MySqlConfig, server: Server, connection: Connection) -> MySqlPosition:
+def _by_file(file: str, pos: int, config: MySqlConfig, server: MySqlServer, connection: Connection) -> MySqlPosition:
     with connection.cursor() as cursor:
         cursor.execute("SHOW BINARY LOGS")
         sizes = {str(row[0]): int(row[1]) for row in cursor.fetchall()}
@@ -136,15 +138,15 @@ def _by_file(file: str, pos: int, config: MySqlConfig, server: Server, connectio
         raise _wrong(f"the server has no file {file}; it keeps {min(sizes)} to {max(sizes)}")
     if pos > sizes[file]:
         raise _wrong(f"{file} has {sizes[file]} bytes")
-    found = _Search(config, server, file, pos).position()
+    found = _LogFileSearch(config, server, file, pos).find_position()
     if found.gtids and not server.mariadb:
-        gtids = MySqlGtids.parse(found.gtids).union(executed_without_log(connection, server))
+        gtids = MySqlGtids.parse(found.gtids).merge_gtids(executed_without_log(connection, server))
         return replace(found, gtids=str(gtids))
     return found
 
 
 @dataclass(slots=True)
-class _Search:
+class _LogFileSearch:
     """Reads a log file from its head up to an offset.
 
     :ivar transaction_start: offset at which the last transaction begins that was read
@@ -153,7 +155,7 @@ class _Search:
     """
 
     config: MySqlConfig
-    server: Server
+    server: MySqlServer
     file: str
     pos: int
     gtids: Gtids = field(init=False)
@@ -165,14 +167,14 @@ class _Search:
     def __post_init__(self) -> None:
         self.gtids = MariaDbGtids() if self.server.mariadb else MySqlGtids()
 
-    def position(self) -> MySqlPosition:
-        """The whole position, with GTIDs.
+    def find_position(self) -> MySqlPosition:
+        """Return the whole position, with GTIDs.
 
         :raises ConfigError: the offset is inside a transaction
         """
         head = MySqlPosition(self.file, 4, server=self.server.identity)
         with BinlogConnection(self.config, self.server, head, unregistered=True) as connection:
-            for events in connection.events():
+            for events in connection.read_events():
                 assert events is not None  # without patience
                 try:
                     if self._read(events):
@@ -181,17 +183,21 @@ class _Search:
                     raise _wrong(f"{self.file} cannot be read up to there: {e}") from e
             else:
                 self._require_boundary(self.end)
-        gtids = str(self.gtids) if self.server.gtids else ""
+        gtids = str(self.gtids) if self.server.has_gtids else ""
         return MySqlPosition(self.file, self.pos, gtids, self.created, self.server.identity)
 
-    def _read(self, events: Events) -> bool:
+    def _read(self, events: EventSet) -> bool:
         """Read a set of events; returns whether the offset is reached."""
         begins: list[int] = []
         for i, row in enumerate(events.table):
             kind, size, flags = int(row[k.EV_TYPE]), int(row[k.EV_SIZE]), int(row[k.EV_FLAGS])
             if kind == ev.FORMAT_DESCRIPTION:
                 self.created = self.created or int(row[k.EV_TIME])
-            if kind == ev.ROTATE and flags & ev.ARTIFICIAL_FLAG and parse_rotate(events.body(i))[0] != self.file:
+            if (
+                kind == ev.ROTATE
+                and flags & ev.ARTIFICIAL_FLAG
+                and parse_rotate(events.get_event_body(i))[0] != self.file
+            ):
                 self._require_boundary(self.end)
                 self._count(events, begins)
                 return True
@@ -202,8 +208,8 @@ class _Search:
                 self.head_starts.add(start)
                 self.end = start + size
                 if kind in (ev.PREVIOUS_GTIDS, ev.MARIADB_GTID_LIST):
-                    decode = MariaDbGtids.decode if self.server.mariadb else MySqlGtids.decode
-                    self.gtids = decode(events.body(i))
+                    decode = MariaDbGtids.from_event_body if self.server.mariadb else MySqlGtids.from_event_body
+                    self.gtids = decode(events.get_event_body(i))
                 continue
             if start >= self.pos:
                 whole = start == self.pos and (kind in _TRANSACTION or kind in ev.HARMLESS or kind == ev.ROTATE)
@@ -218,7 +224,7 @@ class _Search:
         return False
 
     def _full_position(self, end: int) -> int:
-        """The 64-bit offset; an event's header has the low 32 bits only."""
+        """Return the 64-bit offset; an event's header has the low 32 bits only."""
         high = self.end & ~0xFFFFFFFF
         return high + end + (1 << 32 if high + end < self.end else 0)
 
@@ -228,10 +234,10 @@ class _Search:
                 f"{self.file}:{self.pos} is not between two transactions; the one it lies in begins at {self.transaction_start}"
             )
 
-    def _count(self, events: Events, begins: list[int]) -> None:
+    def _count(self, events: EventSet, begins: list[int]) -> None:
         add_gtid_numbers(self.gtids, gtid_numbers(events, np.array(begins, np.int64)))
 
 
-def refused(e: PositionLost) -> ConfigError:
-    """The error for a position named by a signal that the server cannot send the log from."""
+def build_position_error(e: PositionLost) -> ConfigError:
+    """Return the error for a position named by a signal that the server cannot send the log from."""
     return _wrong(f"{e.what} ({e.where})" if e.where else e.what)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.columns import charsets as known
+from airflow_provider_cdc.sources.mysql.columns import charset_codec as known
 from airflow_provider_cdc.sources.mysql.columns.byte_reader import ByteReader
-from airflow_provider_cdc.sources.mysql.connect import Server
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer
 from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
-from airflow_provider_cdc.sources.mysql.log.events.event_bodies import MariaDbGtid
+from airflow_provider_cdc.sources.mysql.log.events.event_body_parsers import MariaDbGtid
 from airflow_provider_cdc.sources.mysql.schema import ddl
-from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier, DdlEffect, Query
+from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier, DdlEffect, QueryEvent
 
 _EXPLICIT_TIMESTAMPS = 1 << 24
 """``OPTION_EXPLICIT_DEF_TIMESTAMP`` of MariaDB."""
@@ -23,56 +23,60 @@ _SIZES = {3: 4, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3}
 _TOO_MANY = 254
 
 
-class QueryEvents:
+class QueryEventReader:
     """Reads the QUERY events of a log.
 
     :param charsets: collation number → character set
     """
 
-    def __init__(self, server: Server, applier: DdlApplier, charsets: Mapping[int, str]) -> None:
+    def __init__(self, server: MySqlServer, applier: DdlApplier, charsets: Mapping[int, str]) -> None:
         self._server, self._applier, self._charsets = server, applier, charsets
 
-    def query(self, i: int, buffer: EventBuffer) -> Query:
-        """The QUERY event ``i``."""
-        return parse_query(buffer.events.body(i), self._charset, mariadb=self._server.mariadb)
+    def query(self, i: int, buffer: EventBuffer) -> QueryEvent:
+        """Parse the QUERY event ``i``."""
+        return parse_query(buffer.events.get_event_body(i), self._charset, mariadb=self._server.mariadb)
 
-    def statements(self, query: Query) -> Iterator[ddl.Statement]:
-        """The statements of its text, one by one."""
+    def parse_statements(self, query: QueryEvent) -> Iterator[ddl.Statement]:
+        """Yield the statements of its text, one by one."""
         options = ddl.sql_mode_options(query.sql_mode)
-        yield from ddl.read(query.sql, **options, version=self._server.version_number)
+        yield from ddl.parse_statements(query.sql, **options, version=self._server.version_number)
 
-    def ends_transaction(self, query: Query, buffer: EventBuffer) -> bool:
-        """Whether a statement ends the transaction that its GTID event began; if not, rows follow."""
-        if not buffer.open:
+    def ends_transaction(self, query: QueryEvent, buffer: EventBuffer) -> bool:
+        """Check whether a statement ends the transaction that its GTID event began; if not, rows follow."""
+        if not buffer.has_open_transaction:
             return False
         if self._server.mariadb:
-            return buffer.is_standalone(buffer.tx)
-        begun = int(buffer.transactions[buffer.tx, k.TX_THREAD]) >= 0
+            return buffer.is_standalone(buffer.last_transaction_index)
+        begun = int(buffer.transactions[buffer.last_transaction_index, k.TX_THREAD]) >= 0
         return not begun and not query.sql.rstrip().upper().endswith("START TRANSACTION")
 
-    def change(self, statement: ddl.Statement, query: Query, i: int, buffer: EventBuffer) -> DdlEffect | None:
-        """The effect of a statement on captured tables; ``None`` when it concerns none.
+    def find_effect(self, statement: ddl.Statement, query: QueryEvent, i: int, buffer: EventBuffer) -> DdlEffect | None:
+        """Return the effect of a statement on captured tables; ``None`` when it concerns none.
 
         :raises PrerequisiteError: DML was logged as a statement instead of rows
         """
-        if isinstance(statement, ddl.Dml):
-            self._refuse_rows(query, statement, buffer.where(i))
+        if isinstance(statement, ddl.DmlStatement):
+            self._refuse_rows(query, statement, buffer.format_location(i))
             return None
-        if isinstance(statement, ddl.Ignored) and statement.kind.rpartition(" ")[2] in ("view", "trigger", "function"):
+        if isinstance(statement, ddl.IgnoredStatement) and statement.kind.rpartition(" ")[2] in (
+            "view",
+            "trigger",
+            "function",
+        ):
             self._applier.routes_changed()
         if self._is_half_done(buffer):
             return None
-        if buffer.flags(i) & ev.THREAD_SPECIFIC_FLAG:
+        if buffer.get_event_flags(i) & ev.THREAD_SPECIFIC_FLAG:
             # outside of row format, what is done to a temporary table is logged under the name that it hides
             if isinstance(statement, ddl.TruncateTable):
                 return None
             if isinstance(statement, ddl.AlterTable | ddl.RenameTable | ddl.CreateIndex | ddl.DropIndex):
                 why = "it may be about a temporary table of the same name"
-                statement = ddl.Unknown(query.sql, ddl.tables_of(statement), why)
+                statement = ddl.UnknownStatement(query.sql, ddl.tables_of(statement), why)
         if query.error:
             why = f"it ended with error {query.error} on the server, after it had changed something"
-            statement = ddl.Unknown(query.sql, ddl.tables_of(statement), why)
-        return self._applier.read(statement, query, buffer.where(i))
+            statement = ddl.UnknownStatement(query.sql, ddl.tables_of(statement), why)
+        return self._applier.determine_effect(statement, query, buffer.format_location(i))
 
     def _charset(self, collation: int) -> str:
         """Character set of a collation number; ``ascii`` for a set that is not known here."""
@@ -80,15 +84,18 @@ class QueryEvents:
         return charset if known.is_known(charset) else "ascii"
 
     def _is_half_done(self, buffer: EventBuffer) -> bool:
-        """Whether this is START ALTER or ROLLBACK ALTER (MariaDB's ``binlog_alter_two_phase``), which change no table."""
-        if not self._server.mariadb or not buffer.open:
+        """Check whether this is START ALTER or ROLLBACK ALTER, which change no table.
+
+        They come with MariaDB's ``binlog_alter_two_phase``.
+        """
+        if not self._server.mariadb or not buffer.has_open_transaction:
             return False
-        gtid = buffer.mariadb_gtid(buffer.tx)
+        gtid = buffer.mariadb_gtid(buffer.last_transaction_index)
         half = MariaDbGtid.EXTRA_START_ALTER | MariaDbGtid.EXTRA_ROLLBACK_ALTER
         return gtid is not None and bool(gtid.extra & half)
 
-    def _refuse_rows(self, query: Query, statement: ddl.Dml, where: str) -> None:
-        """Changes logged as statements cannot be captured: an error if they may concern captured tables."""
+    def _refuse_rows(self, query: QueryEvent, statement: ddl.DmlStatement, where: str) -> None:
+        """Raise an error if changes logged as statements may concern captured tables: they cannot be captured."""
         if why := self._applier.concerned_by(statement, query):
             raise PrerequisiteError(
                 f"The binary log holds a statement ({statement.kind}) instead of rows, and {why}: a session, or the server, had "
@@ -100,7 +107,7 @@ class QueryEvents:
             )
 
 
-def parse_query(body: bytes, charset: Callable[[int], str], *, mariadb: bool) -> Query:
+def parse_query(body: bytes, charset: Callable[[int], str], *, mariadb: bool) -> QueryEvent:
     """Read a QUERY event.
 
     :param charset: collation number → the session's character set, in which the text is written
@@ -110,41 +117,42 @@ def parse_query(body: bytes, charset: Callable[[int], str], *, mariadb: bool) ->
     start = 13 + status_length
     database = body[start : start + db_length].decode("utf-8", "replace")
     written = "utf8mb4" if collation is None else charset(collation)
-    text = known.decode(written, body[start + db_length + 1 :], "backslashreplace")
-    return Query(thread, error, database, text, sql_mode, explicit_timestamps)
+    text = known.decode_text(written, body[start + db_length + 1 :], "backslashreplace")
+    return QueryEvent(thread, error, database, text, sql_mode, explicit_timestamps)
 
 
 def _session(status: bytes, *, mariadb: bool) -> tuple[int, int | None, bool]:
-    """The session's ``sql_mode``, the number of its ``character_set_client`` and ``explicit_defaults_for_timestamp``, from the status
-    variables of the event, which the server writes in a fixed order.
+    """Read session variables from the status variables of the event, which the server writes in a fixed order.
+
+    They are the session's ``sql_mode``, the number of its ``character_set_client`` and ``explicit_defaults_for_timestamp``.
 
     MariaDB has the last of them among its flags; MySQL behind the others, before 8.0 not at all.
     """
     c, sql_mode, explicit = ByteReader(status), 0, True
     collation: int | None = None
-    while c.more:
-        match c.uint(1):
+    while c.has_more:
+        match c.read_uint(1):
             case 0:
-                flags = c.uint(4)
+                flags = c.read_uint(4)
                 explicit = not mariadb or bool(flags & _EXPLICIT_TIMESTAMPS)
             case 1:
-                sql_mode = c.uint(8)
+                sql_mode = c.read_uint(8)
             case 4:
-                collation = c.uint(2)
-                c.take(4)
+                collation = c.read_uint(2)
+                c.read_bytes(4)
             case 6 | 5:  # catalog, time zone
-                c.take(c.uint(1))
+                c.read_bytes(c.read_uint(1))
             case 11:  # the user of a definer
-                c.take(c.uint(1))
-                c.take(c.uint(1))
+                c.read_bytes(c.read_uint(1))
+                c.read_bytes(c.read_uint(1))
             case 12:
                 _skip_databases(c)
             case 131:  # MariaDB 11.2: collations of character sets, before the session's character set
-                c.take(4 * c.uint(1))
+                c.read_bytes(4 * c.read_uint(1))
             case 16:
-                return sql_mode, collation, bool(c.uint(1))
+                return sql_mode, collation, bool(c.read_uint(1))
             case kind if kind in _SIZES:
-                c.take(_SIZES[kind])
+                c.read_bytes(_SIZES[kind])
             case _:
                 break
     return sql_mode, collation, explicit
@@ -152,7 +160,7 @@ def _session(status: bytes, *, mariadb: bool) -> tuple[int, int | None, bool]:
 
 def _skip_databases(c: ByteReader) -> None:
     """Names of databases that the statement changes, each with a zero byte behind it; with too many of them, none."""
-    count = c.uint(1)
+    count = c.read_uint(1)
     for _ in range(0 if count == _TOO_MANY else count):
-        while c.uint(1):
+        while c.read_uint(1):
             pass

@@ -1,6 +1,6 @@
 """Transaction control statements: BEGIN, COMMIT, ROLLBACK, savepoints, XA.
 
-:func:`apply` marks in the buffer where transactions begin and end. It returns an outcome where rows that were delivered, or that lie
+:func:`apply_transaction_control` marks in the buffer where transactions begin and end. It returns an outcome where rows that were delivered, or that lie
 elsewhere in the log, are concerned; the event dispatcher acts on it.
 
 The rows of a prepared XA transaction are skipped at first, and read from the log when the transaction is committed.
@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.log.cursor import LogCursor
 from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
-from airflow_provider_cdc.sources.mysql.log.events.event_bodies import xa_id
+from airflow_provider_cdc.sources.mysql.log.events.event_body_parsers import xa_id
+from airflow_provider_cdc.sources.mysql.log.log_cursor import LogCursor
 from airflow_provider_cdc.sources.mysql.schema import ddl
 
 
 @dataclass(frozen=True, slots=True)
-class RolledBack:
+class TransactionRollback:
     """The open transaction is rolled back as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
-class RolledBackTo:
+class SavepointRollback:
     """The open transaction is rolled back to a savepoint.
 
     :param since: number of its first row event that is rolled back
@@ -40,7 +40,7 @@ class RolledBackTo:
 
 
 @dataclass(frozen=True, slots=True)
-class EndPrepared:
+class PreparedTransactionEnd:
     """A prepared XA transaction is committed or rolled back."""
 
     xid: str
@@ -48,41 +48,41 @@ class EndPrepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
+class MalformedTransaction:
     """A COMMIT or ROLLBACK without a BEGIN."""
 
 
-Outcome = RolledBack | RolledBackTo | EndPrepared | Malformed
+Outcome = TransactionRollback | SavepointRollback | PreparedTransactionEnd | MalformedTransaction
 
 
-def apply(statement: ddl.Transaction, i: int, buffer: EventBuffer) -> Outcome | None:
+def apply_transaction_control(statement: ddl.TransactionControl, i: int, buffer: EventBuffer) -> Outcome | None:
     """Apply a transaction control statement, the event ``i``, to the buffer.
 
     :return: what the dispatcher has to do; ``None`` = nothing
     """
     name = statement.name or ""
     match statement.kind:
-        case "begin" if not buffer.open:
-            buffer.begin(i)
-        case "commit" if buffer.open:
-            buffer.close(i)
-        case "rollback" if buffer.open:
-            return RolledBack()
+        case "begin" if not buffer.has_open_transaction:
+            buffer.begin_transaction(i)
+        case "commit" if buffer.has_open_transaction:
+            buffer.close_transaction(i)
+        case "rollback" if buffer.has_open_transaction:
+            return TransactionRollback()
         case "savepoint":
             buffer.set_savepoint(same_name(name), i)
         case "rollback to":
-            return RolledBackTo(_savepoint(name, i, buffer), buffer.rows_before(i))
+            return SavepointRollback(_savepoint(name, i, buffer), buffer.rows_before(i))
         case "xa start":
             buffer.name_xa(name)
         case "commit" | "rollback":
-            return Malformed()
+            return MalformedTransaction()
         case "xa commit" | "xa rollback":
-            return EndPrepared(name, statement.kind == "xa commit")
+            return PreparedTransactionEnd(name, statement.kind == "xa commit")
     return None
 
 
 def same_name(name: str) -> str:
-    """A savepoint's name as servers compare it: without case and accents.
+    """Return a savepoint's name as servers compare it: without case and accents.
 
     >>> same_name("Été") == same_name("ete")
     True
@@ -92,46 +92,53 @@ def same_name(name: str) -> str:
 
 
 def _savepoint(name: str, i: int, buffer: EventBuffer) -> int:
-    """The number of the first row event after a savepoint.
+    """Return the number of the first row event after a savepoint.
 
     :raises UnknownLogEvent: the transaction has none of this name: what would be rolled back is not known
     """
-    found = buffer.state_of(buffer.tx).savepoints.get(same_name(name))
+    found = buffer.state_of(buffer.last_transaction_index).savepoints.get(same_name(name))
     if found is None:
         why = f"it rolls back to the savepoint {name}, which its transaction has not set"
-        raise ev.unknown_event(ev.QUERY, buffer.where(i), why)
+        raise ev.unknown_event(ev.QUERY, buffer.format_location(i), why)
     return found
 
 
-def exclude_rolled_back(back: RolledBackTo, i: int, buffer: EventBuffer) -> bool:
+def exclude_rolled_back(back: SavepointRollback, i: int, buffer: EventBuffer) -> bool:
     """Exclude the rows before event ``i`` that a ROLLBACK TO SAVEPOINT takes back.
 
     :return: whether all of them are still in the buffer; if not, some were delivered already
     """
-    gone = buffer.state_of(buffer.tx).row_events
-    buffer.exclude_rows(np.flatnonzero(buffer.rows(buffer.tx, i))[max(back.since - gone, 0) :])
+    gone = buffer.state_of(buffer.last_transaction_index).row_events
+    buffer.exclude_rows(
+        np.flatnonzero(buffer.mask_row_events(buffer.last_transaction_index, i))[max(back.since - gone, 0) :]
+    )
     return back.since >= gone
 
 
 def is_one_phase(i: int, buffer: EventBuffer) -> bool:
-    """Whether an XA_PREPARE event commits the transaction at once."""
-    return bool(buffer.events.body(i)[0])
+    """Check whether an XA_PREPARE event commits the transaction at once."""
+    return bool(buffer.events.get_event_body(i)[0])
 
 
 def xid_of(i: int, buffer: EventBuffer) -> str:
-    """The XA id of the open transaction, which the XA_PREPARE event ``i`` ends."""
-    return buffer.state_of(buffer.tx).xa or xa_id(buffer.events.body(i))
+    """Return the XA id of the open transaction, which the XA_PREPARE event ``i`` ends."""
+    return buffer.state_of(buffer.last_transaction_index).xa or xa_id(buffer.events.get_event_body(i))
 
 
 def start_of_open(buffer: EventBuffer, cursor: LogCursor) -> dict[str, Any]:
     """File, offset and server at which the open transaction begins, as ``MySqlPosition.prepared`` keeps it."""
-    first, begins = int(buffer.transactions[buffer.tx, k.TX_FIRST]), buffer.state_of(buffer.tx).begins
-    file, pos = begins if begins is not None else (cursor.file, buffer.start(first))
+    first, begins = (
+        int(buffer.transactions[buffer.last_transaction_index, k.TX_FIRST]),
+        buffer.state_of(buffer.last_transaction_index).begins,
+    )
+    file, pos = begins if begins is not None else (cursor.file, buffer.get_start_offset(first))
     return {"file": file, "pos": pos, "server": cursor.server.identity}
 
 
-def start_of_prepared(end: EndPrepared, i: int, buffer: EventBuffer, cursor: LogCursor) -> dict[str, Any] | None:
-    """Where to read the rows of a prepared transaction that ends; ``None`` if it is rolled back.
+def start_of_prepared(
+    end: PreparedTransactionEnd, i: int, buffer: EventBuffer, cursor: LogCursor
+) -> dict[str, Any] | None:
+    """Return where to read the rows of a prepared transaction that ends; ``None`` if it is rolled back.
 
     :raises UnknownLogEvent: it is committed, but was prepared before capture began or on another server
     """
@@ -140,5 +147,5 @@ def start_of_prepared(end: EndPrepared, i: int, buffer: EventBuffer, cursor: Log
     if end.commit and (start is None or elsewhere):
         when = "in the log of another server" if elsewhere else "before the position where capture began"
         why = f"XA transaction {end.xid} was prepared {when}, so that its rows are unknown"
-        raise ev.unknown_event(ev.QUERY, buffer.where(i), why)
+        raise ev.unknown_event(ev.QUERY, buffer.format_location(i), why)
     return start if end.commit else None

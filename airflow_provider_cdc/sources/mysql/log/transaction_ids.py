@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.log_items import Transactions
+from airflow_provider_cdc.core.model.log_items import BlockTransactions
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids
-from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
+from airflow_provider_cdc.sources.mysql.gtid_sets import Gtids, MariaDbGtids, MySqlGtids
+from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
 
 Int64s = npt.NDArray[np.int64]
 
@@ -25,12 +25,12 @@ class TransactionColumns:
     :param threads: session id (``source.thread``) of each, ``-1`` = not logged
     """
 
-    transactions: Transactions
+    transactions: BlockTransactions
     threads: Int64s
 
 
 def transaction_columns(
-    events: Events, transactions: Int64s, ends: Int64s, file: str, carried: str | None, mariadb: bool
+    events: EventSet, transactions: Int64s, ends: Int64s, file: str, carried: str | None, mariadb: bool
 ) -> TransactionColumns:
     """Ids, commit times and session ids of transactions.
 
@@ -47,10 +47,12 @@ def transaction_columns(
     ids = _ids(numbers, ends, first, events, file, mariadb)
     if carried is not None and ids:
         ids[0] = carried
-    return TransactionColumns(Transactions(pa.array(ids, pa.string()), times * 1_000_000), transactions[:, k.TX_THREAD])
+    return TransactionColumns(
+        BlockTransactions(pa.array(ids, pa.string()), times * 1_000_000), transactions[:, k.TX_THREAD]
+    )
 
 
-def _ids(numbers: Int64s, ends: Int64s, first: Int64s, events: Events, file: str, mariadb: bool) -> list[str]:
+def _ids(numbers: Int64s, ends: Int64s, first: Int64s, events: EventSet, file: str, mariadb: bool) -> list[str]:
     rows = numbers.tolist()
     if mariadb:
         return [f"{d}-{s}-{q}" for d, s, q, *_ in rows]
@@ -65,7 +67,7 @@ def _ids(numbers: Int64s, ends: Int64s, first: Int64s, events: Events, file: str
     return ids
 
 
-def gtid_numbers(events: Events, picked: Int64s) -> Int64s:
+def gtid_numbers(events: EventSet, picked: Int64s) -> Int64s:
     """GTID events as rows of numbers, ``int64[transactions, GTID_FIELDS]``; see ``kernels/tagged_gtids.py``.
 
     :param picked: index of the GTID event per transaction, ``-1`` for a transaction without one
@@ -79,7 +81,10 @@ def gtid_numbers(events: Events, picked: Int64s) -> Int64s:
 
 
 def source_of(high: int, low: int, *tag: int) -> str:
-    """The source id ``uuid`` or ``uuid:tag`` from the UUID's two halves (signed numbers) and the four parts of the tag."""
+    """Build the source id ``uuid`` or ``uuid:tag`` from numbers.
+
+    These are the UUID's two halves (signed numbers) and the four parts of the tag.
+    """
     mask = (1 << 64) - 1
     source = str(uuid.UUID(int=((high & mask) << 64) | (low & mask)))
     text = np.array(tag, "<i8").tobytes().rstrip(b"\0").decode("ascii")
@@ -103,7 +108,9 @@ def add_gtid_numbers(gtids: Gtids, numbers: Int64s) -> None:
 
 
 def first_that_reaches(gtids: Gtids, target: Gtids, numbers: Int64s) -> int:
-    """How many of some transactions it takes until a GTID set covers another one; all of them if they do not suffice.
+    """Count the transactions that it takes until a GTID set covers another one.
+
+    Returns the number of all of them if they do not suffice.
 
     :param gtids: the set before them
     :param target: the set to be covered
@@ -114,7 +121,7 @@ def first_that_reaches(gtids: Gtids, target: Gtids, numbers: Int64s) -> int:
         assert isinstance(target, MariaDbGtids)
         at = 0
         for domain, (server, sequence) in target.domains.items():
-            if gtids.covers(MariaDbGtids({domain: (server, sequence)})):
+            if gtids.contains_gtids(MariaDbGtids({domain: (server, sequence)})):
                 continue
             number = numbers[:, k.GTID_NUMBER]
             found = (number > sequence) | ((number == sequence) & (numbers[:, 1] == server))
@@ -125,7 +132,7 @@ def first_that_reaches(gtids: Gtids, target: Gtids, numbers: Int64s) -> int:
         return at
     assert isinstance(target, MySqlGtids)
     missing, wanted = 0, np.zeros(count, np.bool_)
-    for source, intervals in target.without(gtids).sources.items():
+    for source, intervals in target.subtract_gtids(gtids).sources.items():
         mine = (np.delete(numbers, k.GTID_NUMBER, axis=1) == _numbers_of(source)).all(axis=1)
         for low, high in intervals:
             missing += high - low + 1
@@ -135,7 +142,7 @@ def first_that_reaches(gtids: Gtids, target: Gtids, numbers: Int64s) -> int:
 
 
 def _numbers_of(source: str) -> Int64s:
-    """The inverse of :func:`source_of`."""
+    """Convert a source id to its numbers: the inverse of :func:`source_of`."""
     server, _, tag = source.partition(":")
     halves = np.frombuffer(uuid.UUID(server).bytes, ">i8").astype(np.int64)
     return np.concatenate([halves, np.frombuffer(tag.encode("ascii").ljust(32, b"\0"), "<i8")])

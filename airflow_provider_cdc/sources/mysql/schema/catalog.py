@@ -11,11 +11,11 @@ from typing import Any
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.converters import converted
+from airflow_provider_cdc.sources.mysql.converters import apply_converters
 from airflow_provider_cdc.sources.mysql.schema import ddl
-from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, SYSTEM_DATABASES, ColumnType, make_column
+from airflow_provider_cdc.sources.mysql.schema.column_types import BLOBS, SYSTEM_DATABASES, MySqlColumnType, make_column
 
 MOST_NAMED = 1_000
 """More tables are not named one by one in a query: it reads all of them."""
@@ -48,7 +48,7 @@ ORDER BY s.table_schema, s.table_name, s.index_name, s.seq_in_index"""
 
 
 @dataclass(frozen=True)
-class Routes:
+class StoredObjects:
     """By what a statement may change rows of tables that it does not name.
 
     :param tables: all base tables
@@ -63,16 +63,16 @@ class Routes:
     triggered: frozenset[TableId] | None
 
 
-class Catalog:
+class MySqlCatalog:
     """Reads table schemas over one connection."""
 
     def __init__(self, connection: Connection, config: MySqlConfig, *, mariadb: bool) -> None:
         self._connection, self._config, self._mariadb = connection, config, mariadb
 
-    def tables(
+    def read_tables(
         self, only: Iterable[TableId] | None = None, needed: Callable[[TableId], bool] = lambda table: True
     ) -> dict[TableId, TableSchema]:
-        """The schemas of all tables except system tables, or of the given tables.
+        """Read the schemas of all tables except system tables, or of the given tables.
 
         :param needed: others are left out
         :raises PrerequisiteError: one that is needed cannot be captured
@@ -108,37 +108,37 @@ class Catalog:
             )
         return found
 
-    def table(self, table: TableId, *, any_case: bool = False) -> TableSchema | None:
-        """The current schema of a table; ``None`` if it does not exist.
+    def read_table(self, table: TableId, *, any_case: bool = False) -> TableSchema | None:
+        """Read the current schema of a table; ``None`` if it does not exist.
 
         :param any_case: the server may have its name in other letters (``lower_case_table_names=2``)
         """
-        found = self.tables([table])
+        found = self.read_tables([table])
         return found.get(table) or (next(iter(found.values()), None) if any_case else None)
 
     def is_table(self, table: TableId) -> bool | None:
-        """Whether a name is that of a table: a view or a sequence is none; ``None`` if nothing has it."""
+        """Check whether a name is that of a table: a view or a sequence is none; ``None`` if nothing has it."""
         sql = "SELECT table_type FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
         with self._connection.cursor() as cursor:
             cursor.execute(sql, (table.namespace, table.name))
             row = cursor.fetchone()
         return None if row is None else row[0] in ("BASE TABLE", "SYSTEM VERSIONED")
 
-    def columns(self, table: TableId) -> tuple[Column, ...]:
-        """The current columns of a table; empty if it does not exist, or if one cannot be captured."""
+    def read_columns(self, table: TableId) -> tuple[Column, ...]:
+        """Read the current columns of a table; empty if it does not exist, or if one cannot be captured."""
         where, arguments = self._where([table])
         try:
             return tuple(self._column(table, *row) for _, _, *row in self._query(_COLUMNS, where, arguments))
         except PrerequisiteError:
             return ()
 
-    def expressions(self, table: TableId) -> dict[str, str]:
-        """Generated column → its expression, as the server spells it."""
+    def read_expressions(self, table: TableId) -> dict[str, str]:
+        """Return generated column → its expression, as the server spells it."""
         where, arguments = self._where([table])
         return {str(name): str(text) for name, text in self._query(_EXPRESSIONS, where, arguments)}
 
-    def routes(self) -> Routes:
-        """The views, functions and triggers of all databases but the server's own."""
+    def read_stored_objects(self) -> StoredObjects:
+        """Read the views, functions and triggers of all databases but the server's own."""
         system = ", ".join(f"'{name}'" for name in sorted(SYSTEM_DATABASES))
 
         def names(what: str) -> frozenset[TableId]:
@@ -151,16 +151,16 @@ class Catalog:
             grants = [str(row[0]) for row in cursor.fetchall()]
         sees = any(re.search(r"\b(TRIGGER|ALL PRIVILEGES)\b.* ON \*\.\* TO", grant) for grant in grants)
         tables, views, functions, triggered = _ROUTES
-        return Routes(names(tables), names(views), names(functions), names(triggered) if sees else None)
+        return StoredObjects(names(tables), names(views), names(functions), names(triggered) if sees else None)
 
-    def engines(self, tables: Iterable[TableId]) -> dict[TableId, str]:
-        """The storage engines of tables."""
+    def read_engines(self, tables: Iterable[TableId]) -> dict[TableId, str]:
+        """Read the storage engines of tables."""
         where, arguments = self._where(list(tables))
         found = self._query(_ENGINES, where, arguments) if arguments else ()
         return {TableId(namespace=db, name=name): str(engine or "") for db, name, engine in found}
 
-    def rows(self, tables: Iterable[TableId]) -> dict[TableId, int]:
-        """The server's estimates of the number of rows of tables."""
+    def estimate_row_counts(self, tables: Iterable[TableId]) -> dict[TableId, int]:
+        """Read the server's estimates of the number of rows of tables."""
         where, arguments = self._where(list(tables))
         found = self._query(_TABLES, where, arguments) if arguments else []
         return {TableId(namespace=db, name=name): int(rows or 0) for db, name, _, rows, *_ in found}
@@ -177,7 +177,7 @@ class Catalog:
             row = cursor.fetchone()
         return str(row[0]) if row else None
 
-    def charsets(self) -> dict[int, str]:
+    def read_charsets(self) -> dict[int, str]:
         """Collation number → character set."""
         source = (
             "SELECT id, character_set_name FROM information_schema.collation_character_set_applicability"
@@ -239,7 +239,7 @@ class Catalog:
         if declared.type == "binary" and value is not None:  # servers print what it is filled up with too
             value = value.rstrip("\0")
         generated = "GENERATED" in extra.upper().replace("DEFAULT_GENERATED", "") or "AS ROW" in extra.upper()
-        type_ = ColumnType(
+        type_ = MySqlColumnType(
             declared.type,
             declared.length,
             declared.scale,
@@ -272,15 +272,15 @@ class Catalog:
         return text, re.fullmatch(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", text) is None
 
 
-def captured_column(table: TableId, name: str, type_: ColumnType, config: MySqlConfig, **rest: Any) -> Column:
-    """See :func:`~airflow_provider_cdc.sources.mysql.schema.types.make_column`.
+def captured_column(table: TableId, name: str, type_: MySqlColumnType, config: MySqlConfig, **rest: Any) -> Column:
+    """See :func:`~airflow_provider_cdc.sources.mysql.schema.column_types.make_column`.
 
     :raises PrerequisiteError: the type cannot be captured
     """
     column = make_column(name, type_, config, **rest)
     if column is None:
         raise _not_captured(table, name, type_.base)
-    return converted(column, f"{table}.{name}", config.converters)
+    return apply_converters(column, f"{table}.{name}", config.converters)
 
 
 def _not_captured(table: TableId, column: str, type_: str) -> PrerequisiteError:
@@ -293,7 +293,7 @@ def _not_captured(table: TableId, column: str, type_: str) -> PrerequisiteError:
 
 
 def system_versioned(table: TableId, where: str = "") -> PrerequisiteError:
-    """What to say of a table with MariaDB's system versioning.
+    """Return the error for a table with MariaDB's system versioning.
 
     :param where: position of the statement that says so
     """
@@ -302,13 +302,13 @@ def system_versioned(table: TableId, where: str = "") -> PrerequisiteError:
         "DELETE as an update.",
         where=where or str(table),
         safe="Nothing of this table was read under its versioning; everything before it in the log is captured.",
-        remedy=f"leave the table out: table.exclude.list={table}; or ALTER TABLE {quoted(table)} DROP SYSTEM VERSIONING, which deletes "
+        remedy=f"leave the table out: table.exclude.list={table}; or ALTER TABLE {quote_table(table)} DROP SYSTEM VERSIONING, which deletes "
         "its old rows",
     )
 
 
 def row_key(candidates: list[tuple[bool, tuple[str, ...]]], columns: Iterable[Column]) -> tuple[str, ...]:
-    """The key of a table: its primary key, else the shortest unique key without a nullable column.
+    """Return the key of a table: its primary key, else the shortest unique key without a nullable column.
 
     :param candidates: (is it the primary key, its columns); a list in any order gives the same key
     """
@@ -321,8 +321,8 @@ def row_key(candidates: list[tuple[bool, tuple[str, ...]]], columns: Iterable[Co
     return min(usable, key=lambda names: (len(names), [number[n] for n in names]), default=())
 
 
-def quoted(table: TableId) -> str:
-    """The table's name as SQL takes it."""
+def quote_table(table: TableId) -> str:
+    """Return the table's name as SQL takes it."""
     return ".".join(quoted_name(part) for part in (table.namespace, table.name))
 
 
@@ -331,7 +331,7 @@ def create_statement(connection: Connection, table: TableId) -> str:
     asked, connection.use_unicode = connection.use_unicode, False
     try:
         with connection.cursor() as cursor:
-            cursor.execute(f"SHOW CREATE TABLE {quoted(table)}")
+            cursor.execute(f"SHOW CREATE TABLE {quote_table(table)}")
             row = cursor.fetchone()
     finally:
         connection.use_unicode = asked
@@ -348,7 +348,7 @@ def _charset(collation: str | None) -> str | None:
 
 
 def _bytes_default(digits: str) -> tuple[str, bool]:
-    """A default of bytes, which MySQL prints as a number: as text if it is one, else as it stands.
+    """Convert a default of bytes, which MySQL prints as a number: as text if it is one, else as it stands.
 
     >>> _bytes_default("0x616200")
     ('ab', False)

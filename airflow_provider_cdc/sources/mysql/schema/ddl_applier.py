@@ -1,7 +1,7 @@
-"""What a DDL statement in the log does to the captured tables.
+"""Effects of a DDL statement in the log on the captured tables.
 
 The reader in ``ddl`` says what a statement is; here it meets the structures in force. Where it does not suffice, the catalog
-is read, which may already be ahead of the log: the row metadata in the log has the last word (:mod:`.table_maps`).
+is read, which may already be ahead of the log: the row metadata in the log has the last word (:mod:`.table_map_cache`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.spi.source import Tables
+from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema import ddl
-from airflow_provider_cdc.sources.mysql.schema.alter_table import Alter, charset_of
+from airflow_provider_cdc.sources.mysql.schema.alter_table_applier import AlterTableApplier, charset_of
 from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column, row_key, system_versioned
-from airflow_provider_cdc.sources.mysql.schema.live_catalog import PresentCatalog
-from airflow_provider_cdc.sources.mysql.schema.table_names import TableNames
-from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES, TRANSACTIONAL, ColumnType
-from airflow_provider_cdc.sources.relational.captured_tables import CapturedTables, Effect
+from airflow_provider_cdc.sources.mysql.schema.column_types import SYSTEM_DATABASES, TRANSACTIONAL, MySqlColumnType
+from airflow_provider_cdc.sources.mysql.schema.live_catalog import LiveCatalog
+from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import TableNameResolver
+from airflow_provider_cdc.sources.relational.captured_structures import CapturedStructures, StatementEffect
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _CALLS = {"SELECT", "DO", "CALL", "VALUES", "TABLE", "WITH"}
 
 
 @dataclass(slots=True)
-class Query:
+class QueryEvent:
     """A QUERY event: a statement, in the database it ran in.
 
     :param error: what the server answered; not 0 when the statement failed after it had changed something
@@ -44,19 +44,19 @@ class Query:
     explicit_timestamps: bool = True
 
     @property
-    def strict(self) -> bool:
-        """Whether the session refused values that do not fit, instead of bending them."""
+    def is_strict(self) -> bool:
+        """Check whether the session refused values that do not fit, instead of bending them."""
         return bool(self.sql_mode & (0x200000 | 0x400000))
 
     @property
     def numbers_zeros(self) -> bool:
-        """Whether a zero in a column that becomes AUTO_INCREMENT gets the next number."""
+        """Check whether a zero in a column that becomes AUTO_INCREMENT gets the next number."""
         return not self.sql_mode & 0x80000
 
 
 @dataclass(slots=True)
-class DdlEffect(Effect):
-    """What a statement means for captured tables.
+class DdlEffect(StatementEffect):
+    """The effect of a statement on captured tables.
 
     :param structure_unknown: tables that are there now, whose structure neither the statement nor the catalog has any more: the log
         has it with their first row
@@ -71,22 +71,23 @@ class DdlApplier:
     def __init__(
         self,
         config: MySqlConfig,
-        tables: Tables,
-        catalog: PresentCatalog,
-        names: TableNames,
+        tables: CapturedTableSchemas,
+        catalog: LiveCatalog,
+        names: TableNameResolver,
         *,
         shows_lengths: bool = True,
     ) -> None:
-        """
+        """Create the applier.
+
         :param names: finds tables by the names that statements have for them
         :param shows_lengths: whether the catalog shows the length of TINYINT(1) UNSIGNED; a length that it hides does not count
         """
         self._config, self._tables, self._catalog, self._names = config, tables, catalog, names
         self._shows_lengths = shows_lengths
-        self._captured = CapturedTables(tables, lambda table: table.namespace in SYSTEM_DATABASES)
+        self._captured = CapturedStructures(tables, lambda table: table.namespace in SYSTEM_DATABASES)
 
-    def read(self, statement: ddl.Statement, query: Query, where: str) -> DdlEffect | None:
-        """What the statement changes; ``None`` when it does not concern captured tables."""
+    def determine_effect(self, statement: ddl.Statement, query: QueryEvent, where: str) -> DdlEffect | None:
+        """Return the changes that the statement makes; ``None`` when it does not concern captured tables."""
         effect = DdlEffect()
         match statement:
             case ddl.CreateTable():
@@ -95,27 +96,27 @@ class DdlApplier:
                 self._alter(statement, query, where, effect)
             case ddl.DropTable(temporary=False):
                 for name in statement.tables:
-                    self._captured.drop(self._id(name, query), effect)
+                    self._captured.drop_table(self._id(name, query), effect)
             case ddl.RenameTable():
                 self._rename(statement.pairs, query, effect)
             case ddl.TruncateTable():
                 table = self._id(statement.table, query)
-                if self._captured.includes(table):
+                if self._captured.is_captured(table):
                     effect.truncated.append(table)
             case ddl.DropDatabase():
                 for table in self._names.in_database(statement.name):
-                    self._captured.drop(table, effect)
+                    self._captured.drop_table(table, effect)
             case ddl.RepairTable():
                 self._repair([self._id(name, query) for name in statement.tables], effect)
             case ddl.CreateIndex(unique=True) | ddl.DropIndex():
                 self._keys_changed(self._id(statement.table, query), effect)
-            case ddl.Unknown():
+            case ddl.UnknownStatement():
                 self._unknown(statement, query, where, effect)
             case _:
                 pass
         return effect if effect.changes or effect.truncated or effect.structure_unknown else None
 
-    def concerned_by(self, statement: ddl.Dml, query: Query) -> str | None:
+    def concerned_by(self, statement: ddl.DmlStatement, query: QueryEvent) -> str | None:
         """Why a statement that changes rows may change rows of captured tables; ``None`` if it does not.
 
         It may name one, or a view, a function or a table with triggers, by which it changes others.
@@ -129,12 +130,12 @@ class DdlApplier:
         def in_scope(namespace: str) -> bool:
             return namespace.lower() in {*words, query.database.lower()}
 
-        captured = [table for table in self._tables.known() if self._tables.captured(table)]
+        captured = [table for table in self._tables.list_known_tables() if self._tables.is_captured(table)]
         if found := next(filter(named, captured), None):
             return f"it names {found}"
         if statement.kind in _CALLS:
             return "it calls a function, which may change rows of any table"
-        routes = self._catalog.routes
+        routes = self._catalog.stored_objects
         for what, those in (("view", routes.views), ("function", routes.functions), ("table with triggers", routes.triggered or ())):  # fmt: skip
             if found := next(filter(named, those), None):
                 return f"it names the {what} {found}, by which rows of other tables may change"
@@ -147,22 +148,22 @@ class DdlApplier:
         return None
 
     def routes_changed(self) -> None:
-        """A view, trigger or function was made, changed or dropped."""
+        """Record that a view, trigger or function was made, changed or dropped."""
         self._catalog.forget_routes()
 
     # -- which tables -------------------------------------------------------------------------------------------------
 
-    def _id(self, name: ddl.Name, query: Query) -> TableId:
-        return self._names.table(name.namespace or query.database, name.name)
+    def _id(self, name: ddl.QualifiedName, query: QueryEvent) -> TableId:
+        return self._names.resolve_table(name.namespace or query.database, name.name)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
-    def _create(self, s: ddl.CreateTable, query: Query, where: str, effect: DdlEffect) -> None:
+    def _create(self, s: ddl.CreateTable, query: QueryEvent, where: str, effect: DdlEffect) -> None:
         table = self._id(s.table, query)
-        known = self._tables.get(table)
+        known = self._tables.find_schema(table)
         if (
             s.temporary
-            or not self._captured.includes(table)
+            or not self._captured.is_captured(table)
             or (s.if_not_exists and not s.or_replace and known is not None)
         ):
             return
@@ -172,12 +173,12 @@ class DdlApplier:
             return
         if s.like is not None:
             other = self._id(s.like, query)
-            like = self._tables.get(other) or self._catalog.table(other)
-            schema = like.model_copy(update={"id": table}) if like is not None else self._catalog.table(table)
+            like = self._tables.find_schema(other) or self._catalog.read_table(other)
+            schema = like.model_copy(update={"id": table}) if like is not None else self._catalog.read_table(table)
             if schema is None and self._is_no_table(other, table):
                 return
         elif s.select or not s.columns:
-            schema = self._catalog.table(table)
+            schema = self._catalog.read_table(table)
         else:
             columns = s.columns if query.explicit_timestamps else ddl.with_implied_timestamps(s.columns)
             schema = self._created(table, replace(s, columns=columns))
@@ -201,17 +202,19 @@ class DdlApplier:
             id=table, columns=columns, key=row_key(candidates, columns), charset=charset, comment=comment
         )
 
-    def _rename(self, pairs: tuple[tuple[ddl.Name, ddl.Name], ...], query: Query, effect: DdlEffect) -> None:
-        """One after the other: names may rotate through a third one."""
+    def _rename(
+        self, pairs: tuple[tuple[ddl.QualifiedName, ddl.QualifiedName], ...], query: QueryEvent, effect: DdlEffect
+    ) -> None:
+        """Rename tables one after the other: names may rotate through a third one."""
         moved: dict[TableId, tuple[TableId, TableSchema | None]] = {}
         for old_name, new_name in pairs:
             old, new = self._id(old_name, query), self._id(new_name, query)
-            origin, schema = moved.pop(old, (old, self._tables.get(old)))
+            origin, schema = moved.pop(old, (old, self._tables.find_schema(old)))
             moved[new] = origin, schema
         for new, (origin, schema) in moved.items():
-            if self._captured.includes(new):
+            if self._captured.is_captured(new):
                 # of a table that was not captured under its old name, nothing is known but what the catalog says
-                present = schema.model_copy(update={"id": new}) if schema is not None else self._catalog.table(new)
+                present = schema.model_copy(update={"id": new}) if schema is not None else self._catalog.read_table(new)
                 if present is None and self._is_no_table(origin, new):
                     continue
                 if present is not None:
@@ -221,41 +224,48 @@ class DdlApplier:
                 else:
                     effect.structure_unknown.append(new)
         for new, (origin, _) in moved.items():
-            if origin not in moved and not self._captured.includes(new):
-                self._captured.drop(origin, effect)
+            if origin not in moved and not self._captured.is_captured(new):
+                self._captured.drop_table(origin, effect)
 
     def _is_no_table(self, old: TableId, new: TableId) -> bool:
-        """Whether this is about a view or a sequence, which have no structure here. A captured table without a structure has no rows either:
-        the first one brings it.
+        """Check whether this is about a view or a sequence, which have no structure here.
+
+        A captured table without a structure has no rows either: the first one brings it.
 
         :param old: what has become another one, or was the model of it
         """
-        return self._captured.includes(old) or self._catalog.is_table(new) is False
+        return self._captured.is_captured(old) or self._catalog.is_table(new) is False
 
     def _repair(self, tables: list[TableId], effect: DdlEffect) -> None:
         """Engines with transactions refuse a repair, which is logged all the same."""
-        ours = [table for table in tables if self._captured.known(table) is not None]
-        for table, engine in self._catalog.engines(ours).items():
+        ours = [table for table in tables if self._captured.find_structure(table) is not None]
+        for table, engine in self._catalog.read_engines(ours).items():
             if engine not in TRANSACTIONAL:
                 self._captured.rows_changed(table, effect)
 
     def _keys_changed(self, table: TableId, effect: DdlEffect) -> None:
-        """The row key may be another one now. Which keys there were is not kept: the catalog is asked."""
-        known = self._captured.known(table)
+        """Handle a change of keys: the row key may be another one now.
+
+        The keys that there were are not kept: the catalog is asked.
+        """
+        known = self._captured.find_structure(table)
         if known is None:
             return
-        present = self._catalog.table(table)
-        if present is not None and present.names == known.names and present.key != known.key:
+        present = self._catalog.read_table(table)
+        if present is not None and present.column_names == known.column_names and present.key != known.key:
             schema = known.model_copy(update={"key": present.key})
             effect.changes.append(TableChange(type="ALTER", id=table, table=schema))
 
-    def _unknown(self, s: ddl.Unknown, query: Query, where: str, effect: DdlEffect) -> None:
-        """A statement that is not understood: the catalog says what has become of the tables, and they are read again. A table that
-        it does not have may have gone with this statement or with a later one: it is kept until it is read, or the log says more."""
+    def _unknown(self, s: ddl.UnknownStatement, query: QueryEvent, where: str, effect: DdlEffect) -> None:
+        """Handle a statement that is not understood.
+
+        The catalog says what has become of the tables, and they are read again. A table that it does not have may have disappeared with this
+        statement or with a later one: it is kept until it is read, or the log says more.
+        """
         named = [self._id(n, query) for n in s.tables]
-        tables = self._captured.concerned(named)
+        tables = self._captured.list_concerned_tables(named)
         for table in tables:
-            present, known = self._catalog.table(table), self._tables.get(table)
+            present, known = self._catalog.read_table(table), self._tables.find_schema(table)
             if present is None:
                 self._captured.rows_changed(table, effect)
             elif named or known is None or not known.same_structure(present):
@@ -273,7 +283,7 @@ class DdlApplier:
 
     # -- ALTER TABLE --------------------------------------------------------------------------------------------------
 
-    def _alter(self, s: ddl.AlterTable, query: Query, where: str, effect: DdlEffect) -> None:
+    def _alter(self, s: ddl.AlterTable, query: QueryEvent, where: str, effect: DdlEffect) -> None:
         table = self._id(s.table, query)
         renamed = next((a.table for a in s.actions if isinstance(a, ddl.RenameTo)), None)
         new = self._id(renamed, query) if renamed is not None else table
@@ -282,12 +292,12 @@ class DdlApplier:
             self._altered_too(table, s, query, effect)
             return
         for action in s.actions:
-            if isinstance(action, ddl.PartitionData):
+            if isinstance(action, ddl.PartitionDataChange):
                 # the other table of an exchange has new rows as well
                 for other in (self._id(n, query) for n in action.tables):
                     if not self._captured.rows_changed(other, effect) and isinstance(action, ddl.PartitionToTable):
                         self._became_table(other, table, effect)
-        known = self._captured.known(table)
+        known = self._captured.find_structure(table)
         if known is None:
             return
         if any(isinstance(a, ddl.SystemVersioning) for a in s.actions):
@@ -295,43 +305,43 @@ class DdlApplier:
         effect.changes.append(self._altered(known, s, query, table))
 
     def _became_table(self, new: TableId, partitioned: TableId, effect: DdlEffect) -> None:
-        """A partition is a table of its own now, with rows of which the log has nothing."""
-        if not self._captured.includes(new):
+        """Handle a partition that is a separate table now, with rows of which the log has nothing."""
+        if not self._captured.is_captured(new):
             return
-        known = self._tables.get(partitioned)
-        schema = known.model_copy(update={"id": new}) if known is not None else self._catalog.table(new)
+        known = self._tables.find_schema(partitioned)
+        schema = known.model_copy(update={"id": new}) if known is not None else self._catalog.read_table(new)
         if schema is not None:
             effect.changes.append(TableChange(type="CREATE", id=new, table=schema, exact=False))
         else:
             effect.structure_unknown.append(new)
 
-    def _altered(self, known: TableSchema, s: ddl.AlterTable, query: Query, now: TableId) -> TableChange:
-        """What the actions do to a table, apart from its name.
+    def _altered(self, known: TableSchema, s: ddl.AlterTable, query: QueryEvent, now: TableId) -> TableChange:
+        """Return the changes that the actions make to a table, apart from its name.
 
         :param now: what it is called after them
         """
         if not query.explicit_timestamps:
             s = replace(s, actions=tuple(map(ddl.with_implied_timestamp, s.actions)))
-        altered = Alter(
+        altered = AlterTableApplier(
             known,
             s,
             lambda c, charset, not_null: self._column(known.id, c, charset, not_null=not_null),
             lambda: self._catalog.database_charset(known.id.namespace),
-            query.strict,
+            query.is_strict,
             query.numbers_zeros,
             self._config.include_schema_comments,
             lambda: self._catalog.with_expressions(now),
         ).apply()
         change = altered.change
         if altered.keys_unknown and change.table is not None:
-            present = self._catalog.table(now)
-            if present is not None and present.names == change.table.names:
+            present = self._catalog.read_table(now)
+            if present is not None and present.column_names == change.table.column_names:
                 change = change.model_copy(update={"table": change.table.model_copy(update={"key": present.key})})
         return change
 
-    def _altered_too(self, table: TableId, s: ddl.AlterTable, query: Query, effect: DdlEffect) -> None:
-        """A statement that gives a table another name may change its columns as well."""
-        known = self._tables.get(table)
+    def _altered_too(self, table: TableId, s: ddl.AlterTable, query: QueryEvent, effect: DdlEffect) -> None:
+        """Apply the column changes of a statement that also gives a table another name."""
+        known = self._tables.find_schema(table)
         for i, change in enumerate(effect.changes):
             if known is not None and change.previous_id == table and change.table is not None:
                 altered = self._altered(known, s, query, change.id)
@@ -342,13 +352,13 @@ class DdlApplier:
                 effect.changes[i] = change.model_copy(update=update)
 
     def _column(self, table: TableId, c: ddl.ColumnDef, charset: str | None, *, not_null: bool = False) -> Column:
-        c = ddl.resolve(c, charset)
+        c = ddl.resolve_charset(c, charset)
         hidden = c.type == "tinyint" and c.unsigned and not self._shows_lengths
-        type_ = ColumnType(
+        type_ = MySqlColumnType(
             c.type, None if hidden else c.length, c.scale, c.unsigned, c.charset or charset, c.values, c.zerofill
         )
         nullable = c.nullable is not False and not not_null and not c.primary and not c.auto_increment
-        default = _bits(c.default or ddl.Default(None), c.type)
+        default = _bits(c.default or ddl.MySqlColumnDefault(None), c.type)
         return captured_column(
             table, c.name, type_, self._config, nullable=nullable, default=default.value,
             default_is_expression=default.is_expression, auto_incremented=c.auto_increment, generated=c.generated,
@@ -356,10 +366,10 @@ class DdlApplier:
         )  # fmt: skip
 
 
-def _bits(default: ddl.Default, type_: str) -> ddl.Default:
-    """A default as schema changes show it: that of a BIT as its bits, as servers print it."""
+def _bits(default: ddl.MySqlColumnDefault, type_: str) -> ddl.MySqlColumnDefault:
+    """Format a default as schema changes show it: that of a BIT as its bits, as servers print it."""
     if type_ != "bit" or default.value is None or default.is_expression:
         return default
     if not default.value.strip().isdecimal():  # servers round 1.5 and 1e3
-        return ddl.Default(default.value, True)
-    return ddl.Default(f"{int(default.value):b}")
+        return ddl.MySqlColumnDefault(default.value, True)
+    return ddl.MySqlColumnDefault(f"{int(default.value):b}")

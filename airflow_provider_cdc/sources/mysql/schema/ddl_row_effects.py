@@ -1,4 +1,4 @@
-"""What a change of a column's definition means for rows that are already there.
+"""Effects of a change of a column's definition on rows that are already there.
 
 The log has no row events for them: either their new values follow from the statement, or the table has to be read again.
 """
@@ -13,10 +13,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 
-from airflow_provider_cdc.core.model.schema import Column
-from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import BYTES_PER_CHARACTER
-from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, MAX_DECIMAL_DIGITS, TEXTS, ColumnType
-from airflow_provider_cdc.sources.relational.altered_table import Fill
+from airflow_provider_cdc.core.model.table_schema import Column
+from airflow_provider_cdc.sources.mysql.schema.column_types import (
+    BLOBS,
+    INTEGERS,
+    MAX_DECIMAL_DIGITS,
+    TEXTS,
+    MySqlColumnType,
+)
+from airflow_provider_cdc.sources.mysql.schema.ddl.charset_rules import BYTES_PER_CHARACTER
+from airflow_provider_cdc.sources.relational.alter_table_change import FillValue
 
 UNICODE = {"utf8mb4", "utf8mb3", "utf8", "utf16", "utf16le", "utf32", "ucs2"}
 _COUNTED = {"char", "varchar"}
@@ -27,8 +33,8 @@ _LEAST_BYTES = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
 """Fewest bytes that a character takes; 1 in all other character sets."""
 
 
-def existing_rows(column: Column) -> Fill | None:
-    """The value that rows which are already there get in a new column; ``None`` when the statement does not say it.
+def existing_rows(column: Column) -> FillValue | None:
+    """Return the value that existing rows get in a new column; ``None`` when the statement does not say it.
 
     >>> existing_rows(Column(name="n", type="int32"))
     Fill(value=None)
@@ -37,15 +43,15 @@ def existing_rows(column: Column) -> Fill | None:
     if d.generated or d.default_is_expression or d.auto_incremented:
         return None
     if d.default is None and column.nullable:
-        return Fill(None)
-    type_ = ColumnType.of(column)
+        return FillValue(None)
+    type_ = MySqlColumnType.from_column(column)
     text = d.default if d.default is not None else _implicit_default(type_)
     value = None if text is None else _castable(type_, column, text)
-    return None if value is None else Fill(value)
+    return None if value is None else FillValue(value)
 
 
-def _implicit_default(t: ColumnType) -> str | None:
-    """What a NOT NULL column without a default is filled with."""
+def _implicit_default(t: MySqlColumnType) -> str | None:
+    """Return the value that a NOT NULL column without a default is filled with."""
     if t.base in INTEGERS or t.base in ("bit", "decimal", "float", "double", "year"):
         return "0"
     if t.base in TEXTS or t.base == "set":
@@ -53,8 +59,8 @@ def _implicit_default(t: ColumnType) -> str | None:
     return t.values[0] if t.base == "enum" else None
 
 
-def _castable(t: ColumnType, column: Column, text: str) -> str | None:
-    """A default as text that casts to the column's change log type; ``None`` where that is not certain."""
+def _castable(t: MySqlColumnType, column: Column, text: str) -> str | None:
+    """Return a default as text that casts to the column's change log type; ``None`` where that is not certain."""
     number = re.fullmatch(r"[+-]?\d+(\.\d+)?", text.strip())
     if column.type == "string":
         if re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", text, re.I) and (t.charset in _LEAST_BYTES or "e" in text.lower()):
@@ -67,7 +73,9 @@ def _castable(t: ColumnType, column: Column, text: str) -> str | None:
     if t.base == "decimal" and number and column.type.startswith("decimal"):
         return str(
             Decimal(text).quantize(
-                Decimal(1).scaleb(-t.digits[1]), ROUND_HALF_UP, Context(prec=MAX_DECIMAL_DIGITS + t.digits[1])
+                Decimal(1).scaleb(-t.precision_and_scale[1]),
+                ROUND_HALF_UP,
+                Context(prec=MAX_DECIMAL_DIGITS + t.precision_and_scale[1]),
             )
         )
     if t.base == "double" and number and (t.scale is None or _rounded(float(text), t.scale) == float(text)):
@@ -80,7 +88,7 @@ def _castable(t: ColumnType, column: Column, text: str) -> str | None:
 
 
 def _in_calendar(date: str) -> bool:
-    """Whether a date is written as 2024-02-29, and is one: events have no other."""
+    """Check whether a date is written as 2024-02-29, and is one: events have no other."""
     try:
         return dt.date.fromisoformat(date).isoformat() == date
     except ValueError:
@@ -88,7 +96,7 @@ def _in_calendar(date: str) -> bool:
 
 
 def _rounded(number: float, scale: int) -> float:
-    """A number as a server stores it in ``DOUBLE(…, scale)``: it rounds the fraction alone.
+    """Round a number as a server stores it in ``DOUBLE(…, scale)``: it rounds the fraction alone.
 
     >>> _rounded(1.239, 4)
     1.2389999999999999
@@ -98,7 +106,7 @@ def _rounded(number: float, scale: int) -> float:
 
 
 def keeps_values(old: Column, new: Column, *, strict: bool, numbers_zeros: bool = True) -> bool:
-    """Whether rows that are already there show the same values after a column's definition has changed.
+    """Check whether rows that are already there show the same values after a column's definition has changed.
 
     :param strict: the session refused to bend values, so what does not fit would have failed
     :param numbers_zeros: a zero in a column that becomes AUTO_INCREMENT gets the next number
@@ -128,9 +136,9 @@ def keeps_values(old: Column, new: Column, *, strict: bool, numbers_zeros: bool 
         "set": lambda: _keeps_members(a, z, strict) and _in_order(a.values, z.values),
         "bit": lambda: _bit_bytes(a) == _bit_bytes(z) and (strict or (a.length or 1) <= (z.length or 1)),
         "year": lambda: True,
-        "time": lambda: a.fraction <= z.fraction,
-        "datetime": lambda: a.fraction <= z.fraction,
-        "timestamp": lambda: a.fraction <= z.fraction,
+        "time": lambda: a.fraction_digits <= z.fraction_digits,
+        "datetime": lambda: a.fraction_digits <= z.fraction_digits,
+        "timestamp": lambda: a.fraction_digits <= z.fraction_digits,
     }
     if a.base == z.base:
         return same.get(a.base, lambda: a == z)()
@@ -148,50 +156,59 @@ _LOSSY = {"cp932"}
 
 
 def _widens(old: str, new: str) -> bool:
-    """Whether a value of one change log type, cast to another one, is the value that a source gives in the other type."""
+    """Check whether a value cast to another change log type is the value that a source gives in that type."""
     numbers = ("int", "decimal128")
     return (old.startswith(numbers) and new.startswith(numbers)) or (old, new) == ("float", "double")
 
 
-def _range(t: ColumnType) -> tuple[int, int]:
+def _range(t: MySqlColumnType) -> tuple[int, int]:
     bits = 8 * INTEGERS[t.base]
     return (0, (1 << bits) - 1) if t.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
 
 
-def _keeps_decimal(a: ColumnType, z: ColumnType, strict: bool, *, text: bool) -> bool:
+def _keeps_decimal(a: MySqlColumnType, z: MySqlColumnType, strict: bool, *, text: bool) -> bool:
     """:param text: values are texts, with as many digits as the scale has"""
-    if a.digits[1] > z.digits[1] or (text and a.digits[1] != z.digits[1]):
+    if a.precision_and_scale[1] > z.precision_and_scale[1] or (
+        text and a.precision_and_scale[1] != z.precision_and_scale[1]
+    ):
         return False
-    fits = a.digits[0] - a.digits[1] <= z.digits[0] - z.digits[1] and (a.unsigned or not z.unsigned)
+    fits = a.precision_and_scale[0] - a.precision_and_scale[1] <= z.precision_and_scale[0] - z.precision_and_scale[
+        1
+    ] and (a.unsigned or not z.unsigned)
     return strict or fits
 
 
-def _keeps_float(a: ColumnType, z: ColumnType, strict: bool) -> bool:
+def _keeps_float(a: MySqlColumnType, z: MySqlColumnType, strict: bool) -> bool:
     """Servers round and clip what is stored to other digits, not always."""
     same_digits = z.scale is None or (a.length, a.scale, a.unsigned) == (z.length, z.scale, z.unsigned)
     return same_digits and (strict or a.unsigned or not z.unsigned)
 
 
-def _keeps_members(a: ColumnType, z: ColumnType, strict: bool) -> bool:
-    """Whether each value becomes the member that it was: of members that a collation takes for equal, it becomes the first."""
+def _keeps_members(a: MySqlColumnType, z: MySqlColumnType, strict: bool) -> bool:
+    """Check whether each value becomes the member that it was.
+
+    Of members that a collation takes for equal, it becomes the first.
+    """
     return (strict and z.values[: len(a.values)] == a.values) or _distinct(z.values)
 
 
 def _distinct(members: tuple[str, ...]) -> bool:
-    """Whether members differ in every collation, as far as case and accents go."""
+    """Check whether members differ in every collation, as far as case and accents matter."""
     letters = ["".join(c for c in unicodedata.normalize("NFKD", m.casefold()) if not unicodedata.combining(c)) for m in members]  # fmt: skip
     return len(set(letters)) == len(letters)
 
 
-def _bit_bytes(t: ColumnType) -> int:
+def _bit_bytes(t: MySqlColumnType) -> int:
     """Bytes of a value; 0 for a single bit, which is a boolean."""
     return 0 if (t.length or 1) == 1 else ((t.length or 1) + 7) // 8
 
 
 def expressions_see_no_change(old: Column, new: Column) -> bool:
-    """Whether every expression over the column gives what it gave, for values that are the same. Of a text it is not known: its collation may be
-    another one."""
-    a, z = ColumnType.of(old), ColumnType.of(new)
+    """Check whether every expression over the column gives what it gave, for values that are the same.
+
+    Of a text it is not known: its collation may be another one.
+    """
+    a, z = MySqlColumnType.from_column(old), MySqlColumnType.from_column(new)
     if a.zerofill or z.zerofill or a.base in TEXTS | {"enum", "set"}:
         return False
     if a.base in INTEGERS and z.base in INTEGERS:
@@ -204,12 +221,12 @@ def _in_order(a: tuple[str, ...], z: tuple[str, ...]) -> bool:
     return all(member in rest for member in a)
 
 
-def _keeps_text(a: ColumnType, z: ColumnType, strict: bool) -> bool:
+def _keeps_text(a: MySqlColumnType, z: MySqlColumnType, strict: bool) -> bool:
     """Into what is shorter, a strict server too cuts spaces off; into CHAR, any spaces at the end are lost."""
     return _has_characters(a, z, strict) and (a.base == "char" or z.base != "char") and _fits(a, z)
 
 
-def _has_characters(a: ColumnType, z: ColumnType, strict: bool) -> bool:
+def _has_characters(a: MySqlColumnType, z: MySqlColumnType, strict: bool) -> bool:
     if a.charset == z.charset or z.charset in _WHOLE_UNICODE:
         return True
     if None in (a.charset, z.charset) or z.charset in _LOSSY:
@@ -218,13 +235,13 @@ def _has_characters(a: ColumnType, z: ColumnType, strict: bool) -> bool:
     return strict or basic or (a.charset == "ascii" and z.charset not in _NOT_ASCII)
 
 
-def keeps_members_converted(t: ColumnType, charset: str | None) -> bool:
-    """Whether values of an ENUM or SET stay what they are when their table gets another character set.
+def keeps_members_converted(t: MySqlColumnType, charset: str | None) -> bool:
+    """Check whether values of an ENUM or SET stay what they are when their table gets another character set.
 
     Servers keep the bytes of members, which are other characters then. A value becomes empty or these characters, or is refused: which of
     it, does not depend on the session alone.
 
-    >>> keeps_members_converted(ColumnType("enum", charset="latin1", values=("a", "é")), "utf8mb4")
+    >>> keeps_members_converted(MySqlColumnType("enum", charset="latin1", values=("a", "é")), "utf8mb4")
     False
     """
     if t.charset == charset:
@@ -237,8 +254,8 @@ def keeps_members_converted(t: ColumnType, charset: str | None) -> bool:
     return basic if {t.charset, charset} <= _UTF8 else members.isascii()
 
 
-def _fits(a: ColumnType, z: ColumnType) -> bool:
-    """Whether the longest text of one type fits into the other."""
+def _fits(a: MySqlColumnType, z: MySqlColumnType) -> bool:
+    """Check whether the longest text of one type fits into the other."""
     characters = a.length if a.base in _COUNTED else _TEXT_BYTES[a.base] // _LEAST_BYTES.get(a.charset or "", 1)
     if z.base in _COUNTED:
         return (characters or 1) <= (z.length or 1)
@@ -248,15 +265,15 @@ def _fits(a: ColumnType, z: ColumnType) -> bool:
 
 
 def _same_bytes(a: str | None, z: str | None) -> bool:
-    """Whether each character of one character set has the same bytes in the other."""
+    """Check whether each character of one character set has the same bytes in the other."""
     return (a, z) == ("utf8mb3", "utf8mb4") or (a == "ascii" and z not in _NOT_ASCII and z not in _LEAST_BYTES)
 
 
-def _named_alike(column: Column) -> ColumnType:
-    """The column's type; ``utf8`` has been the name of ``utf8mb3`` for most of its life."""
-    type_ = ColumnType.of(column)
+def _named_alike(column: Column) -> MySqlColumnType:
+    """Return the column's type; ``utf8`` has been the name of ``utf8mb3`` for most of its life."""
+    type_ = MySqlColumnType.from_column(column)
     return replace(type_, charset="utf8mb3") if type_.charset == "utf8" else type_
 
 
-def _bytes(t: ColumnType) -> int:
+def _bytes(t: MySqlColumnType) -> int:
     return _BLOB_BYTES.get(t.base) or t.length or 1

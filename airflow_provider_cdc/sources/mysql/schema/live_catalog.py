@@ -7,58 +7,61 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog, Routes
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog, StoredObjects
 
 
 @dataclass(frozen=True)
-class PresentCatalog:
+class LiveCatalog:
     """Asks the catalog when an answer is needed.
 
     :param ask: runs a question with a :class:`.catalog.Catalog` on an open connection
     :param any_case: as of :meth:`.catalog.Catalog.table`
     """
 
-    ask: Callable[[Callable[[Catalog], Any]], Any]
+    ask: Callable[[Callable[[MySqlCatalog], Any]], Any]
     any_case: bool = False
 
-    def table(self, table: TableId) -> TableSchema | None:
-        """The current schema of a table; ``None`` if it does not exist."""
-        found: TableSchema | None = self.ask(lambda c: c.table(table, any_case=self.any_case))
+    def read_table(self, table: TableId) -> TableSchema | None:
+        """Read the current schema of a table; ``None`` if it does not exist."""
+        found: TableSchema | None = self.ask(lambda c: c.read_table(table, any_case=self.any_case))
         return found
 
     def is_table(self, table: TableId) -> bool | None:
-        """Whether a name is that of a table; ``None`` if nothing has it now."""
+        """Check whether a name is that of a table; ``None`` if nothing has it now."""
         found: bool | None = self.ask(lambda c: c.is_table(table))
         return found
 
     def with_expressions(self, table: TableId) -> tuple[TableSchema, dict[str, str]] | None:
-        """The current schema of a table and the expressions of its generated columns; ``None`` if it does not exist."""
-        schema = self.table(table)
-        return None if schema is None else (schema, self.ask(lambda c: c.expressions(table)))
+        """Read the current schema of a table and the expressions of its generated columns.
+
+        ``None`` if it does not exist.
+        """
+        schema = self.read_table(table)
+        return None if schema is None else (schema, self.ask(lambda c: c.read_expressions(table)))
 
     def database_charset(self, database: str) -> str | None:
-        """The default character set of a database."""
+        """Read the default character set of a database."""
         found: str | None = self.ask(lambda c: c.database_charset(database))
         return found
 
-    def engines(self, tables: Collection[TableId]) -> dict[TableId, str]:
-        """The storage engines of tables; those that do not exist are missing."""
-        found: dict[TableId, str] = self.ask(lambda c: c.engines(tables))
+    def read_engines(self, tables: Collection[TableId]) -> dict[TableId, str]:
+        """Read the storage engines of tables; those that do not exist are missing."""
+        found: dict[TableId, str] = self.ask(lambda c: c.read_engines(tables))
         return found
 
     @cached_property
-    def routes(self) -> Routes:
+    def stored_objects(self) -> StoredObjects:
         """By what statements may change rows of tables that they do not name; see :meth:`forget_routes`."""
-        found: Routes = self.ask(lambda c: c.routes())
+        found: StoredObjects = self.ask(lambda c: c.read_stored_objects())
         return found
 
     def forget_routes(self) -> None:
-        """Ask again for :attr:`routes`: views, triggers or functions have changed."""
+        """Ask again for :attr:`stored_objects`: views, triggers or functions have changed."""
         self.__dict__.pop("routes", None)
 
     @cached_property
-    def charsets(self) -> dict[int, str]:
+    def collation_charsets(self) -> dict[int, str]:
         """Collation number → character set."""
-        found: dict[int, str] = self.ask(lambda c: c.charsets())
+        found: dict[int, str] = self.ask(lambda c: c.read_charsets())
         return found

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId
+from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column
-from airflow_provider_cdc.sources.mysql.schema.types import TEXTS, ColumnType
+from airflow_provider_cdc.sources.mysql.schema.column_types import TEXTS, MySqlColumnType
 from airflow_provider_cdc.sources.relational.schema_signal import SignalColumn, read_change
 
 _PART = r'(?:"[^"]+"|`[^`]+`|[^".`]+)'
@@ -22,7 +22,7 @@ _SIZED: Final = {"varchar", "varbinary"}
 
 
 def table_of(document: Mapping[str, Any], database: str, config: MySqlConfig) -> TableChange:
-    """One of the ``changes`` of a ``schema-changes`` signal.
+    """Parse one of the ``changes`` of a ``schema-changes`` signal.
 
     :param database: of a table whose id does not name it
     :raises ConfigError: it cannot be understood
@@ -37,27 +37,27 @@ class _Dialect:
     database: str
     config: MySqlConfig
 
-    def tables(self, text: Any) -> tuple[TableId, TableId | None]:
+    def resolve_tables(self, text: Any) -> tuple[TableId, TableId | None]:
         text = str(text or "")
         # a rename names two tables: "shop"."old","shop"."new"
         ids = [self._table(part) for part in re.split(r',(?=["`])', text)]
         if len(ids) > 2:
-            raise self.refused(f'"id" is {text!r}, which names {len(ids)} tables')
+            raise self.build_structure_error(f'"id" is {text!r}, which names {len(ids)} tables')
         return ids[-1], ids[0] if len(ids) == 2 else None
 
     def _table(self, text: str) -> TableId:
         if not _NAME.fullmatch(text):
-            raise self.refused(f'"id" is {text!r}, which names no table; write it as "database"."table"')
+            raise self.build_structure_error(f'"id" is {text!r}, which names no table; write it as "database"."table"')
         parts = [part.strip().strip('"`') for part in _EACH.findall(text)]
         return TableId(namespace=parts[-2] if len(parts) > 1 else self.database, name=parts[-1])
 
-    def charset(self, table: TableId, structure: Mapping[str, Any]) -> str | None:
+    def find_charset(self, table: TableId, structure: Mapping[str, Any]) -> str | None:
         charset = structure.get("defaultCharsetName")
         if not isinstance(charset, str | None):
-            raise self.refused(f'"defaultCharsetName" of {table} is {charset!r}, not a text')
+            raise self.build_structure_error(f'"defaultCharsetName" of {table} is {charset!r}, not a text')
         return charset
 
-    def column(self, given: SignalColumn) -> Column:
+    def build_column(self, given: SignalColumn) -> Column:
         return captured_column(
             given.table,
             given.name,
@@ -69,16 +69,16 @@ class _Dialect:
             generated=given.generated,
         )
 
-    def folded(self, name: str) -> str:
+    def fold_name(self, name: str) -> str:
         return name.lower()
 
-    def refused(self, what: str) -> ConfigError:
+    def build_structure_error(self, what: str) -> ConfigError:
         return ConfigError(
             f"A change of a schema-changes signal cannot be used: {what}.",
             remedy="write it as tableChanges of a schema change event has it, see docs/sources/mysql.md",
         )
 
-    def _type(self, given: SignalColumn) -> ColumnType:
+    def _type(self, given: SignalColumn) -> MySqlColumnType:
         text = given.type_text
         base = text.lower().split("(")[0].split()[0] if text.split("(")[0].split() else ""
         members = self._members(given) if base in ("enum", "set") and "(" not in text else ()
@@ -90,10 +90,10 @@ class _Dialect:
         try:
             declared = ddl.parse_type(text)
         except ValueError as e:
-            raise self.refused(f"{given.where}: {e}") from None
+            raise self.build_structure_error(f"{given.full_name}: {e}") from None
         own = given.document.get("charsetName")
         charset = own if isinstance(own, str) else given.table_charset
-        return ColumnType(
+        return MySqlColumnType(
             declared.type,
             declared.length if declared.length is not None and "(" in text else given.length,
             declared.scale if "(" in text and declared.scale is not None else given.scale,
@@ -107,7 +107,7 @@ class _Dialect:
         """Members of an ENUM or SET, which are in quotes in schema change events, with their own quotes doubled."""
         members = given.document.get("enumValues")
         if not isinstance(members, list) or not members or not all(isinstance(member, str) for member in members):
-            raise self.refused(f'{given.where} has no list of texts "enumValues"')
+            raise self.build_structure_error(f'{given.full_name} has no list of texts "enumValues"')
         return tuple(m[1:-1].replace("''", "'") if len(m) > 1 and m[0] == m[-1] == "'" else m for m in members)
 
 

@@ -1,6 +1,6 @@
 """Keys that bound the chunks of a table: extracted from a row, stored as JSON, written into SQL.
 
-A key must return to the database as exactly the value that it had there: text in the bytes of its own character set, a float with all
+A key must return to the database as exactly the value that it had there: text in the bytes of its column's character set, a float with all
 its bits, an ENUM as the number that it is ordered by. All comparisons are made by the database, which knows the column's collation.
 """
 
@@ -15,9 +15,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from airflow_provider_cdc.core.model.key_json import Key
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.sources.mysql.schema.catalog import quoted_name
-from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, SPATIAL, TEXTS, ColumnType
+from airflow_provider_cdc.sources.mysql.schema.column_types import BLOBS, INTEGERS, SPATIAL, TEXTS, MySqlColumnType
 
 INT, NUMBER, FLOAT, TEXT, BYTES, MEMBER, PLAIN = "int", "number", "float", "text", "bytes", "member", "plain"
 _KINDS: Final = {
@@ -37,7 +37,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _PLAIN = re.compile(r"[0-9A-Fa-f:.\- ]*")
 
 
-class OrderChanged(Exception):
+class KeyOrderChanged(Exception):
     """A key was stored when the table's rows had another order than now."""
 
 
@@ -49,7 +49,7 @@ class KeyColumn:
     :param collation: of a text column
     :param members: of an ENUM or SET column
     :param bits: it is a SET, whose members are bits of a number
-    :param by_image: the row image has the exact value; otherwise :attr:`expression` has to be selected
+    :param by_image: the row image has the exact value; otherwise :attr:`exact_expression` has to be selected
     :param number: index of the column in the row image
     """
 
@@ -64,14 +64,14 @@ class KeyColumn:
     number: int
 
     @classmethod
-    def of(cls, schema: TableSchema, name: str, charset: str, collation: str) -> KeyColumn | None:
-        """The key column of a table's column; ``None`` if its type gives no order.
+    def from_schema(cls, schema: TableSchema, name: str, charset: str, collation: str) -> KeyColumn | None:
+        """Return the key column of a table's column; ``None`` if its type gives no order.
 
         :param charset: of a text column, else empty
         :param collation: of a text column, else empty
         """
-        column, number = schema.column(name), schema.names.index(name)
-        type_ = ColumnType.of(column)
+        column, number = schema.get_column(name), schema.column_names.index(name)
+        type_ = MySqlColumnType.from_column(column)
         kind = _KINDS.get(type_.base)
         if kind is None or type_.base in SPATIAL:
             return None
@@ -88,7 +88,7 @@ class KeyColumn:
     # -- out of a row ----------------------------------------------------------------------------------------------------
 
     @property
-    def expression(self) -> str:
+    def exact_expression(self) -> str:
         """The SQL expression that gives the exact value, where the row image does not have it."""
         name = quoted_name(self.name)
         if self.kind == BYTES:
@@ -100,8 +100,8 @@ class KeyColumn:
             return f"CAST(CAST({name} AS UNSIGNED) AS CHAR)"
         return f"CAST({name}{'+0' if self.kind == INT else ''} AS CHAR)"
 
-    def value(self, found: pa.Scalar) -> Any:
-        """A value of the row image, or of :attr:`expression`, in its JSON form."""
+    def to_json_value(self, found: pa.Scalar) -> Any:
+        """Convert a value of the row image, or of :attr:`exact_expression`, to its JSON form."""
         if not found.is_valid:
             return None
         if self.kind in (TEXT, BYTES):
@@ -112,11 +112,11 @@ class KeyColumn:
         if self.kind == INT:
             return int(text)
         if self.kind == MEMBER:
-            return self.member(int(text))
+            return self.encode_member(int(text))
         return text
 
-    def member(self, number: int) -> dict[str, Any]:
-        """A member of an ENUM, or members of a SET, in JSON form."""
+    def encode_member(self, number: int) -> dict[str, Any]:
+        """Encode a member of an ENUM, or members of a SET, in JSON form."""
         return {"member": number, "of": self._members(number)}
 
     def _bytes(self, raw: bytes) -> Any:
@@ -136,8 +136,8 @@ class KeyColumn:
 
     # -- into SQL --------------------------------------------------------------------------------------------------------
 
-    def literal(self, value: Any) -> str:
-        """A value of a key as an SQL literal.
+    def format_literal(self, value: Any) -> str:
+        """Format a value of a key as an SQL literal.
 
         :raises OrderChanged: it was stored when the column had another type, collation or list of members
         """
@@ -159,7 +159,7 @@ class KeyColumn:
                 return f"_{self.charset} X'{bytes.fromhex(text).hex()}'"
             case "member", {"member": int(number), "of": str(members)} if members == self._members(number):
                 return str(number)
-        raise OrderChanged(self.name)
+        raise KeyOrderChanged(self.name)
 
     @property
     def _compared(self) -> str:
@@ -168,45 +168,45 @@ class KeyColumn:
         # servers compare a SET and a number as doubles, which hold no more than 53 of its 64 members
         return f"CAST({name} AS UNSIGNED)" if self.bits else name
 
-    def equal(self, value: Any) -> str:
+    def format_equality(self, value: Any) -> str:
         if value is None:
             return f"{quoted_name(self.name)} IS NULL"
-        return f"{self._compared} = {self.literal(value)}"
+        return f"{self._compared} = {self.format_literal(value)}"
 
-    def after(self, value: Any) -> str:
+    def format_greater(self, value: Any) -> str:
         """Condition for rows after a value; NULL comes before all others."""
         if value is None:
             return f"{quoted_name(self.name)} IS NOT NULL"
-        return f"{self._compared} > {self.literal(value)}"
+        return f"{self._compared} > {self.format_literal(value)}"
 
     def at_least(self, value: Any) -> str:
         """Condition for rows after a value, or equal to it; the value is not NULL."""
-        return f"{self._compared} >= {self.literal(value)}"
+        return f"{self._compared} >= {self.format_literal(value)}"
 
-    def among(self, values: Sequence[Any]) -> str:
+    def format_membership(self, values: Sequence[Any]) -> str:
         """Condition for rows with one of some values; none of them is NULL."""
-        return f"{self._compared} IN ({', '.join(map(self.literal, values))})"
+        return f"{self._compared} IN ({', '.join(map(self.format_literal, values))})"
 
-    def upto(self, value: Any, *, inclusive: bool) -> str | None:
+    def format_upper_bound(self, value: Any, *, inclusive: bool) -> str | None:
         """Condition for rows before a value, or equal to it; ``None`` = no row can meet it."""
         name = quoted_name(self.name)
         if value is None:
             return f"{name} IS NULL" if inclusive else None
-        condition = f"{self._compared} {'<=' if inclusive else '<'} {self.literal(value)}"
+        condition = f"{self._compared} {'<=' if inclusive else '<'} {self.format_literal(value)}"
         return f"({condition} OR {name} IS NULL)" if self.nullable else condition
 
 
-def behind(columns: Sequence[KeyColumn], key: Key) -> str:
+def format_after_key(columns: Sequence[KeyColumn], key: Key) -> str:
     """Condition for rows after a key, as a union of index ranges."""
     same: list[str] = []
     ranges = []
     for column, value in zip(columns, key, strict=True):
-        ranges.append(" AND ".join([*same, column.after(value)]))
-        same.append(column.equal(value))
+        ranges.append(" AND ".join([*same, column.format_greater(value)]))
+        same.append(column.format_equality(value))
     return " OR ".join(f"({part})" for part in ranges)
 
 
-def starting(columns: Sequence[KeyColumn], key: Key) -> str:
+def format_from_key(columns: Sequence[KeyColumn], key: Key) -> str:
     """Condition for rows after a key and the rows with this key, as a union of index ranges.
 
     :param key: of all columns, or only of the first ones
@@ -214,32 +214,34 @@ def starting(columns: Sequence[KeyColumn], key: Key) -> str:
     same: list[str] = []
     ranges = []
     for i, (column, value) in enumerate(zip(columns, key, strict=False)):
-        ranges.append(" AND ".join([*same, column.at_least(value) if i == len(key) - 1 else column.after(value)]))
-        same.append(column.equal(value))
+        ranges.append(
+            " AND ".join([*same, column.at_least(value) if i == len(key) - 1 else column.format_greater(value)])
+        )
+        same.append(column.format_equality(value))
     return " OR ".join(f"({part})" for part in ranges)
 
 
-def among(columns: Sequence[KeyColumn], keys: Sequence[Key]) -> str:
+def format_among_keys(columns: Sequence[KeyColumn], keys: Sequence[Key]) -> str:
     """Condition for rows with one of some keys.
 
     :param keys: of all columns, or only of the first ones
     """
     if len(keys[0]) == 1:
-        return columns[0].among([key[0] for key in keys])
+        return columns[0].format_membership([key[0] for key in keys])
     return " OR ".join(
-        f"({' AND '.join(c.equal(value) for c, value in zip(columns, key, strict=False))})" for key in keys
+        f"({' AND '.join(c.format_equality(value) for c, value in zip(columns, key, strict=False))})" for key in keys
     )
 
 
-def upto(columns: Sequence[KeyColumn], key: Key) -> str:
+def format_upto_key(columns: Sequence[KeyColumn], key: Key) -> str:
     """Condition for rows before a key and the row with this key, as a union of index ranges."""
     same: list[str] = []
     ranges = []
     for i, (column, value) in enumerate(zip(columns, key, strict=True)):
-        before = column.upto(value, inclusive=i == len(columns) - 1)
+        before = column.format_upper_bound(value, inclusive=i == len(columns) - 1)
         if before is not None:
             ranges.append(" AND ".join([*same, before]))
-        same.append(column.equal(value))
+        same.append(column.format_equality(value))
     return " OR ".join(f"({part})" for part in ranges)
 
 
@@ -251,13 +253,13 @@ class KeyExtractor:
 
     def __init__(self, schema: TableSchema, columns: Sequence[KeyColumn]) -> None:
         self.columns = columns
-        self.extras = [c.expression for c in columns if not c.by_image]
+        self.extras = [c.exact_expression for c in columns if not c.by_image]
         numbers = iter(range(len(schema.columns), len(schema.columns) + len(self.extras)))
         self._numbers = [c.number if c.by_image else next(numbers) for c in columns]
 
-    def last(self, images: Sequence[pa.StructArray]) -> Key | None:
-        """The key of the last row; ``None`` without a row."""
+    def extract_last_key(self, images: Sequence[pa.StructArray]) -> Key | None:
+        """Return the key of the last row; ``None`` without a row."""
         if not images:
             return None
         pairs = zip(self.columns, self._numbers, strict=True)
-        return [column.value(images[-1].field(number)[-1]) for column, number in pairs]
+        return [column.to_json_value(images[-1].field(number)[-1]) for column, number in pairs]

@@ -1,6 +1,8 @@
-"""The chunk reader: reads chunks of tables for incremental snapshots; see :mod:`airflow_provider_cdc.core.spi.chunk_reader`.
+"""The reader of chunks of tables for incremental snapshots.
 
-Each chunk is read in a transaction of its own, which first takes the table's metadata lock. From then on the table definition cannot
+See :mod:`airflow_provider_cdc.core.spi.chunk_reader`.
+
+Each chunk is read in a separate transaction, which first takes the table's metadata lock. From then on the table definition cannot
 change, so it is compared once with the schema that the rows are decoded with.
 """
 
@@ -18,35 +20,43 @@ import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.config.enums import CHUNK_BYTES
-from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceUnavailable
+from airflow_provider_cdc.core.config.property_enums import CHUNK_BYTES
+from airflow_provider_cdc.core.errors import CdcError, QueryRejected, SourceUnavailable
 from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import SEVERAL, Server, batch, connect, refusing, scalar, translated
-from airflow_provider_cdc.sources.mysql.gtid import missing_gtids
+from airflow_provider_cdc.sources.mysql.connect import (
+    SEVERAL,
+    MySqlServer,
+    connect,
+    execute_statements,
+    query_scalar,
+    raise_cdc_errors,
+    raise_query_refused,
+)
+from airflow_provider_cdc.sources.mysql.gtid_sets import missing_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog, quoted, quoted_name
+from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog, quote_table, quoted_name
 from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import (
     KeyColumn,
     KeyExtractor,
-    OrderChanged,
-    among,
-    behind,
-    starting,
-    upto,
+    KeyOrderChanged,
+    format_after_key,
+    format_among_keys,
+    format_from_key,
+    format_upto_key,
 )
 from airflow_provider_cdc.sources.mysql.snapshot.event_keys import event_key
-from airflow_provider_cdc.sources.mysql.snapshot.read_rows import read_block, source_of
-from airflow_provider_cdc.sources.mysql.snapshot.result_reader import BLOCK_ROWS, ResultReader
+from airflow_provider_cdc.sources.mysql.snapshot.read_row_blocks import read_block, source_of
+from airflow_provider_cdc.sources.mysql.snapshot.result_set_reader import BLOCK_ROWS, ResultReader
 from airflow_provider_cdc.sources.mysql.snapshot.signal_table import SignalTable
-from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import checked_fragment
+from airflow_provider_cdc.sources.mysql.snapshot.sql_fragment_checks import checked_fragment
 from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import StatementStopper
-from airflow_provider_cdc.sources.mysql.snapshot.watermarks import Marks, Watermarks, watermarks_for
-from airflow_provider_cdc.sources.relational.chunk_errors import keys_of_rows
+from airflow_provider_cdc.sources.mysql.snapshot.watermarks import ChunkWatermarks, WatermarkStatements, watermarks_for
+from airflow_provider_cdc.sources.relational.key_and_query_errors import keys_of_rows
 
 _GONE: Final = {1051, 1146, 1412, 1684}
 """Errors for a table that does not exist, or whose definition was changed since the transaction began."""
@@ -64,15 +74,15 @@ Rows = tuple[tuple[Any, ...], ...]
 Fingerprint = Rows
 
 
-def open_chunk_reader(config: MySqlConfig, server: Server, signals: TableId | None) -> ChunkReader:
-    """Open a chunk reader on a connection of its own.
+def open_chunk_reader(config: MySqlConfig, server: MySqlServer, signals: TableId | None) -> ChunkReader:
+    """Open a chunk reader on a separate connection.
 
     :param signals: the signal table, if watermarks are written to it; ``None`` = watermarks are read from the log's position
     :raises PrerequisiteError: the server cannot give watermarks of this kind
     """
     connection = connect(config, **SEVERAL)
     try:
-        with translated(config):
+        with raise_cdc_errors(config):
             _settle(connection)
             watermarks = watermarks_for(connection, server, written=signals is not None)
             table = SignalTable(connection, config, signals) if signals is not None else None
@@ -84,7 +94,7 @@ def open_chunk_reader(config: MySqlConfig, server: Server, signals: TableId | No
 
 def _settle(connection: Connection) -> None:
     """Set the ``sql_mode`` of the session: any date that a table may hold can be compared, and rows written are never altered."""
-    modes = {m for m in str(scalar(connection, "SELECT @@SESSION.sql_mode")).split(",") if m}
+    modes = {m for m in str(query_scalar(connection, "SELECT @@SESSION.sql_mode")).split(",") if m}
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = %s", (",".join(sorted(modes - _MODES_OFF | _MODES_ON)),))
 
@@ -106,7 +116,7 @@ class _KnownTable:
 
 @dataclass(slots=True)
 class _OrderedRead:
-    """How to read a table in one order.
+    """The way to read a table in one order.
 
     :param selected: the select list: the table's columns, then the key expressions of the extractor
     :ivar fits: number of rows to ask for, since more took too many bytes; ``None`` = the size of the chunk
@@ -118,7 +128,7 @@ class _OrderedRead:
     selected: str
     fits: int | None = None
 
-    def took(self, rows: int, size: int, max_bytes: int, limit: int, *, more: bool) -> None:
+    def adapt_row_limit(self, rows: int, size: int, max_bytes: int, limit: int, *, more: bool) -> None:
         """Adapt :attr:`fits` to the size of the rows that were read, so that the server sends no rows that are discarded.
 
         :param size: bytes of the ``rows`` rows
@@ -140,12 +150,12 @@ class MySqlChunkReader(ChunkReader):
         self,
         connection: Connection,
         config: MySqlConfig,
-        server: Server,
-        watermarks: Watermarks,
+        server: MySqlServer,
+        watermarks: WatermarkStatements,
         signals: SignalTable | None,
     ) -> None:
         self._connection, self._config, self._watermarks, self._signals = connection, config, watermarks, signals
-        self._catalog = Catalog(connection, config, mariadb=server.mariadb)
+        self._catalog = MySqlCatalog(connection, config, mariadb=server.mariadb)
         self._stopper = StatementStopper(config, connection)
         self._tables: dict[TableId, _KnownTable] = {}
         self._checked: set[str] = set()
@@ -153,7 +163,7 @@ class MySqlChunkReader(ChunkReader):
 
     # -- structure ----------------------------------------------------------------------------------------------------
 
-    def table(self, table: TableId) -> TableSchema | None:
+    def read_table_schema(self, table: TableId) -> TableSchema | None:
         with self._working(str(table)):
             known = self._look_at(table)
         return known.schema if known is not None else None
@@ -163,7 +173,7 @@ class MySqlChunkReader(ChunkReader):
         questions = [self._of(_FINGERPRINT, table), self._of(_ENGINE, table)]
         try:
             with self._locked(table, questions) as (*_, fingerprint, engine):
-                schema = self._catalog.table(table)
+                schema = self._catalog.read_table(table)
                 self._connection.commit()
         except StructureChanged:
             return None
@@ -178,14 +188,16 @@ class MySqlChunkReader(ChunkReader):
         """Begin a transaction that holds the table's metadata lock; the caller commits it.
 
         Yields the results of the watermark statements before it and of ``questions``, see
-        :class:`~airflow_provider_cdc.sources.mysql.snapshot.watermarks.Watermarks`.
+        :class:`~airflow_provider_cdc.sources.mysql.snapshot.watermarks.WatermarkStatements`.
 
         :raises StructureChanged: the table does not exist, or was changed since the transaction began
         """
-        lock = f"SELECT 1 FROM {quoted(table)} LIMIT 0"
+        lock = f"SELECT 1 FROM {quote_table(table)} LIMIT 0"
         try:
             try:
-                found = batch(self._connection, [*self._watermarks.before, self._watermarks.begin, lock, *questions])
+                found = execute_statements(
+                    self._connection, [*self._watermarks.before, self._watermarks.begin, lock, *questions]
+                )
             except pymysql.err.Error as e:
                 if e.args and e.args[0] in _GONE:
                     raise StructureChanged(str(e)) from e
@@ -201,7 +213,7 @@ class MySqlChunkReader(ChunkReader):
         return question.format(*(self._connection.escape(part) for part in (table.namespace, table.name)))
 
     def _known(self, rows: KeyRange) -> _KnownTable:
-        """The table, if its definition matches the schema that the rows are to be decoded with.
+        """Return the table, if its definition matches the schema that the rows are to be decoded with.
 
         :raises StructureChanged: it does not
         """
@@ -217,7 +229,7 @@ class MySqlChunkReader(ChunkReader):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def last(self, rows: KeyRange) -> Key | None:
+    def read_last_key(self, rows: KeyRange) -> Key | None:
         with self._working(str(rows.table.id)):
             known = self._known(rows)
             how = self._ordered(known, rows.order)
@@ -225,7 +237,7 @@ class MySqlChunkReader(ChunkReader):
                 self._confirm(known, found[-1])
                 images, _ = self._fetch(how, rows, " DESC", 1)
                 self._connection.commit()
-        return how.extractor.last(images)
+        return how.extractor.extract_last_key(images)
 
     def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
         table = rows.table.id
@@ -237,17 +249,17 @@ class MySqlChunkReader(ChunkReader):
                 began = time.monotonic()
                 images, complete = self._several(how, rows, limit, limit * queries, max_bytes)
                 reading_s = time.monotonic() - began
-                after = batch(self._connection, ["COMMIT", *self._watermarks.after])
-            marks = self._watermarks.marks(found, after[1:], transactional=known.transactional)
+                after = execute_statements(self._connection, ["COMMIT", *self._watermarks.after])
+            marks = self._watermarks.compute_watermarks(found, after[1:], transactional=known.transactional)
         blocks = self._blocks(rows.table, images, marks)
-        last = how.extractor.last(images)
+        last = how.extractor.extract_last_key(images)
         source = source_of(marks.position)
         return ChunkRows(blocks, last, marks.low, marks.high, complete, reading_s, marks.ts_us, source)
 
-    def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
+    def to_source_keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
         with self._working(str(table.id)):
             how = self._ordered(self._known(KeyRange(table, tuple(columns))), tuple(columns))
-        pairs = [(key, table.column(key.name)) for key in how.columns]
+        pairs = [(key, table.get_column(key.name)) for key in how.columns]
         return keys_of_rows(table.id, pairs, keys, lambda pair, value: event_key(*pair, value, self._config))
 
     def _several(
@@ -264,9 +276,9 @@ class MySqlChunkReader(ChunkReader):
             asked = min(limit, left, how.fits or limit)
             found, more = self._fetch(how, rows, "", asked, max_bytes - size)
             came, took = sum(map(len, found)), sum(image.nbytes for image in found)
-            how.took(came, took, max_bytes, limit, more=more)
+            how.adapt_row_limit(came, took, max_bytes, limit, more=more)
             complete = came < asked and not more
-            rows = replace(rows, after=how.extractor.last(found))
+            rows = replace(rows, after=how.extractor.extract_last_key(found))
             images, size, left = [*images, *found], size + took, left - came
         if len(images) > 1 and size < 2 * CHUNK_BYTES and sum(map(len, images)) <= BLOCK_ROWS:
             images = [pa.concat_arrays(images)]
@@ -280,10 +292,12 @@ class MySqlChunkReader(ChunkReader):
         }
         columns = []
         for name in order:
-            column = KeyColumn.of(known.schema, name, *texts[name]) if name in known.schema.names else None
+            column = (
+                KeyColumn.from_schema(known.schema, name, *texts[name]) if name in known.schema.column_names else None
+            )
             if column is None:
-                why = "has a type that gives no order" if name in known.schema.names else "does not exist"
-                raise QueryRefused(
+                why = "has a type that gives no order" if name in known.schema.column_names else "does not exist"
+                raise QueryRejected(
                     f"Rows of {known.schema.id} cannot be put in order by {name}: the column {why}.",
                     where=str(known.schema.id),
                     safe="Nothing was read.",
@@ -297,21 +311,24 @@ class MySqlChunkReader(ChunkReader):
         return how
 
     def _statement(self, rows: KeyRange, how: _OrderedRead, direction: str, limit: int) -> str:
-        """The SELECT of a chunk. Its condition is a union of index ranges, so a chunk costs the same anywhere in the table."""
+        """Build the SELECT of a chunk.
+
+        Its condition is a union of index ranges, so a chunk costs the same anywhere in the table.
+        """
         parts = []
         try:
             if rows.after is not None:
-                parts.append(f"({behind(how.columns, rows.after)})")
+                parts.append(f"({format_after_key(how.columns, rows.after)})")
             if rows.upto is not None:
-                parts.append(f"({upto(how.columns, rows.upto)})")
+                parts.append(f"({format_upto_key(how.columns, rows.upto)})")
             if rows.first is not None:
-                parts.append(f"({starting(how.columns, rows.first)})")
+                parts.append(f"({format_from_key(how.columns, rows.first)})")
             if rows.end is not None:
-                parts.append(f"({upto(how.columns[: len(rows.end)], rows.end)})")
+                parts.append(f"({format_upto_key(how.columns[: len(rows.end)], rows.end)})")
             if rows.keys is not None:
-                parts.append(f"({among(how.columns, rows.keys)})")
-        except (OrderChanged, ValueError) as e:  # zip: the key has another number of columns
-            raise QueryRefused(
+                parts.append(f"({format_among_keys(how.columns, rows.keys)})")
+        except (KeyOrderChanged, ValueError) as e:  # zip: the key has another number of columns
+            raise QueryRejected(
                 f"The order of the rows of {rows.table.id} was changed while they were read ({e}): it is not known which are left to read.",
                 where=f"{rows.table.id}, order by {', '.join(rows.order)}, after {rows.after}",
                 safe="What was read is captured, and the stream goes on.",
@@ -320,28 +337,31 @@ class MySqlChunkReader(ChunkReader):
         if rows.condition:
             if rows.condition not in self._checked:
                 checked_fragment(
-                    self._connection, self._config, rows.condition, within=f"SELECT 1 FROM {quoted(rows.table.id)} WHERE {{}}",
+                    self._connection, self._config, rows.condition, within=f"SELECT 1 FROM {quote_table(rows.table.id)} WHERE {{}}",
                     where=f"{rows.table.id}: {rows.condition}", remedy=_REMEDY,
                 )  # fmt: skip
                 self._checked.add(rows.condition)
             parts.append(f"({rows.condition.rstrip().rstrip(';')}\n)")
         where = f" WHERE {' AND '.join(parts)}" if parts else ""
         order = ", ".join(f"{quoted_name(name)}{direction}" for name in rows.order)
-        return f"SELECT {how.selected} FROM {quoted(rows.table.id)}{where} ORDER BY {order} LIMIT {limit}"
+        return f"SELECT {how.selected} FROM {quote_table(rows.table.id)}{where} ORDER BY {order} LIMIT {limit}"
 
     def _fetch(
         self, how: _OrderedRead, rows: KeyRange, direction: str, limit: int, max_bytes: int = CHUNK_BYTES
     ) -> tuple[list[pa.StructArray], bool]:
-        """The first rows of a range, up to ``limit`` rows or ``max_bytes`` bytes, and whether the query had more."""
+        """Fetch the first rows of a range, up to ``limit`` rows or ``max_bytes`` bytes.
+
+        Returns too whether the query had more.
+        """
         sql = self._statement(rows, how, direction, limit)
         where = f"{rows.table.id}: {rows.condition}" if rows.condition else str(rows.table.id)
-        with refusing(self._config, where, _REMEDY):
-            images, more = how.reader.first(self._connection, sql, max_bytes, lambda: self._stopper.stop(sql))
+        with raise_query_refused(self._config, where, _REMEDY):
+            images, more = how.reader.read_first_rows(self._connection, sql, max_bytes, lambda: self._stopper.stop(sql))
             if more:
-                self._stopper.settle()
+                self._stopper.wait_for_kill()
         return images, more
 
-    def _blocks(self, schema: TableSchema, images: list[pa.StructArray], marks: Marks) -> list[RowBlock]:
+    def _blocks(self, schema: TableSchema, images: list[pa.StructArray], marks: ChunkWatermarks) -> list[RowBlock]:
         blocks, first, width = [], 0, len(schema.columns)
         for image in images:
             n = len(image)
@@ -353,25 +373,25 @@ class MySqlChunkReader(ChunkReader):
 
     # -- the signal table ---------------------------------------------------------------------------------------------
 
-    def write(self, id_: str, type_: str, data: str | None = None) -> None:
+    def insert_signal_row(self, id_: str, type_: str, data: str | None = None) -> None:
         assert self._signals is not None, "opened for read watermarks"
         with self._working(str(self._signals.id)):
-            self._signals.write(id_, type_, data)
-            self._watermarks.verify(self._connection)
+            self._signals.insert_row(id_, type_, data)
+            self._watermarks.check_server(self._connection)
 
-    def remove(self, id_: str) -> None:
+    def delete_signal_row(self, id_: str) -> None:
         assert self._signals is not None, "opened for read watermarks"
         with self._working(str(self._signals.id)):
-            self._signals.remove(id_)
+            self._signals.delete_row(id_)
 
-    def missing(self, low: Position, floor: Position) -> str:
+    def describe_missing_log(self, low: Position, floor: Position) -> str:
         assert isinstance(low, MySqlPosition)
         assert isinstance(floor, MySqlPosition)
-        return missing_gtids(low.gtids, floor.gtids) or super().missing(low, floor)
+        return missing_gtids(low.gtids, floor.gtids) or super().describe_missing_log(low, floor)
 
     def end_of_log(self) -> MySqlPosition:
         with self._working("the end of the log"):
-            return self._watermarks.end(batch(self._connection, self._watermarks.log_end))
+            return self._watermarks.parse_log_end(execute_statements(self._connection, self._watermarks.log_end))
 
     # -- the connection -----------------------------------------------------------------------------------------------
 
@@ -379,7 +399,7 @@ class MySqlChunkReader(ChunkReader):
     def _working(self, where: str) -> Iterator[None]:
         """Translate errors of the driver. After :meth:`close` every error becomes :class:`SourceUnavailable`."""
         try:
-            with translated(self._config, where):
+            with raise_cdc_errors(self._config, where):
                 yield
         except (AttributeError, ValueError, TypeError, struct.error, CdcError):
             if self._closed:

@@ -17,7 +17,7 @@ import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
-from airflow_provider_cdc.sources.mysql.connect import Server, scalar
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer, query_scalar
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def open_view(connection: Connection) -> None:
         cursor.execute(OPEN)
 
 
-def open_at_one_position(connections: list[Connection], server: Server) -> MySqlPosition:
+def open_at_one_position(connections: list[Connection], server: MySqlServer) -> MySqlPosition:
     """MariaDB: open views at one log position; if that is not possible for all connections, only for the first one.
 
     :param connections: those left without a view are closed and removed from the list
@@ -65,18 +65,18 @@ def open_at_one_position(connections: list[Connection], server: Server) -> MySql
         open_view(connections[0])
         positions = {_position(connections[0])}
     file, pos = positions.pop()
-    gtids = str(scalar(connections[0], f"SELECT BINLOG_GTID_POS('{file}', {pos})") or "")
-    return MySqlPosition(file, pos, gtids if server.gtids else "", server=server.identity)
+    gtids = str(query_scalar(connections[0], f"SELECT BINLOG_GTID_POS('{file}', {pos})") or "")
+    return MySqlPosition(file, pos, gtids if server.has_gtids else "", server=server.identity)
 
 
 def open_at_rest(connections: list[Connection], end: Callable[[], MySqlPosition], patience_s: float) -> MySqlPosition:
-    """MySQL: open views while nothing is written to the log, and all that is in it can be seen.
+    """Open views of MySQL while nothing is written to the log, and all that is in it can be seen.
 
     :param end: returns the end of the log
     :param patience_s: how long to wait for a moment without writes, seconds
     :return: the position
     :raises SourceUnavailable: there was no such moment
-    :raises PrerequisiteError: nobody says whether a transaction is at work
+    :raises PrerequisiteError: the server does not say whether a transaction is at work
     """
     until = time.monotonic() + patience_s
     while True:
@@ -101,8 +101,8 @@ def open_at_rest(connections: list[Connection], end: Callable[[], MySqlPosition]
 
 def _at_work(connection: Connection) -> bool:
     try:
-        if scalar(connection, "SELECT @@performance_schema"):
-            return bool(scalar(connection, _AT_WORK))
+        if query_scalar(connection, "SELECT @@performance_schema"):
+            return bool(query_scalar(connection, _AT_WORK))
         reason = "performance_schema is switched off"
     except pymysql.err.MySQLError as e:
         if e.args[0] not in _NO_RIGHT:

@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from airflow_provider_cdc.core.model.schema import Column
-from airflow_provider_cdc.sources.mysql.columns import charsets
+from airflow_provider_cdc.core.model.table_schema import Column
+from airflow_provider_cdc.sources.mysql.columns import charset_codec
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.schema.types import ColumnType
+from airflow_provider_cdc.sources.mysql.schema.column_types import MySqlColumnType
 from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import BYTES, FLOAT, INT, MEMBER, NUMBER, TEXT, KeyColumn
-from airflow_provider_cdc.sources.relational.chunk_errors import Irreversible, key_bytes, key_decimal
+from airflow_provider_cdc.sources.relational.key_and_query_errors import IrreversibleKey, key_bytes, key_decimal
 
 _PLAIN = re.compile(r"[0-9A-Fa-f:.]+")
 _HOUR_US, _MINUTE_US, _SECOND_US = 3_600_000_000, 60_000_000, 1_000_000
@@ -24,7 +24,7 @@ _Reader = Callable[[KeyColumn, Column, Any, MySqlConfig], Any]
 
 
 def event_key(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> Any:
-    """A value of a key column, as :class:`.chunk_keys.KeyColumn` has it.
+    """Convert a value of a key column to the form that :class:`.chunk_keys.Db2KeyColumn` has.
 
     :param value: as the change log has it, in JSON
     :raises Irreversible: it may stand for several values
@@ -37,15 +37,15 @@ def event_key(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -
 
 
 def _integer(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> int:
-    if column.type == "bool" and ColumnType.of(column).base != "bit":
-        raise Irreversible(f"a converter makes true of every number but 0 in {key.name}")
+    if column.type == "bool" and MySqlColumnType.from_column(column).base != "bit":
+        raise IrreversibleKey(f"a converter makes true of every number but 0 in {key.name}")
     if column.type == "binary":  # BIT(n)
         return int.from_bytes(base64.b64decode(value), "little")
     return int(value)
 
 
 def _number(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> str:
-    precision, scale = ColumnType.of(column).digits
+    precision, scale = MySqlColumnType.from_column(column).precision_and_scale
     return str(key_decimal(column, value, precision, scale))
 
 
@@ -54,14 +54,14 @@ def _float(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> f
 
 
 def _text(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> dict[str, str]:
-    if not charsets.is_known(key.charset):
-        raise Irreversible(f"the character set {key.charset} of {key.name} is not known here")
+    if not charset_codec.is_known(key.charset):
+        raise IrreversibleKey(f"the character set {key.charset} of {key.name} is not known here")
     if key.charset == "utf8mb4":
         return {"text": value, "collation": key.collation}
     try:
-        return {"hex": charsets.encode(key.charset, value).hex(), "collation": key.collation}
+        return {"hex": charset_codec.encode_text(key.charset, value).hex(), "collation": key.collation}
     except ValueError as e:
-        raise Irreversible(f"{value!r} of {key.name} is no text of the character set {key.charset}: {e}") from None
+        raise IrreversibleKey(f"{value!r} of {key.name} is no text of the character set {key.charset}: {e}") from None
 
 
 def _bytes(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> dict[str, str]:
@@ -72,14 +72,14 @@ def _member(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> 
     number, members = 0, list(key.members)
     for member in (value.split(",") if key.bits else [value]) if value else ():
         if member not in members:
-            raise Irreversible(f"{member!r} is none of the members of {key.name}")
+            raise IrreversibleKey(f"{member!r} is none of the members of {key.name}")
         at = members.index(member)
         number = number | 1 << at if key.bits else at + 1
-    return key.member(number)
+    return key.encode_member(number)
 
 
 def _plain(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> str:
-    base = ColumnType.of(column).base
+    base = MySqlColumnType.from_column(column).base
     if base == "time":
         rest, sign = abs(value), "-" if value < 0 else ""
         seconds = f"{rest % _MINUTE_US // _SECOND_US:02}.{rest % _SECOND_US:06}"
@@ -87,10 +87,10 @@ def _plain(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> s
     if base in ("date", "datetime", "timestamp"):
         text = str(value).removesuffix("+00:00").replace("T", " ")
         if text in ("1970-01-01", "1970-01-01 00:00:00"):
-            raise Irreversible(
+            raise IrreversibleKey(
                 f"{text} of {key.name} stands for dates that the calendar does not have, as 0000-00-00, too"
             )
         return text
     if not _PLAIN.fullmatch(value.replace("-", "")):
-        raise Irreversible(f"{value!r} of {key.name} is not of the type {base.upper()}")
+        raise IrreversibleKey(f"{value!r} of {key.name} is not of the type {base.upper()}")
     return str(value)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.sources.mysql.columns import wire_types as w
+from airflow_provider_cdc.sources.mysql.columns import column_type_codes as w
 from airflow_provider_cdc.sources.mysql.columns.byte_reader import ByteReader
 
 COM_STMT_PREPARE, COM_STMT_CLOSE = 0x16, 0x19
@@ -20,7 +20,7 @@ class ResultColumn:
 
     :param charset: collation number; 63 for bytes and numbers
     :param length: greatest length of a value, bytes
-    :param type: see ``columns/wire_types.py``
+    :param type: see ``columns/column_type_codes.py``
     """
 
     name: str
@@ -33,12 +33,14 @@ class ResultColumn:
     @classmethod
     def parse(cls, packet: bytes) -> ResultColumn:
         c = ByteReader(packet)
-        parts = [c.take(c.lenenc()) for _ in range(6)]  # catalog, database, table, its own name; name, its own name
-        c.lenenc()
-        return cls(parts[4].decode("utf-8", "replace"), *struct.unpack_from("<HIBHB", c.rest()))
+        parts = [
+            c.read_bytes(c.read_lenenc()) for _ in range(6)
+        ]  # catalog, database, table, its own name; name, its own name
+        c.read_lenenc()
+        return cls(parts[4].decode("utf-8", "replace"), *struct.unpack_from("<HIBHB", c.read_rest()))
 
-    def like(self, other: ResultColumn) -> bool:
-        """Whether the values of both columns are encoded the same way."""
+    def has_same_encoding(self, other: ResultColumn) -> bool:
+        """Check whether the values of both columns are encoded the same way."""
         return self._form() == other._form()
 
     def _form(self) -> tuple[object, ...]:
@@ -75,7 +77,7 @@ class UnexpectedColumn(Exception):
 
 
 def result_columns(connection: Connection, sql: str) -> list[ResultColumn]:
-    """The column definitions of a query. The query is prepared, not executed."""
+    """Return the column definitions of a query. The query is prepared, not executed."""
     c: Any = connection
     c._execute_command(COM_STMT_PREPARE, sql)
     statement, ncols, nparams = struct.unpack_from("<IHH", c._read_packet()._data, 1)

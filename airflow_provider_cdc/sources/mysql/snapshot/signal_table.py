@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.errors import QueryRefused
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.errors import QueryRejected
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import refusing
-from airflow_provider_cdc.sources.mysql.schema.catalog import quoted, quoted_name
+from airflow_provider_cdc.sources.mysql.connect import raise_query_refused
+from airflow_provider_cdc.sources.mysql.schema.catalog import quote_table, quoted_name
 
 ENGINE = "SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 _COLUMNS = """
@@ -20,36 +20,39 @@ class SignalTable:
     """Inserts and deletes rows of the signal table. Its first three columns are id, type and data, whatever their names."""
 
     def __init__(self, connection: Connection, config: MySqlConfig, table: TableId) -> None:
-        """:raises QueryRefused: the table does not exist, or has fewer than three columns"""
+        """Read the column names of the signal table.
+
+        :raises QueryRejected: the table does not exist, or has fewer than three columns
+        """
         self._connection, self._config, self.id = connection, config, table
         self._names = column_names(connection, table)
         account = f"'{config.database_user}'@'%'"
         self._remedy = f"{signal_table_sql(table, account)}; or set read.only=true"
         if len(self._names) < 3:
-            raise QueryRefused(
+            raise QueryRejected(
                 f"The signal table {table} does not exist, or has fewer than three columns.",
                 where=str(table),
                 safe="Nothing was written; capture goes on.",
                 remedy=self._remedy,
             )
 
-    def write(self, id_: str, type_: str, data: str | None) -> None:
+    def insert_row(self, id_: str, type_: str, data: str | None) -> None:
         """Insert a row and commit.
 
-        :raises QueryRefused: the server refuses the statement
+        :raises QueryRejected: the server refuses the statement
         """
         names = ", ".join(map(quoted_name, self._names))
-        self._run(f"INSERT INTO {quoted(self.id)} ({names}) VALUES (%s, %s, %s)", id_, type_, data)
+        self._run(f"INSERT INTO {quote_table(self.id)} ({names}) VALUES (%s, %s, %s)", id_, type_, data)
 
-    def remove(self, id_: str) -> None:
+    def delete_row(self, id_: str) -> None:
         """Delete the row with this id and commit.
 
-        :raises QueryRefused: the server refuses the statement
+        :raises QueryRejected: the server refuses the statement
         """
-        self._run(f"DELETE FROM {quoted(self.id)} WHERE {quoted_name(self._names[0])} = %s", id_)
+        self._run(f"DELETE FROM {quote_table(self.id)} WHERE {quoted_name(self._names[0])} = %s", id_)
 
     def _run(self, sql: str, *arguments: str | None) -> None:
-        with refusing(self._config, str(self.id), self._remedy), self._connection.cursor() as cursor:
+        with raise_query_refused(self._config, str(self.id), self._remedy), self._connection.cursor() as cursor:
             cursor.execute(sql, arguments)
 
 
@@ -61,11 +64,11 @@ def column_names(connection: Connection, table: TableId) -> list[str]:
 
 
 def signal_table_sql(table: TableId, account: str) -> str:
-    """The statements that create a signal table and grant an account the rights to write to it.
+    """Return the statements that create a signal table and grant an account the rights to write to it.
 
     :param account: as ``GRANT`` takes it: ``'cdc'@'%'``
     """
     return (
-        f"CREATE TABLE {quoted(table)} (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT NULL) ENGINE=InnoDB; "
-        f"GRANT SELECT, INSERT, DELETE ON {quoted(table)} TO {account}"
+        f"CREATE TABLE {quote_table(table)} (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT NULL) ENGINE=InnoDB; "
+        f"GRANT SELECT, INSERT, DELETE ON {quote_table(table)} TO {account}"
     )

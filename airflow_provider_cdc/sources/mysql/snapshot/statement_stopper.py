@@ -1,4 +1,4 @@
-"""KILL QUERY for a statement whose remaining rows are not needed; its connection and transaction go on."""
+"""KILL QUERY for a statement whose remaining rows are not needed; its connection and transaction continue."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import connect, scalar
-from airflow_provider_cdc.sources.mysql.snapshot.result_reader import INTERRUPTED
+from airflow_provider_cdc.sources.mysql.connect import connect, query_scalar
+from airflow_provider_cdc.sources.mysql.snapshot.result_set_reader import INTERRUPTED
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +44,10 @@ class StatementStopper:
             return False
         return True
 
-    def settle(self) -> None:
+    def wait_for_kill(self) -> None:
         """Wait until KILL QUERY took effect, so that it cannot end the next statement."""
         try:
-            scalar(self._connection, "SELECT 1")
+            query_scalar(self._connection, "SELECT 1")
         except pymysql.err.Error as e:
             if e.args[:1] != (INTERRUPTED,):
                 raise

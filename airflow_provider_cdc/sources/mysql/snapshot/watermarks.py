@@ -15,7 +15,7 @@ from typing import Any
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.sources.mysql.connect import Server, scalar
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer, query_scalar
 from airflow_provider_cdc.sources.mysql.log.log_end import end_of, show_log_end
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
@@ -27,7 +27,7 @@ Rows = tuple[tuple[Any, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class ChunkWatermarks:
     """The log positions of a chunk.
 
     :param position: the position for the ``source`` block of its rows
@@ -42,7 +42,7 @@ class Marks:
     high: MySqlPosition | None = None
 
 
-class Watermarks(abc.ABC):
+class WatermarkStatements(abc.ABC):
     """The statements that determine the watermarks of a chunk.
 
     :ivar before: statements before the transaction in which the chunk is read
@@ -59,45 +59,52 @@ class Watermarks(abc.ABC):
     after: tuple[str, ...] = ()
     isolation = "READ COMMITTED"
 
-    def __init__(self, connection: Connection, server: Server) -> None:
-        """:raises PrerequisiteError: the server cannot give watermarks of this kind; the error says what to change"""
+    def __init__(self, connection: Connection, server: MySqlServer) -> None:
+        """Choose the statements and check the server.
+
+        :raises PrerequisiteError: the server cannot give watermarks of this kind; the error says what to change
+        """
         self._server = server
         # MariaDB gives the GTIDs separately; they may include transactions after the position
         self.log_end = (show_log_end(server), *([_GTIDS] if server.mariadb else []))
-        self.verify(connection)
+        self.check_server(connection)
 
     @abc.abstractmethod
-    def marks(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
-        """The watermarks, from the results of the statements.
+    def compute_watermarks(
+        self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool
+    ) -> ChunkWatermarks:
+        """Return the watermarks, from the results of the statements.
 
         :param found: results of :attr:`before`, :attr:`begin`, the metadata lock, :attr:`inside` and others, in this order
         :param after: results of :attr:`after`
         :param transactional: the table's engine is transactional, so its rows come from a consistent view
         """
 
-    def end(self, found: Sequence[Rows]) -> MySqlPosition:
-        """The end of the log, from the results of :attr:`log_end`."""
+    def parse_log_end(self, found: Sequence[Rows]) -> MySqlPosition:
+        """Return the end of the log, from the results of :attr:`log_end`."""
         return end_of(found[0], self._server, str(found[1][0][0] or "") if self._server.mariadb else "")
 
-    def verify(self, connection: Connection) -> None:  # noqa: B027 MariaDB's need nothing
+    def check_server(self, connection: Connection) -> None:  # noqa: B027 MariaDB's need nothing
         """Check the server's settings.
 
         :raises PrerequisiteError: with them, a watermark does not say which changes a chunk contains
         """
 
 
-class WrittenWatermarks(Watermarks):
+class WrittenWatermarks(WatermarkStatements):
     """Watermarks written as rows of the signal table."""
 
-    def __init__(self, connection: Connection, server: Server) -> None:
+    def __init__(self, connection: Connection, server: MySqlServer) -> None:
         self.before = (_NOW, show_log_end(server))
         super().__init__(connection, server)
 
-    def marks(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
-        return Marks(end_of(found[1], self._server), int(found[0][0][0]))
+    def compute_watermarks(
+        self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool
+    ) -> ChunkWatermarks:
+        return ChunkWatermarks(end_of(found[1], self._server), int(found[0][0][0]))
 
-    def verify(self, connection: Connection) -> None:
-        if not self._server.mariadb and not scalar(connection, "SELECT @@GLOBAL.binlog_order_commits"):
+    def check_server(self, connection: Connection) -> None:
+        if not self._server.mariadb and not query_scalar(connection, "SELECT @@GLOBAL.binlog_order_commits"):
             raise PrerequisiteError(
                 "binlog_order_commits is OFF: transactions become visible in another order than they are logged in, so that "
                 "watermarks in the signal table do not tell what a chunk holds.",
@@ -106,7 +113,7 @@ class WrittenWatermarks(Watermarks):
             )
 
 
-class ViewWatermarks(Watermarks):
+class ViewWatermarks(WatermarkStatements):
     """Read-only watermarks of MariaDB: the position of a consistent view."""
 
     before = (_NOW, _GTIDS)
@@ -115,7 +122,9 @@ class ViewWatermarks(Watermarks):
     after = ("SHOW MASTER STATUS", _GTIDS)
     isolation = "REPEATABLE READ"
 
-    def marks(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
+    def compute_watermarks(
+        self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool
+    ) -> ChunkWatermarks:
         status = {str(name).lower(): str(value) for name, value in found[4]}
         position = MySqlPosition(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
         # GTIDs are compared if the stream's position is of another server: the view has at least the GTIDs executed before it was
@@ -124,25 +133,27 @@ class ViewWatermarks(Watermarks):
         high = replace(low, gtids=str(after[1][0][0] or ""))
         if not transactional:  # such a table has no views: its rows are those of the moment of reading
             high = end_of(after[0], self._server, high.gtids)
-        return Marks(high, int(found[0][0][0]), low, high)
+        return ChunkWatermarks(high, int(found[0][0][0]), low, high)
 
 
-class GtidWatermarks(Watermarks):
+class GtidWatermarks(WatermarkStatements):
     """Read-only watermarks of MySQL: executed GTIDs before, the end of the log after."""
 
     before = (_NOW, "SELECT @@GLOBAL.gtid_executed")
 
-    def __init__(self, connection: Connection, server: Server) -> None:
+    def __init__(self, connection: Connection, server: MySqlServer) -> None:
         self.after = (show_log_end(server),)
         super().__init__(connection, server)
 
-    def marks(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
+    def compute_watermarks(
+        self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool
+    ) -> ChunkWatermarks:
         # without a file and a server, positions are compared with it by their GTIDs only
         low = MySqlPosition("", 0, str(found[1][0][0] or "").replace("\n", ""))
         high = end_of(after[0], self._server)
-        return Marks(high, int(found[0][0][0]), low, high)
+        return ChunkWatermarks(high, int(found[0][0][0]), low, high)
 
-    def verify(self, connection: Connection) -> None:
+    def check_server(self, connection: Connection) -> None:
         _verify_gtids(connection)
 
 
@@ -168,7 +179,7 @@ def _verify_gtids(connection: Connection) -> None:
     workers, preserve = f"{prefix}_parallel_workers", f"{prefix}_preserve_commit_order"
     if int(variables.get(workers) or 0) <= 1 or variables.get(preserve, "OFF").upper() in ("ON", "1"):
         return
-    if scalar(connection, "SELECT COUNT(*) FROM performance_schema.replication_connection_configuration"):
+    if query_scalar(connection, "SELECT COUNT(*) FROM performance_schema.replication_connection_configuration"):
         raise PrerequisiteError(
             f"The server is a replica with {workers}={variables[workers]} and {preserve}=OFF: it commits in another order than its "
             "source did.",
@@ -178,13 +189,13 @@ def _verify_gtids(connection: Connection) -> None:
         )
 
 
-def watermarks_for(connection: Connection, server: Server, *, written: bool) -> Watermarks:
-    """The kind of watermarks to use; also sets the session's isolation level.
+def watermarks_for(connection: Connection, server: MySqlServer, *, written: bool) -> WatermarkStatements:
+    """Return the kind of watermarks to use; also set the session's isolation level.
 
     :param written: watermarks are written to the signal table
     :raises PrerequisiteError: the server cannot give them; the error says what to change
     """
-    marks: Watermarks
+    marks: WatermarkStatements
     if written:
         marks = WrittenWatermarks(connection, server)
     elif server.mariadb:

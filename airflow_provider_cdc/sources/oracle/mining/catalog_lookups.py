@@ -1,4 +1,4 @@
-"""Answers a stream's questions from the database's catalog (:class:`..schema.catalog_questions.Lookups`)."""
+"""Answers a stream's questions from the database's catalog (:class:`..table_schema.catalog_questions.Lookups`)."""
 
 from __future__ import annotations
 
@@ -10,68 +10,68 @@ import oracledb
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import SourceUnavailable
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.connect import Connection, connect, translated
-from airflow_provider_cdc.sources.oracle.database_transactions import open_transactions
-from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
-from airflow_provider_cdc.sources.oracle.schema.catalog_questions import StoredColumns, StoredFormats
+from airflow_provider_cdc.sources.oracle.connect import Connection, connect, translate_driver_errors
+from airflow_provider_cdc.sources.oracle.open_database_transactions import open_transactions
+from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
 from airflow_provider_cdc.sources.oracle.schema.column_defaults import is_constant
+from airflow_provider_cdc.sources.oracle.schema.stream_lookups import StoredColumns, StoredFormats
 
 _T = TypeVar("_T")
 
 
 class CatalogLookups:
-    """Asks the database, over a connection of its own to the container of the tables, opened at the first question."""
+    """Asks the database, over a separate connection to the container of the tables, opened at the first question."""
 
     def __init__(self, config: OracleConfig) -> None:
         self._config = config
         self._connection: Connection | None = None
         self._formats: StoredFormats | None = None
 
-    def tables(self, needed: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
-        """The current schemas of the needed tables that can be captured."""
+    def read_needed_schemas(self, needed: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
+        """Return the current schemas of the needed tables that can be captured."""
         return self._ask(lambda d: d.needed_tables(needed))
 
-    def table(self, table: TableId) -> TableSchema | None:
-        return self._ask(lambda d: d.table(table))
+    def read_table(self, table: TableId) -> TableSchema | None:
+        return self._ask(lambda d: d.read_table(table))
 
-    def unlogged(self, tables: Iterable[TableId]) -> dict[TableId, list[str]]:
-        """The columns for whose sake LogMiner shows no change of a table."""
+    def find_unlogged_columns(self, tables: Iterable[TableId]) -> dict[TableId, list[str]]:
+        """Return the columns for whose sake LogMiner shows no change of a table."""
         named = list(tables)
-        return self._ask(lambda d: d.unlogged(named)) if named else {}
+        return self._ask(lambda d: d.find_unlogged_columns(named)) if named else {}
 
-    def objects(self, tables: Iterable[TableId]) -> dict[int, TableId]:
+    def read_object_numbers(self, tables: Iterable[TableId]) -> dict[int, TableId]:
         named = list(tables)
-        return self._ask(lambda d: d.objects(named)) if named else {}
+        return self._ask(lambda d: d.read_object_numbers(named)) if named else {}
 
     def table_of_object(self, number: int) -> TableId | None:
         return self._ask(lambda d: d.table_of_object(number))
 
-    def partitioned(self) -> list[TableId]:
-        return self._ask(lambda d: d.partitioned())
+    def list_partitioned_tables(self) -> list[TableId]:
+        return self._ask(lambda d: d.list_partitioned_tables())
 
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
         return self._ask(lambda d: d.object_at(number, scn))
 
-    def stored(self, table: TableId) -> StoredColumns | None:
-        found = self._ask(lambda d: d.stored(table))
+    def read_stored_columns(self, table: TableId) -> StoredColumns | None:
+        found = self._ask(lambda d: d.read_stored_columns(table))
         if not found:
             return None
         return StoredColumns(frozenset(name for name, _, _ in found), all(own and ordered for _, own, ordered in found))
 
-    def hidden(self, table: TableId) -> tuple[str, ...]:
-        return self._ask(lambda d: d.hidden(table))
+    def read_hidden_columns(self, table: TableId) -> tuple[str, ...]:
+        return self._ask(lambda d: d.read_hidden_columns(table))
 
-    def formats(self) -> StoredFormats:
+    def read_stored_formats(self) -> StoredFormats:
         if self._formats is None:
-            self._formats = StoredFormats(*self._ask(lambda d: d.formats()))
+            self._formats = StoredFormats(*self._ask(lambda d: d.read_stored_formats()))
         return self._formats
 
-    def constant(self, text: str) -> str | None:
-        return self._ask(lambda d: d.constant(text)) if is_constant(text) else None
+    def evaluate_constant(self, text: str) -> str | None:
+        return self._ask(lambda d: d.evaluate_constant(text)) if is_constant(text) else None
 
-    def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
+    def read_flashback_row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
         from airflow_provider_cdc.sources.oracle.snapshot.flashback_row import row_at  # loads the compiler of kernels
 
         return self._ask(lambda d: row_at(d.connection, d.config, schema, row_id, scn))
@@ -90,14 +90,14 @@ class CatalogLookups:
                 self._connection.close()
         self._connection = None
 
-    def _ask(self, question: Callable[[Catalog], _T]) -> _T:
+    def _ask(self, question: Callable[[OracleCatalog], _T]) -> _T:
         """Ask the catalog. The server may have closed an idle connection, so a second attempt uses a new one."""
         for attempt in range(2):
             if self._connection is None or not self._connection.is_healthy():
                 self._connection = connect(self._config, container=True)
             try:
-                with translated(self._config):
-                    return question(Catalog(self._connection, self._config))
+                with translate_driver_errors(self._config):
+                    return question(OracleCatalog(self._connection, self._config))
             except SourceUnavailable:
                 self._connection = None
                 if attempt:

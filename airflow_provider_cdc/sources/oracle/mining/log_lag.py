@@ -1,11 +1,11 @@
-"""How much redo is left to mine: by the archived logs that the control file lists, whose sizes it has."""
+"""The redo that is left to mine: by the archived logs that the control file lists, whose sizes it has."""
 
 from __future__ import annotations
 
-from airflow_provider_cdc.core.model.log_range import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.sources.oracle.connect import Connection
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.privileges import asked
+from airflow_provider_cdc.sources.oracle.privileges import fetch_view_rows
 
 _ARCHIVED = """
 SELECT THREAD#, SEQUENCE#, FIRST_CHANGE#, NEXT_CHANGE#, BLOCKS, BLOCK_SIZE
@@ -14,9 +14,11 @@ WHERE ARCHIVED = 'YES' AND STANDBY_DEST = 'NO' AND RESETLOGS_CHANGE# = :resetlog
 
 
 def window_around(connection: Connection, position: OraclePosition) -> LogWindow:
-    """The bytes of archived logs that end after a position; of the log that it is in, a share by SCNs. What is in online logs alone is not known, and neither
-    is when logs are deleted: that is up to RMAN and the recovery area."""
-    archived = asked(connection, _ARCHIVED, resetlogs=position.resetlogs, low=position.scn)
+    """Return the bytes of archived logs that end after a position; of the log that it is in, a share by SCNs.
+
+    The bytes that are in online logs alone are not known, and neither is when logs are deleted: that is up to RMAN and the recovery area.
+    """
+    archived = fetch_view_rows(connection, _ARCHIVED, resetlogs=position.resetlogs, low=position.scn)
     if archived is None:
         return LogWindow()
     found = {

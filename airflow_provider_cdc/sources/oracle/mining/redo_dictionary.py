@@ -17,8 +17,13 @@ import oracledb
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.connect import Connection, scalar, translated
-from airflow_provider_cdc.sources.oracle.mining.redo_logs import PAUSES, LogCollector, LogFile, LogListing
+from airflow_provider_cdc.sources.oracle.connect import Connection, fetch_scalar, translate_driver_errors
+from airflow_provider_cdc.sources.oracle.mining.redo_log_collector import (
+    PAUSES,
+    RedoLogCollector,
+    RedoLogFile,
+    RedoLogListing,
+)
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +35,8 @@ _OPEN_MODE: Final = "SELECT OPEN_MODE FROM V$DATABASE"
 class _DictionaryLogs:
     """The logs that contain a dictionary."""
 
-    first: LogFile
-    last: LogFile
+    first: RedoLogFile
+    last: RedoLogFile
 
 
 class RedoDictionaries:
@@ -46,19 +51,21 @@ class RedoDictionaries:
         self._built: set[tuple[int, int]] = set()
         self.count = 0
 
-    def logs(self, connection: Connection, collector: LogCollector, low: int, end: int) -> tuple[LogFile, ...]:
-        """The logs of a range of SCNs, and those back to the dictionary that LogMiner needs for it.
+    def collect_logs(
+        self, connection: Connection, collector: RedoLogCollector, low: int, end: int
+    ) -> tuple[RedoLogFile, ...]:
+        """Return the logs of a range of SCNs, and those back to the dictionary that LogMiner needs for it.
 
         :param low: first SCN of the range
         :param end: last SCN of the range
         :raises PrerequisiteError: there is no dictionary, and the database is read-only, so that none can be written
         :raises SourceUnavailable: the logs with a new dictionary were not archived after some waiting
         """
-        listing = collector.listing()
+        listing = collector.list_logs()
         if self._needs_new(listing):
-            if scalar(connection, _OPEN_MODE) == "READ WRITE":
+            if fetch_scalar(connection, _OPEN_MODE) == "READ WRITE":
                 self._build(connection)
-                listing = collector.listing()
+                listing = collector.list_logs()
             elif not _dictionaries(listing):
                 raise PrerequisiteError(
                     "There is no dictionary in the redo logs, and the database is open for reading only.",
@@ -76,7 +83,7 @@ class RedoDictionaries:
             if pause is not None:
                 log.info("The redo log with the new dictionary is not archived yet; looking again in %.2f s.", pause)
                 self._sleep(pause)
-                listing = collector.listing()
+                listing = collector.list_logs()
         raise SourceUnavailable(
             "A dictionary was written into the redo logs, but the logs with it are not archived.",
             where=f"SCN {low}",
@@ -84,24 +91,27 @@ class RedoDictionaries:
             remedy="look whether the archiver is stuck: SELECT DEST_NAME, STATUS, ERROR FROM V$ARCHIVE_DEST_STATUS",
         )
 
-    def _needs_new(self, listing: LogListing) -> bool:
-        """Whether a log was switched since the last dictionary. (Writing a dictionary switches logs, too: that switch does not count.)"""
+    def _needs_new(self, listing: RedoLogListing) -> bool:
+        """Check whether a log was switched since the last dictionary.
+
+        Writing a dictionary switches logs, too: that switch does not count.
+        """
         newest = {one.thread: one.sequence for one in listing.files}
         written = {(one.last.thread, one.last.sequence) for one in _dictionaries(listing)} | self._built
         return all(newest.get(thread, 0) - sequence > 1 for thread, sequence in written)
 
     def _build(self, connection: Connection) -> None:
         log.info("A dictionary is written into the redo logs.")
-        with translated(self._config, "DBMS_LOGMNR_D.BUILD"), connection.cursor() as cursor:
+        with translate_driver_errors(self._config, "DBMS_LOGMNR_D.BUILD"), connection.cursor() as cursor:
             cursor.execute(_BUILD)
         self.count += 1
         thread = self._thread(connection)
-        current = scalar(connection, "SELECT MAX(SEQUENCE#) FROM V$LOG WHERE THREAD# = :thread", thread=thread)
+        current = fetch_scalar(connection, "SELECT MAX(SEQUENCE#) FROM V$LOG WHERE THREAD# = :thread", thread=thread)
         self._built = {(thread, int(current or 1) - 1)}
 
     def _thread(self, connection: Connection) -> int:
         try:
-            return int(scalar(connection, "SELECT THREAD# FROM V$INSTANCE") or 1)
+            return int(fetch_scalar(connection, "SELECT THREAD# FROM V$INSTANCE") or 1)
         except oracledb.DatabaseError as e:
             log.warning("V$INSTANCE cannot be read (%s): the connection's redo thread is assumed to be 1.", e)
             return 1
@@ -111,10 +121,13 @@ def _first_scn(one: _DictionaryLogs) -> int:
     return one.first.first_scn
 
 
-def _dictionaries(listing: LogListing) -> list[_DictionaryLogs]:
-    """The complete dictionaries: from a log with ``DICTIONARY_BEGIN`` to the first one with ``DICTIONARY_END``, in the same thread."""
+def _dictionaries(listing: RedoLogListing) -> list[_DictionaryLogs]:
+    """Return the complete dictionaries.
+
+    Each is from a log with ``DICTIONARY_BEGIN`` to the first one with ``DICTIONARY_END``, in the same thread.
+    """
     found: list[_DictionaryLogs] = []
-    first: LogFile | None = None
+    first: RedoLogFile | None = None
     for one in listing.files:
         if first is not None and one.thread != first.thread:
             first = None

@@ -28,7 +28,7 @@ import oracledb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_enums import MiningStrategy
@@ -38,21 +38,31 @@ from airflow_provider_cdc.sources.oracle.connect import (
     connect,
     container_id,
     current_scn,
-    rows,
-    scalar,
-    translated,
+    fetch_rows,
+    fetch_scalar,
+    translate_driver_errors,
     utc_offset,
 )
-from airflow_provider_cdc.sources.oracle.counters import SessionCounters
-from airflow_provider_cdc.sources.oracle.kernels.operations import MISSING_SCN
-from airflow_provider_cdc.sources.oracle.mining import logminer
-from airflow_provider_cdc.sources.oracle.mining.log_switch import LogsMoved, Progress, WatchedLogs, identity
-from airflow_provider_cdc.sources.oracle.mining.query import WIRE, RowFilter, contents_query, decoded
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import MISSING_SCN
+from airflow_provider_cdc.sources.oracle.mining import logminer_calls
+from airflow_provider_cdc.sources.oracle.mining.log_switch_errors import (
+    LogsMoved,
+    LogSwitchGuard,
+    WindowProgress,
+    identify_row,
+)
+from airflow_provider_cdc.sources.oracle.mining.logminer_query import (
+    WIRE,
+    MinedRowFilter,
+    contents_query,
+    decode_contents,
+)
+from airflow_provider_cdc.sources.oracle.mining.mining_session_logs import AddedSessionLogs, session_logs
 from airflow_provider_cdc.sources.oracle.mining.redo_dictionary import RedoDictionaries
-from airflow_provider_cdc.sources.oracle.mining.redo_logs import PAUSES, LogFile
-from airflow_provider_cdc.sources.oracle.mining.session_logs import AddedLogs, session_logs
-from airflow_provider_cdc.sources.oracle.privileges import asked
-from airflow_provider_cdc.sources.oracle.transactions.buffer.open_transactions import MineAgain
+from airflow_provider_cdc.sources.oracle.mining.redo_log_collector import PAUSES, RedoLogFile
+from airflow_provider_cdc.sources.oracle.privileges import fetch_view_rows
+from airflow_provider_cdc.sources.oracle.stream_counters import SessionCounters
+from airflow_provider_cdc.sources.oracle.transactions.buffer.open_transactions import MiningRestart
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +80,7 @@ _TIME = "SELECT SCN_TO_TIMESTAMP(:scn) FROM DUAL"
 
 
 class MiningSession:
-    """Mines one window after the other, over a connection of its own.
+    """Mines one window after the other, over a separate connection.
 
     :param filters: the connector's filters, to exclude unsupported rows of tables that are not captured
     :param open_connection: opens a connection; by default to the database, or to ``log.mining.readonly.hostname``
@@ -79,8 +89,8 @@ class MiningSession:
 
         with MiningSession(config, filters) as session:
             end = windows.next(start, session.minable_scn()).end
-            session.open(start, end)
-            for batch in session.rows(start, end): ...
+            session.open_window(start, end)
+            for batch in session.read_rows(start, end): ...
 
     :ivar files: the log files of the session, as far as the database shows them
     :ivar begin_seconds: seconds until the last window had its first rows
@@ -97,7 +107,7 @@ class MiningSession:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
-        self._row_filter = RowFilter(config, filters)
+        self._row_filter = MinedRowFilter(config, filters)
         self._open_connection = open_connection or (
             lambda: connect(config, host=config.log_mining_readonly_hostname or None)
         )
@@ -105,14 +115,14 @@ class MiningSession:
         self._clock = clock
         self._sql = ""
         self._connection: Connection | None = None
-        self._logs: AddedLogs | None = None
+        self._logs: AddedSessionLogs | None = None
         self._mined_before = self._open = False
-        self._read: tuple[LogFile, ...] = ()
+        self._read: tuple[RedoLogFile, ...] = ()
         self._redo_dictionaries = RedoDictionaries(config, sleep=sleep)
         self._opened_at = 0.0
         self._utc_offset = 0
         self._seen_missing: set[int] = set()
-        self.files: tuple[LogFile, ...] = ()
+        self.files: tuple[RedoLogFile, ...] = ()
         self.begin_seconds = 0.0
         self.counters = counters or SessionCounters()
 
@@ -129,31 +139,33 @@ class MiningSession:
         """The connection, to the container that is mined; opened at first use."""
         if self._connection is None:
             self._connection = self._open_connection()
-            with translated(self._config):
+            with translate_driver_errors(self._config):
                 self._sql = contents_query(self._config, container_id(self._connection, self._config))
         return self._connection
 
     @property
-    def logs(self) -> AddedLogs:
+    def log_collector(self) -> AddedSessionLogs:
         """Finds log files, over the session's connection."""
         if self._logs is None:
             self._logs = session_logs(self.connection, self._config, sleep=self._sleep)
         return self._logs
 
     def minable_scn(self) -> int:
-        """The last SCN that can be mined now: the current SCN, or the last archived one if only archived logs are mined.
+        """Return the last SCN that can be mined now.
 
-        Up to the current SCN the log buffer has to be flushed first: :class:`.flush.LogWriterFlush`.
+        This is the current SCN, or the last archived one if only archived logs are mined.
+
+        Up to the current SCN the log buffer has to be flushed first: :class:`.log_buffer_flush.LogWriterFlush`.
         """
-        logs = self.logs
-        with translated(self._config):
+        logs = self.log_collector
+        with translate_driver_errors(self._config):
             return logs.archived_scn() if logs.archived_only() else current_scn(self.connection)
 
     def scn_time(self, scn: int) -> datetime | None:
-        """The time of an SCN; ``None`` if the database does not know it any more."""
+        """Return the time of an SCN; ``None`` if the database does not know it any more."""
         try:
-            with translated(self._config, f"SCN {scn}"):
-                found = scalar(self.connection, _TIME, scn=scn)
+            with translate_driver_errors(self._config, f"SCN {scn}"):
+                found = fetch_scalar(self.connection, _TIME, scn=scn)
         except CdcError as e:
             if isinstance(e.__cause__, oracledb.Error) and code_of(e.__cause__) in (8180, 8181, 1405, 6502):
                 return None
@@ -161,14 +173,14 @@ class MiningSession:
         return found if isinstance(found, datetime) else None
 
     def log_ends(self, start: int) -> list[int]:
-        """The last SCNs of the completed logs after ``start``, ascending."""
-        return self.logs.log_ends(start)
+        """Return the last SCNs of the completed logs after ``start``, ascending."""
+        return self.log_collector.log_ends(start)
 
-    def measure(self) -> None:
+    def record_memory(self) -> None:
         """Record the memory of the session in the server, if the user may see it."""
         try:
-            with translated(self._config):
-                found = rows(self.connection, _STATISTICS)
+            with translate_driver_errors(self._config):
+                found = fetch_rows(self.connection, _STATISTICS)
             self.counters.memory = {_MEMORY[name]: int(value) for name, value in found}
         except PrerequisiteError as e:
             log.debug("The session's memory cannot be seen: %s", e.what)
@@ -176,7 +188,7 @@ class MiningSession:
 
     # -- mining
 
-    def open(self, low: int, end: int) -> None:
+    def open_window(self, low: int, end: int) -> None:
         """Start LogMiner for the SCNs ``low`` to ``end``, both included.
 
         :param end: an SCN whose redo is on disk: from :meth:`minable_scn`, flushed
@@ -186,10 +198,10 @@ class MiningSession:
         if low <= end:
             self._retry(low, end)
 
-    def rows(
+    def read_rows(
         self, low: int, end: int, read: int | None = None, late: Mapping[bytes, int] = NO_XIDS
     ) -> Generator[pa.RecordBatch, None, None]:
-        """The rows of the window, in LogMiner's order, as batches with the schema :data:`.query.BATCH`.
+        """Yield the rows of the window, in LogMiner's order, as batches with the schema :data:`.logminer_query.BATCH`.
 
         If a log is switched meanwhile, the remaining rows are read from its archived copy: none comes twice, none is lost.
 
@@ -199,7 +211,7 @@ class MiningSession:
         :raises SourceUnavailable: the connection is lost, or logs are switched again and again
         :raises PositionLost: logs of the window do not exist any more
         """
-        progress = Progress(low)
+        progress = WindowProgress(low)
         attempts = 0
         while progress.low <= end:
             before = progress.rows
@@ -217,7 +229,7 @@ class MiningSession:
                 self._forget()
                 self._retry(progress.low, end)
 
-    def cancel(self) -> None:
+    def cancel_call(self) -> None:
         """End the call to the database that another thread may wait for; LogMiner may take minutes for one."""
         if self._connection is not None:
             with contextlib.suppress(oracledb.Error):  # the connection is gone, and so is the call
@@ -252,12 +264,12 @@ class MiningSession:
         self._sleep(pause)
 
     def _mining_failed(self, e: LogsMoved, low: int, end: int) -> CdcError:
-        if failed := self.logs.failed(e, low, end):
+        if failed := self.log_collector.explain_failure(e, low, end):
             return failed
         where = f"SCN {low} to {end}"
         if isinstance(e.__cause__, oracledb.Error):
             try:
-                with translated(self._config, where):
+                with translate_driver_errors(self._config, where):
                     raise e.__cause__
             except CdcError as error:
                 return error
@@ -277,33 +289,33 @@ class MiningSession:
         if new:
             self._new_session(needed)
         surplus = tuple(set(self.files) - set(needed))
-        self._read = self.logs.start(needed, surplus, low, end)
+        self._read = self.log_collector.start_mining(needed, surplus, low, end)
         self.files = needed or self._read  # LogMiner may be the first to know them
         if new:
             self._note_session()
-        with translated(self._config):
+        with translate_driver_errors(self._config):
             self._utc_offset = utc_offset(self.connection)  # a session may outlive a change to summer time
         self.begin_seconds = self._clock() - began
-        self.counters.started(self.begin_seconds)
+        self.counters.record_window_start(self.begin_seconds)
 
-    def _needed(self, low: int, end: int) -> tuple[LogFile, ...]:
+    def _needed(self, low: int, end: int) -> tuple[RedoLogFile, ...]:
         config = self._config
         if config.log_mining_path_dictionary or config.log_mining_strategy is not MiningStrategy.REDO_LOG_CATALOG:
-            return self.logs.needed(low, end)
-        return self._redo_dictionaries.logs(self.connection, self.logs, low, end)
+            return self.log_collector.find_needed_logs(low, end)
+        return self._redo_dictionaries.collect_logs(self.connection, self.log_collector, low, end)
 
-    def _new_session(self, files: tuple[LogFile, ...]) -> None:
+    def _new_session(self, files: tuple[RedoLogFile, ...]) -> None:
         self._forget()
         if self._config.log_mining_restart_connection and self._mined_before:
             self.close()
-        self.logs.add(files)
+        self.log_collector.add_files(files)
         self.files, self._mined_before, self._open = files, True, True
         self._opened_at = self._clock()
 
     def _note_session(self) -> None:
-        with translated(self._config):
-            ((switches,),) = asked(self.connection, _SWITCHES) or ((0,),)
-        self.counters.began([(one.name, one.status) for one in self._read], int(switches))
+        with translate_driver_errors(self._config):
+            ((switches,),) = fetch_view_rows(self.connection, _SWITCHES) or ((0,),)
+        self.counters.record_session_start([(one.name, one.log_status) for one in self._read], int(switches))
         log.info("New LogMiner session: %s", "; ".join(map(str, self._read)))
 
     def _expired(self) -> bool:
@@ -314,25 +326,25 @@ class MiningSession:
         """End LogMiner's session, if there is one."""
         self.files, self._open = (), False
         if self._logs is not None:
-            self._logs.forget()
+            self._logs.discard_cached_logs()
         if self._connection is not None:
-            logminer.end(self._connection, self._config)
+            logminer_calls.end_logminer(self._connection, self._config)
 
     # -- rows
 
-    def _fetch(self, progress: Progress, end: int) -> Iterator[pa.RecordBatch]:
+    def _fetch(self, progress: WindowProgress, end: int) -> Iterator[pa.RecordBatch]:
         began = self._clock()
         skip, waiting, counters = progress.rows, True, self.counters
-        counters.queried()
+        counters.count_query()
         online = {(one.thread, one.sequence) for one in self._read if not one.archived}
         with contextlib.closing(self._batches(progress.low, end)) as batches:
             while True:
                 asked_at = self._clock()
-                with WatchedLogs(self._config, f"SCN {progress.low} to {end}"):
+                with LogSwitchGuard(self._config, f"SCN {progress.low} to {end}"):
                     batch = next(batches, None)
-                counters.fetched(self._clock() - asked_at)
+                counters.record_fetch_time(self._clock() - asked_at)
                 # if an online log was overwritten meanwhile, rows may be missing without an error: check before using them
-                if online and (gone := online - self.logs.online()):
+                if online and (gone := online - self.log_collector.read_online_logs()):
                     raise LogsMoved(f"{len(gone)} online logs were overwritten")
                 if batch is None:
                     break
@@ -343,7 +355,7 @@ class MiningSession:
                     batch, skip = self._without_delivered(batch, skip, progress)
                 if batch.num_rows:
                     kept = self._checked(batch)
-                    progress.advance(batch)
+                    progress.record_read_batch(batch)
                     counters.rows += batch.num_rows
                     yield kept
         if skip:
@@ -353,23 +365,25 @@ class MiningSession:
         size = self._config.query_fetch_size or FETCH_ROWS
         binds = {"low": low, "high": high}
         for fetched in self.connection.fetch_df_batches(self._sql, binds, size=size, requested_schema=WIRE):
-            yield decoded(pa.table(fetched), self._utc_offset)
+            yield decode_contents(pa.table(fetched), self._utc_offset)
 
-    def _without_delivered(self, batch: pa.RecordBatch, skip: int, progress: Progress) -> tuple[pa.RecordBatch, int]:
-        """The batch without the rows that were already delivered before the logs were collected again."""
+    def _without_delivered(
+        self, batch: pa.RecordBatch, skip: int, progress: WindowProgress
+    ) -> tuple[pa.RecordBatch, int]:
+        """Return the batch without the rows that were already delivered before the logs were collected again."""
         here = min(skip, batch.num_rows)
-        if here and skip == here and identity(batch, here - 1) != progress.last:
+        if here and skip == here and identify_row(batch, here - 1) != progress.last:
             raise self._order_changed(progress)
         return batch.slice(here), skip - here
 
     @staticmethod
-    def _order_changed(progress: Progress) -> MineAgain:
-        return MineAgain(
+    def _order_changed(progress: WindowProgress) -> MiningRestart:
+        return MiningRestart(
             f"after a log switch the first {progress.rows} rows from SCN {progress.low} on come in another order"
         )
 
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that pass the filters.
+        """Return the rows that pass the filters.
 
         :raises LogsMoved: a row reports missing redo for the first time: the logs have to be collected again
         """
@@ -387,4 +401,4 @@ class MiningSession:
                 "; ".join(map(str, self._read)),
             )
             batch = batch.filter(pc.invert(missing))
-        return self._row_filter.filter(batch)
+        return self._row_filter.filter_batch(batch)

@@ -1,4 +1,4 @@
-"""Parsed SQL literals; :mod:`.values` converts them to values of a column's type."""
+"""Parsed SQL literals; :mod:`.literal_converter` converts them to values of a column's type."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 
-class Kind(enum.Enum):
+class LiteralKind(enum.Enum):
     NULL = "NULL"
     TEXT = "a text"
     NUMBER = "a number"
@@ -17,7 +17,7 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class ParsedLiteral:
     """A value as it is written in the statement.
 
     :param text: the text, the digits, or the first argument of a function
@@ -25,39 +25,39 @@ class Literal:
     :param format: second argument of a function
     """
 
-    kind: Kind
+    kind: LiteralKind
     text: str = ""
     name: str = ""
     format: str | None = None
 
     def __str__(self) -> str:
         shown = self.text if len(self.text) <= 40 else self.text[:40] + "…"
-        if self.kind is Kind.CALL:
+        if self.kind is LiteralKind.CALL:
             return f"{self.name}('{shown}')" if self.text else f"{self.name}()"
-        return f"'{shown}'" if self.kind is Kind.TEXT else shown or self.kind.value
+        return f"'{shown}'" if self.kind is LiteralKind.TEXT else shown or self.kind.value
 
 
-class Unreadable(Exception):
+class UnreadableRedo(Exception):
     """A statement or a value cannot be read; the text says why."""
 
 
 _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{4})|(\\))|\\")
 
 
-def unistr(text: str) -> str:
-    """The text that Oracle's ``UNISTR`` returns for an argument.
+def decode_unistr(text: str) -> str:
+    """Return the text that Oracle's ``UNISTR`` returns for an argument.
 
-    >>> unistr("\\\\00e9t\\\\00e9")
+    >>> decode_unistr("\\\\00e9t\\\\00e9")
     'été'
     """
 
     def unit(m: re.Match[str]) -> str:
         if m[0] == "\\":
-            raise Unreadable(f"UNISTR has a backslash without four hexadecimal digits after it: {text[:60]!r}")
+            raise UnreadableRedo(f"UNISTR has a backslash without four hexadecimal digits after it: {text[:60]!r}")
         return "\\" if m[2] else chr(int(m[1], 16))
 
     decoded = _ESCAPE.sub(unit, text)
     try:
         return decoded.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError as e:
-        raise Unreadable(f"UNISTR has half of a character: {text[:60]!r}") from e
+        raise UnreadableRedo(f"UNISTR has half of a character: {text[:60]!r}") from e

@@ -13,8 +13,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.sources.oracle.kernels.operations import DELETE, INSERT, UPDATE
-from airflow_provider_cdc.sources.oracle.redo.parsed_literal import Kind, Literal, Unreadable, unistr
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import DELETE, INSERT, UPDATE
+from airflow_provider_cdc.sources.oracle.redo.parsed_literal import (
+    LiteralKind,
+    ParsedLiteral,
+    UnreadableRedo,
+    decode_unistr,
+)
 
 _VERBS = {"insert": INSERT, "delete": DELETE, "update": UPDATE}
 
@@ -30,7 +35,7 @@ _ENDS_CONDITION = re.compile(
 
 
 @dataclass(slots=True)
-class Statement:
+class RedoStatement:
     """A parsed statement.
 
     :param code: 1 insert, 2 delete, 3 update, as ``OPERATION_CODE``
@@ -41,11 +46,11 @@ class Statement:
     code: int
     owner: str | None
     table: str
-    new: dict[str, Literal] = field(default_factory=dict)
-    where: dict[str, Literal] = field(default_factory=dict)
+    new: dict[str, ParsedLiteral] = field(default_factory=dict)
+    where: dict[str, ParsedLiteral] = field(default_factory=dict)
 
 
-def read_statement(text: str, *, relaxed: bool = False) -> Statement:
+def read_statement(text: str, *, relaxed: bool = False) -> RedoStatement:
     """Parse an insert, update or delete.
 
     :param relaxed: if it cannot be parsed as SQL, try again with apostrophes that are not doubled: an apostrophe ends a value only if
@@ -53,14 +58,14 @@ def read_statement(text: str, *, relaxed: bool = False) -> Statement:
     :raises Unreadable: it is none of them, or is truncated
     """
     try:
-        return _Reader(text).statement()
-    except Unreadable:
+        return _StatementParser(text).parse_statement()
+    except UnreadableRedo:
         if not relaxed:
             raise
-    return _Reader(text, relaxed=True).statement()
+    return _StatementParser(text, relaxed=True).parse_statement()
 
 
-class Cursor:
+class RedoCursor:
     """A position in a statement, with methods that parse what comes next.
 
     :ivar at: index of the next character
@@ -71,35 +76,35 @@ class Cursor:
         self.text, self.at = text, 0
         self.ends: re.Pattern[str] | None = None
 
-    def blank(self) -> None:
+    def skip_blanks(self) -> None:
         found = _BLANK.match(self.text, self.at)
         self.at = found.end() if found else self.at
 
-    def fail(self, expected: str) -> Unreadable:
+    def build_error(self, expected: str) -> UnreadableRedo:
         rest = self.text[self.at : self.at + 40]
-        return Unreadable(f"{expected} is expected at character {self.at}, where the text goes on with {rest!r}")
+        return UnreadableRedo(f"{expected} is expected at character {self.at}, where the text goes on with {rest!r}")
 
-    def done(self) -> bool:
-        self.blank()
+    def is_at_end(self) -> bool:
+        self.skip_blanks()
         return self.at >= len(self.text)
 
-    def sign(self, sign: str) -> bool:
-        """Skip ``sign`` if it is next; returns whether it was."""
-        self.blank()
+    def accept_sign(self, sign: str) -> bool:
+        """Skip ``accept_sign`` if it is next; returns whether it was."""
+        self.skip_blanks()
         if not self.text.startswith(sign, self.at):
             return False
         self.at += len(sign)
         return True
 
-    def expect(self, sign: str) -> None:
-        if not self.sign(sign):
-            raise self.fail(repr(sign))
+    def expect_sign(self, sign: str) -> None:
+        if not self.accept_sign(sign):
+            raise self.build_error(repr(sign))
 
-    def keyword(self, *words: str) -> bool:
+    def accept_keywords(self, *words: str) -> bool:
         """Skip these words if they are next; returns whether they were."""
         start = self.at
         for word in words:
-            self.blank()
+            self.skip_blanks()
             found = _WORD.match(self.text, self.at)
             if found is None or found[0].lower() != word:
                 self.at = start
@@ -107,37 +112,37 @@ class Cursor:
             self.at = found.end()
         return True
 
-    def sees(self, word: str) -> bool:
-        """Whether this word or sign is next."""
+    def is_next(self, word: str) -> bool:
+        """Check whether this word or sign is next."""
         start = self.at
-        seen = self.keyword(word) if word.isalpha() else self.sign(word)
+        seen = self.accept_keywords(word) if word.isalpha() else self.accept_sign(word)
         self.at = start
         return seen
 
-    def identifier(self) -> str:
-        self.blank()
+    def parse_identifier(self) -> str:
+        self.skip_blanks()
         if self.text.startswith('"', self.at):
             end = self.text.find('"', self.at + 1)
             if end < 0:
-                raise self.fail("a name with its closing quote")
+                raise self.build_error("a name with its closing quote")
             name, self.at = self.text[self.at + 1 : end], end + 1
             return name
         found = _WORD.match(self.text, self.at)
         if found is None:
-            raise self.fail("a name")
+            raise self.build_error("a name")
         self.at = found.end()
         return found[0].upper()
 
-    def column(self) -> str:
-        """A column's name, with or without an alias before it."""
-        name = self.identifier()
-        return self.identifier() if self.sign(".") else name
+    def parse_column_name(self) -> str:
+        """Parse a column's name, with or without an alias before it."""
+        name = self.parse_identifier()
+        return self.parse_identifier() if self.accept_sign(".") else name
 
-    def table(self) -> tuple[str | None, str]:
-        name = self.identifier()
-        return (name, self.identifier()) if self.sign(".") else (None, name)
+    def parse_table_name(self) -> tuple[str | None, str]:
+        name = self.parse_identifier()
+        return (name, self.parse_identifier()) if self.accept_sign(".") else (None, name)
 
-    def quoted(self) -> str:
+    def parse_quoted_text(self) -> str:
         """Parse a quoted text, after its opening apostrophe."""
         if self.ends is not None:
             return self._relaxed(self.ends)
@@ -145,7 +150,7 @@ class Cursor:
         while True:
             end = self.text.find("'", self.at)
             if end < 0:
-                raise self.fail("a closing apostrophe")
+                raise self.build_error("a closing apostrophe")
             parts.append(self.text[self.at : end])
             self.at = end + 1
             if not self.text.startswith("'", self.at):
@@ -156,154 +161,156 @@ class Cursor:
     def _relaxed(self, ends: re.Pattern[str]) -> str:
         found = ends.search(self.text, self.at)
         if found is None:
-            raise self.fail("a closing apostrophe")
+            raise self.build_error("a closing apostrophe")
         raw, self.at = self.text[self.at : found.start()], found.start() + 1
         single = raw.replace("''", "")
         if "'" not in single:
             return raw.replace("''", "'")
         if "''" in raw:
-            raise Unreadable(f"the text {raw[:60]!r} has doubled apostrophes and single ones, so it is ambiguous")
+            raise UnreadableRedo(f"the text {raw[:60]!r} has doubled apostrophes and single ones, so it is ambiguous")
         return raw
 
-    def value(self) -> Literal:
+    def parse_value(self) -> ParsedLiteral:
         """Parse a value; texts concatenated with ``||`` are one value."""
         first = self._operand()
-        if not self.sign("||"):
+        if not self.accept_sign("||"):
             return first
-        parts = [joined(first)]
+        parts = [read_operand_text(first)]
         while True:
-            parts.append(joined(self._operand()))
-            if not self.sign("||"):
-                return Literal(Kind.TEXT, "".join(parts))
+            parts.append(read_operand_text(self._operand()))
+            if not self.accept_sign("||"):
+                return ParsedLiteral(LiteralKind.TEXT, "".join(parts))
 
-    def _operand(self) -> Literal:
-        self.blank()
-        if self.sign("'"):
-            return Literal(Kind.TEXT, self.quoted())
+    def _operand(self) -> ParsedLiteral:
+        self.skip_blanks()
+        if self.accept_sign("'"):
+            return ParsedLiteral(LiteralKind.TEXT, self.parse_quoted_text())
         if found := _NUMBER.match(self.text, self.at):
             self.at = found.end()
-            return Literal(Kind.NUMBER, found[0])
+            return ParsedLiteral(LiteralKind.NUMBER, found[0])
         if found := _BIND.match(self.text, self.at):
             self.at = found.end()
-            return Literal(Kind.LATER, found[0])
-        if self.keyword("null"):
-            return Literal(Kind.NULL)
-        if self.keyword("unsupported", "type") or self.keyword("unsupported"):
-            return Literal(Kind.UNSUPPORTED)
-        if self.keyword("lm_empty_string"):
-            return Literal(Kind.TEXT)
-        name = self.identifier()
-        if not self.sign("("):
-            raise self.fail(f"a value instead of {name!r}")
+            return ParsedLiteral(LiteralKind.LATER, found[0])
+        if self.accept_keywords("null"):
+            return ParsedLiteral(LiteralKind.NULL)
+        if self.accept_keywords("unsupported", "type") or self.accept_keywords("unsupported"):
+            return ParsedLiteral(LiteralKind.UNSUPPORTED)
+        if self.accept_keywords("lm_empty_string"):
+            return ParsedLiteral(LiteralKind.TEXT)
+        name = self.parse_identifier()
+        if not self.accept_sign("("):
+            raise self.build_error(f"a value instead of {name!r}")
         return self._call(name)
 
-    def _call(self, name: str) -> Literal:
-        if self.sign(")"):
-            return Literal(Kind.CALL, "", name)
+    def _call(self, name: str) -> ParsedLiteral:
+        if self.accept_sign(")"):
+            return ParsedLiteral(LiteralKind.CALL, "", name)
         ends, self.ends = self.ends, None
-        arguments = [self.value()]
-        while self.sign(","):
-            arguments.append(self.value())
+        arguments = [self.parse_value()]
+        while self.accept_sign(","):
+            arguments.append(self.parse_value())
         self.ends = ends
-        self.expect(")")
+        self.expect_sign(")")
         if name == "XMLTYPE" and len(arguments) == 1:
             return arguments[0]
-        if len(arguments) > 2 or any(a.kind is not Kind.TEXT for a in arguments):
-            raise Unreadable(f"{name} with {', '.join(str(a) for a in arguments)} is not a known value")
-        return Literal(Kind.CALL, arguments[0].text, name, arguments[1].text if len(arguments) > 1 else None)
+        if len(arguments) > 2 or any(a.kind is not LiteralKind.TEXT for a in arguments):
+            raise UnreadableRedo(f"{name} with {', '.join(str(a) for a in arguments)} is not a known value")
+        return ParsedLiteral(
+            LiteralKind.CALL, arguments[0].text, name, arguments[1].text if len(arguments) > 1 else None
+        )
 
-    def conditions(self) -> dict[str, Literal]:
+    def parse_conditions(self) -> dict[str, ParsedLiteral]:
         """Parse ``"A" = '1' and "B" IS NULL``."""
-        found: dict[str, Literal] = {}
+        found: dict[str, ParsedLiteral] = {}
         while True:
-            name = self.column()
-            if self.keyword("is", "null"):
-                put(found, name, Literal(Kind.NULL))
+            name = self.parse_column_name()
+            if self.accept_keywords("is", "null"):
+                add_column_value(found, name, ParsedLiteral(LiteralKind.NULL))
             else:
-                self.expect("=")
-                put(found, name, self.value())
-            if not self.keyword("and"):
+                self.expect_sign("=")
+                add_column_value(found, name, self.parse_value())
+            if not self.accept_keywords("and"):
                 return found
 
 
-def joined(literal: Literal) -> str:
-    """The text of an operand of ``||``."""
-    if literal.kind is Kind.NULL:
+def read_operand_text(literal: ParsedLiteral) -> str:
+    """Return the text of an operand of ``||``."""
+    if literal.kind is LiteralKind.NULL:
         return ""
-    if literal.kind is Kind.CALL and literal.name == "UNISTR":
-        return unistr(literal.text)
-    if literal.kind is not Kind.TEXT:
-        raise Unreadable(f"{literal} cannot be concatenated with ||")
+    if literal.kind is LiteralKind.CALL and literal.name == "UNISTR":
+        return decode_unistr(literal.text)
+    if literal.kind is not LiteralKind.TEXT:
+        raise UnreadableRedo(f"{literal} cannot be concatenated with ||")
     return literal.text
 
 
-def put(found: dict[str, Literal], name: str, value: Literal) -> None:
+def add_column_value(found: dict[str, ParsedLiteral], name: str, value: ParsedLiteral) -> None:
     if name in found:
-        raise Unreadable(f"column {name} occurs twice")
+        raise UnreadableRedo(f"column {name} occurs twice")
     found[name] = value
 
 
-class _Reader(Cursor):
+class _StatementParser(RedoCursor):
     """Reads a whole statement."""
 
     def __init__(self, text: str, *, relaxed: bool = False) -> None:
         super().__init__(text)
         self.relaxed = relaxed
 
-    def statement(self) -> Statement:
-        code = next((code for verb, code in _VERBS.items() if self.keyword(verb)), 0)
+    def parse_statement(self) -> RedoStatement:
+        code = next((code for verb, code in _VERBS.items() if self.accept_keywords(verb)), 0)
         if not code:
-            raise self.fail("insert, update or delete")
+            raise self.build_error("insert, update or delete")
         if code != UPDATE:
-            self.keyword("into" if code == INSERT else "from")
-        statement = Statement(code, *self.table())
+            self.accept_keywords("into" if code == INSERT else "from")
+        statement = RedoStatement(code, *self.parse_table_name())
         if self.relaxed:
             self.ends = _ENDS_ITEM if code == INSERT else _ENDS_CONDITION
         if code == INSERT:
             self._insert(statement)
         else:
             self._change(statement)
-        self.sign(";")
-        if not self.done():
-            raise self.fail("the end of the statement")
+        self.accept_sign(";")
+        if not self.is_at_end():
+            raise self.build_error("the end of the statement")
         return statement
 
-    def _insert(self, statement: Statement) -> None:
+    def _insert(self, statement: RedoStatement) -> None:
         names = []
-        self.expect("(")
+        self.expect_sign("(")
         while True:
-            names.append(self.column())
-            if not self.sign(","):
+            names.append(self.parse_column_name())
+            if not self.accept_sign(","):
                 break
-        self.expect(")")
-        if not self.keyword("values"):
-            raise self.fail("values")
-        self.expect("(")
-        values = [self.value()]
-        while self.sign(","):
-            values.append(self.value())
-        self.expect(")")
+        self.expect_sign(")")
+        if not self.accept_keywords("values"):
+            raise self.build_error("values")
+        self.expect_sign("(")
+        values = [self.parse_value()]
+        while self.accept_sign(","):
+            values.append(self.parse_value())
+        self.expect_sign(")")
         if len(names) != len(values):
-            raise Unreadable(f"the statement has {len(names)} columns and {len(values)} values")
+            raise UnreadableRedo(f"the statement has {len(names)} columns and {len(values)} values")
         for name, value in zip(names, values, strict=True):
-            put(statement.new, name, value)
+            add_column_value(statement.new, name, value)
 
-    def _change(self, statement: Statement) -> None:
+    def _change(self, statement: RedoStatement) -> None:
         """Parse an update or delete, with or without an alias."""
         for word in ("set", "where"):
-            if self.sees(word):
+            if self.is_next(word):
                 break
         else:
-            if not self.done() and not self.text.startswith(";", self.at):
-                self.identifier()
+            if not self.is_at_end() and not self.text.startswith(";", self.at):
+                self.parse_identifier()
         if statement.code == UPDATE:
-            if not self.keyword("set"):
-                raise self.fail("set")
+            if not self.accept_keywords("set"):
+                raise self.build_error("set")
             while True:
-                name = self.column()
-                self.expect("=")
-                put(statement.new, name, self.value())
-                if not self.sign(","):
+                name = self.parse_column_name()
+                self.expect_sign("=")
+                add_column_value(statement.new, name, self.parse_value())
+                if not self.accept_sign(","):
                     break
-        if self.keyword("where"):
-            statement.where = self.conditions()
+        if self.accept_keywords("where"):
+            statement.where = self.parse_conditions()

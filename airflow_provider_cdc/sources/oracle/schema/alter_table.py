@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.core.model.schema import TableChange, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableSchema
 from airflow_provider_cdc.sources.oracle.schema import ddl
-from airflow_provider_cdc.sources.oracle.schema.column_definitions import ColumnDefinitions
+from airflow_provider_cdc.sources.oracle.schema.column_types import NULL
+from airflow_provider_cdc.sources.oracle.schema.ddl_column_builder import DdlColumnBuilder
 from airflow_provider_cdc.sources.oracle.schema.ddl_row_effects import existing_rows, keeps_values
-from airflow_provider_cdc.sources.oracle.schema.types import NULL
-from airflow_provider_cdc.sources.relational.altered_table import PlacedColumn, altered
+from airflow_provider_cdc.sources.relational.alter_table_change import AlteredColumn, build_alter_change
 
 
 @dataclass(slots=True)
-class Altered:
-    """What became of a table.
+class AlterTableResult:
+    """The result of an ALTER TABLE for a table.
 
-    :param unknown: why the row key may be one that neither the statement nor the old structure tells
+    :param unknown: why the row key may be one that follows neither from the statement nor from the old structure
     :param missing: columns named by the statement that the old structure has not: it cannot be trusted
     """
 
@@ -26,28 +26,28 @@ class Altered:
 
 
 @dataclass(slots=True)
-class Alter:
-    """One ALTER TABLE on one table.
+class TableAlteration:
+    """An ALTER TABLE statement, applied to one table.
 
     :param definitions: makes columns of their definitions
     """
 
     known: TableSchema
     statement: ddl.AlterTable
-    definitions: ColumnDefinitions
-    columns: list[PlacedColumn] = field(default_factory=list)
+    definitions: DdlColumnBuilder
+    columns: list[AlteredColumn] = field(default_factory=list)
     key: tuple[str, ...] = ()
     exact: bool = True
     added: dict[str, str | None] = field(default_factory=dict)
     unknown: str | None = None
     missing: list[str] = field(default_factory=list)
 
-    def apply(self) -> Altered:
-        self.columns = [PlacedColumn(c, c) for c in self.known.columns]
+    def apply(self) -> AlterTableResult:
+        self.columns = [AlteredColumn(c, c) for c in self.known.columns]
         self.key = self.known.key
         for action in self.statement.actions:
             self._action(action)
-        return Altered(self._change(), self.unknown, tuple(self.missing))
+        return AlterTableResult(self._change(), self.unknown, tuple(self.missing))
 
     def _action(self, action: ddl.Action) -> None:
         match action:
@@ -64,34 +64,34 @@ class Alter:
             case ddl.KeysChanged():
                 self.key = () if action.primary else self.key
                 self.unknown = action.what
-            case ddl.PartitionData():
+            case ddl.ChangePartitionData():
                 self.exact = False
             case _:
                 pass
 
-    def _find(self, name: str) -> PlacedColumn | None:
+    def _find(self, name: str) -> AlteredColumn | None:
         found = next((p for p in self.columns if p.column.name == name), None)
         if found is None:
             self.missing.append(name)
         return found
 
-    def _add(self, definition: ddl.ColumnDef) -> None:
+    def _add(self, definition: ddl.ColumnDefinition) -> None:
         if any(p.column.name == definition.name for p in self.columns):
             # the structure is ahead of the statement: what the column was before is not known any more
             self.missing.append(definition.name)
             return
-        column = self.definitions.column(definition)
+        column = self.definitions.build_column(definition)
         fill = existing_rows(column, definition)
         if fill is not None:
             self.added[column.name] = fill.value
-        self.columns.append(PlacedColumn(column, None))
+        self.columns.append(AlteredColumn(column, None))
 
-    def _modify(self, definition: ddl.ColumnDef) -> None:
+    def _modify(self, definition: ddl.ColumnDefinition) -> None:
         item = self._find(definition.name)
         if item is None:
             return
         old = item.column
-        item.column = self.definitions.column(definition, old)
+        item.column = self.definitions.build_column(definition, old)
         self.exact &= keeps_values(old, item.column, definition)
         if definition.visible is not None:  # shown or hidden, its number is the last one, or none
             self.columns.remove(item)
@@ -120,7 +120,7 @@ class Alter:
         if old in self.added:
             self.added[new] = self.added.pop(old)
 
-    def _add_key(self, key: ddl.Key) -> None:
+    def _add_key(self, key: ddl.KeyDefinition) -> None:
         items = [p for name in key.columns if (p := self._find(name)) is not None]
         usable = len(items) == len(key.columns) and all(p.column.type != NULL for p in items)
         if key.kind == "primary" and key.enabled and usable:
@@ -133,4 +133,6 @@ class Alter:
             self.key = key.columns
 
     def _change(self) -> TableChange:
-        return altered(self.known, self.columns, added=self.added, exact=self.exact, update={"key": self.key})
+        return build_alter_change(
+            self.known, self.columns, added=self.added, exact=self.exact, update={"key": self.key}
+        )

@@ -13,7 +13,7 @@ from typing import Final
 import oracledb
 from oracledb import Connection
 
-from airflow_provider_cdc.sources.oracle.connect import scalar
+from airflow_provider_cdc.sources.oracle.connect import fetch_scalar
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +34,11 @@ _DATE = re.compile(r"(?:DATE|TIMESTAMP)\s*'\s*([0-9: .+-]+?)\s*'", re.IGNORECASE
 
 
 def is_constant(text: str) -> bool:
-    """Whether an expression has one value for ever."""
+    """Check whether an expression has one value for ever."""
     return _CONSTANT.fullmatch(text.strip()) is not None
 
 
-def constant(connection: Connection, text: str) -> str | None:
+def evaluate_constant(connection: Connection, text: str) -> str | None:
     """Value of a constant, as the session writes it (``connect.SESSION``); ``None`` for other expressions.
 
     A constant that is not one, as the 31st of February, is no error: the database finds it when a row needs it.
@@ -46,7 +46,7 @@ def constant(connection: Connection, text: str) -> str | None:
     if not is_constant(text):
         return None
     try:
-        value = scalar(connection, f"SELECT TO_CHAR({text.strip()}) FROM DUAL")
+        value = fetch_scalar(connection, f"SELECT TO_CHAR({text.strip()}) FROM DUAL")
     except oracledb.DatabaseError as e:
         if not connection.is_healthy():
             raise
@@ -56,7 +56,9 @@ def constant(connection: Connection, text: str) -> str | None:
 
 
 def default_of(text: str | None) -> tuple[str | None, bool]:
-    """The value that ``DATA_DEFAULT`` stands for, and whether it is an expression, which then is given as it is.
+    """Return the value that ``DATA_DEFAULT`` stands for, and whether it is an expression.
+
+    An expression is given as it is.
 
     >>> default_of("'it''s' "), default_of("-1.50"), default_of("NULL"), default_of("SYSDATE")
     (("it's", False), ('-1.50', False), (None, False), ('SYSDATE', True))

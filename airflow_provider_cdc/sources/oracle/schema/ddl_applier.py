@@ -1,4 +1,4 @@
-"""What a DDL statement in the log does to the captured tables.
+"""Effects of the DDL statements in the log on the captured tables.
 
 The reader in :mod:`.ddl` says what a statement is; here it is applied to the structures in force. Where a statement does not suffice, the catalog
 is read. It may already be ahead of the log: the rows in the log have the last word.
@@ -10,24 +10,24 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.spi.source import Tables
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.schema import ddl
-from airflow_provider_cdc.sources.oracle.schema.alter_table import Alter, Altered
-from airflow_provider_cdc.sources.oracle.schema.catalog import row_key
-from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups
-from airflow_provider_cdc.sources.oracle.schema.column_definitions import ColumnDefinitions
-from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
+from airflow_provider_cdc.sources.oracle.schema.alter_table import AlterTableResult, TableAlteration
+from airflow_provider_cdc.sources.oracle.schema.catalog_reader import row_key
+from airflow_provider_cdc.sources.oracle.schema.ddl_column_builder import DdlColumnBuilder
+from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table
+from airflow_provider_cdc.sources.oracle.schema.stream_lookups import StreamLookups
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
-from airflow_provider_cdc.sources.relational.captured_tables import CapturedTables, Effect
+from airflow_provider_cdc.sources.relational.captured_structures import CapturedStructures, StatementEffect
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class DdlEffect(Effect):
-    """What a statement does to captured tables.
+class DdlEffect(StatementEffect):
+    """The effect of a statement on captured tables.
 
     :ivar unknown: it was not understood, so the catalog was asked
     """
@@ -41,14 +41,14 @@ class DdlApplier:
     :param lookups: knows the present structures of tables, and the values of constants
     """
 
-    def __init__(self, config: OracleConfig, tables: Tables, lookups: Lookups) -> None:
-        self._config, self._catalog, self._tables, self._lookups = config, config.catalog, tables, lookups
-        self._captured = CapturedTables(tables, lambda table: is_system(table, config))
+    def __init__(self, config: OracleConfig, tables: CapturedTableSchemas, lookups: StreamLookups) -> None:
+        self._config, self._catalog, self._tables, self._lookups = config, config.catalog_name, tables, lookups
+        self._captured = CapturedStructures(tables, lambda table: is_system(table, config))
         self._indexes: dict[tuple[str, str], tuple[TableId, bool]] = {}
         """Indexes that were seen being created: their table, and whether they are unique."""
 
     def apply(self, statement: ddl.Statement, owner: str, where: str) -> DdlEffect:
-        """What the statement changes.
+        """Return the changes that the statement makes.
 
         :param owner: the schema that names without one belong to
         :param where: the statement's place, for messages
@@ -60,11 +60,11 @@ class DdlApplier:
             case ddl.AlterTable():
                 self._alter(statement, owner, where, found)
             case ddl.DropTable():
-                self._captured.drop(self._id(statement.table, owner), found)
+                self._captured.drop_table(self._id(statement.table, owner), found)
             case ddl.DropUser():
                 for table in self._captured.in_namespace(statement.name):
-                    self._captured.drop(table, found)
-            case ddl.Rename():
+                    self._captured.drop_table(table, found)
+            case ddl.RenameObject():
                 self._rename(self._id(statement.old, owner), self._id(statement.new, owner), where, found)
             case ddl.FlashbackTable():
                 self._flashback(statement, owner, where, found)
@@ -76,7 +76,7 @@ class DdlApplier:
                 self._inexact(self._captured.in_namespace(schema), why, where, found)
             case ddl.CreateIndex() | ddl.DropIndex() | ddl.AlterIndex():
                 self._index(statement, owner, where, found)
-            case ddl.Unknown():
+            case ddl.UnknownStatement():
                 self._unknown(statement, owner, where, found)
             case _:
                 pass
@@ -84,20 +84,20 @@ class DdlApplier:
 
     # -- which tables -------------------------------------------------------------------------------------------------
 
-    def _id(self, name: ddl.Name, owner: str) -> TableId:
+    def _id(self, name: ddl.QualifiedName, owner: str) -> TableId:
         return TableId(catalog=self._catalog, namespace=name.namespace or owner, name=name.name)
 
     # -- tables that come and go --------------------------------------------------------------------------------------
 
     def _create(self, s: ddl.CreateTable, owner: str, where: str, found: DdlEffect) -> None:
         table = self._id(s.table, owner)
-        known = self._tables.get(table)
-        if s.temporary or not self._captured.includes(table) or (s.if_not_exists and known is not None):
+        known = self._tables.find_schema(table)
+        if s.temporary or not self._captured.is_captured(table) or (s.if_not_exists and known is not None):
             return
         if s.organization == "EXTERNAL":
             log.warning("%s, created at %s, is not captured: LogMiner has no rows of such tables.", table, where)
             return
-        schema = self._lookups.table(table) if s.select or s.of else self._created(table, s, where)
+        schema = self._lookups.read_table(table) if s.select or s.of else self._created(table, s, where)
         if schema is None:
             log.warning("%s, created at %s, cannot be captured: the catalog does not have it (any more).", table, where)
             return
@@ -106,10 +106,10 @@ class DdlApplier:
         found.changes.append(TableChange(type="CREATE", id=table, table=schema, exact=not s.select))
 
     def _created(self, table: TableId, s: ddl.CreateTable, where: str) -> TableSchema:
-        definitions = ColumnDefinitions(table, self._config, self._lookups)
+        definitions = DdlColumnBuilder(table, self._config, self._lookups)
         enabled = [k for k in s.keys if k.enabled]
         primary = {name for k in enabled if k.kind == "primary" for name in k.columns}
-        made = [definitions.column(c) for c in s.columns]
+        made = [definitions.build_column(c) for c in s.columns]
         columns = [c.model_copy(update={"nullable": False}) if c.name in primary else c for c in made]
         seen = [c for c, d in zip(columns, s.columns, strict=True) if d.visible is not False]
         columns = seen + [c for c in columns if c not in seen]  # invisible ones have no number
@@ -120,10 +120,13 @@ class DdlApplier:
         return schema
 
     def _rename(self, old: TableId, new: TableId, where: str, found: DdlEffect) -> None:
-        """Under a new name a table is another one for whoever follows; into the recycle bin, it is dropped."""
-        schema = self._tables.get(old)
-        if not self._captured.includes(new):
-            self._captured.drop(old, found)
+        """Record the rename of a table.
+
+        Under a new name a table is another one for its readers; into the recycle bin, it is dropped.
+        """
+        schema = self._tables.find_schema(old)
+        if not self._captured.is_captured(new):
+            self._captured.drop_table(old, found)
         elif schema is not None:
             renamed = schema.model_copy(update={"id": new})
             found.changes.append(TableChange(type="ALTER", id=new, previous_id=old, table=renamed, exact=False))
@@ -131,8 +134,8 @@ class DdlApplier:
             self._appeared(new, f"it was {old} before, which is not captured", where, found)
 
     def _appeared(self, table: TableId, why: str, where: str, found: DdlEffect) -> None:
-        """A captured table is there whose rows are not in the log."""
-        present = self._lookups.table(table)
+        """Record a captured table whose rows are not in the log."""
+        present = self._lookups.read_table(table)
         if present is not None:
             log.warning("%s has rows that the log does not have: %s (%s).", table, why, where)
             found.changes.append(TableChange(type="CREATE", id=table, table=present, exact=False))
@@ -143,7 +146,7 @@ class DdlApplier:
             self._inexact(tables, "it was taken back to an earlier moment", where, found)
             return
         table = self._id(s.renamed, tables[0].namespace) if s.renamed else tables[0]
-        if self._captured.includes(table):
+        if self._captured.is_captured(table):
             self._appeared(table, "it is back from the recycle bin", where, found)
         elif table.name.startswith("BIN$"):
             log.warning(
@@ -154,10 +157,10 @@ class DdlApplier:
 
     def _truncate(self, s: ddl.TruncateTable, owner: str, where: str, found: DdlEffect) -> None:
         table = self._id(s.table, owner)
-        if self._captured.includes(table):
+        if self._captured.is_captured(table):
             found.truncated.append(table)
         if s.cascade:
-            others = [t for t in self._tables.known() if t != table]
+            others = [t for t in self._tables.list_known_tables() if t != table]
             self._inexact(others, f"{table} was truncated, with those tables that refer to it", where, found)
 
     def _inexact(self, tables: Iterable[TableId], why: str, where: str, found: DdlEffect) -> None:
@@ -168,13 +171,15 @@ class DdlApplier:
                     "Rows of %s may have changed in a way that the log does not show: %s (%s).", table, why, where
                 )
 
-    def _unknown(self, s: ddl.Unknown, owner: str, where: str, found: DdlEffect) -> None:
-        """A statement that is not understood: the tables are looked up in the catalog, and they are read again. A table that the
-        catalog does not have may have gone with this statement or with a later one: its schema is kept, for the rows up to there."""
+    def _unknown(self, s: ddl.UnknownStatement, owner: str, where: str, found: DdlEffect) -> None:
+        """Record a statement that is not understood: the catalog is asked for the tables, and they are read again.
+
+        A table that the catalog does not have may have gone with this statement or with a later one: its schema is kept, for the rows up to there.
+        """
         named = [self._id(n, owner) for n in s.tables]
-        tables = self._captured.concerned(named)
+        tables = self._captured.list_concerned_tables(named)
         for table in tables:
-            present, known = self._lookups.table(table), self._tables.get(table)
+            present, known = self._lookups.read_table(table), self._tables.find_schema(table)
             if present is None:
                 self._captured.rows_changed(table, found)
             elif known is None:
@@ -211,27 +216,38 @@ class DdlApplier:
             case ddl.DropIndex():
                 seen = self._indexes.pop(name, None)
                 if seen is None:
-                    schemas = [(t, self._tables.get(t)) for t in self._tables.known() if t.namespace == name[0]]
+                    schemas = [
+                        (t, self._tables.find_schema(t))
+                        for t in self._tables.list_known_tables()
+                        if t.namespace == name[0]
+                    ]
                     self._keys_changed([t for t, schema in schemas if schema and schema.key], where, found)
                 elif seen[1]:
                     self._keys_changed([seen[0]], where, found)
 
     def _keys_changed(self, tables: list[TableId], where: str, found: DdlEffect) -> None:
-        """The row key may be another one now. Which keys there were is not kept: the catalog is asked."""
+        """Record that the row key may be another one now.
+
+        The former keys are not kept: the catalog is asked.
+        """
         for table in tables:
-            known = self._captured.known(table)
+            known = self._captured.find_structure(table)
             if known is None:
                 continue
-            present = self._lookups.table(table)
-            if present is not None and set(present.names) == set(known.names) and present.key != known.key:
+            present = self._lookups.read_table(table)
+            if (
+                present is not None
+                and set(present.column_names) == set(known.column_names)
+                and present.key != known.key
+            ):
                 log.info("The key of %s is (%s) from %s on.", table, ", ".join(present.key), where)
                 schema = known.model_copy(update={"key": present.key})
                 found.changes.append(TableChange(type="ALTER", id=table, table=schema))
 
     def _keyed(self, schema: TableSchema, why: str, where: str) -> TableSchema:
-        """A schema with the key in the catalog, where both have the same columns."""
-        present = self._lookups.table(schema.id)
-        if present is not None and set(present.names) == set(schema.names):
+        """Return a schema with the key in the catalog, where both have the same columns."""
+        present = self._lookups.read_table(schema.id)
+        if present is not None and set(present.column_names) == set(schema.column_names):
             return schema.model_copy(update={"key": present.key})
         log.warning(
             "The key of %s is not certain at %s (%s), and the catalog, which has changed since, does not show it; (%s) is used.",
@@ -253,12 +269,16 @@ class DdlApplier:
             )
             return
         for action in s.actions:
-            if isinstance(action, ddl.PartitionData):
+            if isinstance(action, ddl.ChangePartitionData):
                 # the other table of an exchange has new rows as well; whose default schema counts there is not logged
-                others = [t for t in self._tables.known() if action.cascade or any(_named(t, n) for n in action.tables)]
+                others = [
+                    t
+                    for t in self._tables.list_known_tables()
+                    if action.cascade or any(_named(t, n) for n in action.tables)
+                ]
                 others = [t for t in others if t != table]
                 self._inexact(others, action.what, where, found)
-        known = self._captured.known(table)
+        known = self._captured.find_structure(table)
         if known is None:
             return
         if any(isinstance(a, ddl.NoColumnChange) and a.what == ddl.LESS_LOGGED for a in s.actions):
@@ -267,12 +287,12 @@ class DdlApplier:
                 "missing from the log. ALTER TABLE %s ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS brings them back.",
                 table,
                 where,
-                quoted(table),
+                quote_table(table),
             )
-        definitions = ColumnDefinitions(table, self._config, self._lookups)
-        altered = Alter(known, s, definitions).apply()
+        definitions = DdlColumnBuilder(table, self._config, self._lookups)
+        altered = TableAlteration(known, s, definitions).apply()
         if altered.missing:
-            self._misfit(known, altered, definitions.present, where, found)
+            self._misfit(known, altered, definitions.catalog_schema, where, found)
             return
         change = altered.change
         if altered.unknown is not None and change.table is not None:
@@ -282,9 +302,12 @@ class DdlApplier:
         found.changes.append(change)
 
     def _misfit(
-        self, known: TableSchema, altered: Altered, present: TableSchema | None, where: str, found: DdlEffect
+        self, known: TableSchema, altered: AlterTableResult, present: TableSchema | None, where: str, found: DdlEffect
     ) -> None:
-        """The statement does not fit the structure in force, which then is that of a later or earlier moment."""
+        """Record a statement that does not fit the structure in force.
+
+        That structure then is that of a later or earlier moment.
+        """
         log.warning(
             "%s is not as the statement at %s has it: about %s they do not agree. %s.",
             known.id,
@@ -298,11 +321,11 @@ class DdlApplier:
             found.changes.append(TableChange(type="ALTER", id=known.id, table=present, exact=False))
 
 
-def _named(table: TableId, name: ddl.Name) -> bool:
-    """Whether a name may mean this table."""
+def _named(table: TableId, name: ddl.QualifiedName) -> bool:
+    """Check whether a name may mean this table."""
     return name.name == table.name and name.namespace in (None, table.namespace)
 
 
 def _shape(schema: TableSchema) -> tuple[object, ...]:
-    """What of a structure matters to rows: defaults and the order of columns do not."""
+    """Return the parts of a structure that matter to rows: defaults and the order of columns do not."""
     return {(c.name, c.type, c.nullable) for c in schema.columns}, schema.key

@@ -1,4 +1,4 @@
-"""What a change of a column's definition means for rows that are already there.
+"""Effects of a change of a column's definition on rows that are already there.
 
 The log has no row events for them: either their new values follow from the statement, or the table has to be read again.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from decimal import ROUND_HALF_UP, Context, Decimal
 
-from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.model.table_schema import Column
 from airflow_provider_cdc.sources.oracle.schema import ddl
-from airflow_provider_cdc.sources.oracle.schema.types import NULL, ColumnType, number_text
-from airflow_provider_cdc.sources.relational.altered_table import Fill
+from airflow_provider_cdc.sources.oracle.schema.column_types import NULL, ColumnType, number_text
+from airflow_provider_cdc.sources.relational.alter_table_change import FillValue
 
 _KEPT = {("CHAR", "VARCHAR2"), ("NCHAR", "NVARCHAR2"), ("DATE", "TIMESTAMP")}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -23,8 +23,8 @@ _EXACT = Context(prec=4 * _DIGITS)
 """No NUMBER has more; longer literals are left to the database."""
 
 
-def existing_rows(column: Column, definition: ddl.ColumnDef) -> Fill | None:
-    """What rows that are already there have in a new column; ``None`` when the statement does not tell.
+def existing_rows(column: Column, definition: ddl.ColumnDefinition) -> FillValue | None:
+    """Return the value that existing rows have in a new column; ``None`` when the statement does not say it.
 
     Oracle gives them the default, which it evaluates once; a column that is NOT NULL without a default can be added to an empty
     table only.
@@ -34,18 +34,18 @@ def existing_rows(column: Column, definition: ddl.ColumnDef) -> Fill | None:
     """
     default = definition.default
     if column.type == NULL:
-        return Fill(None)
+        return FillValue(None)
     if definition.identity:
         return None
     if default is None or default.kind == "null":
-        return Fill(None)
+        return FillValue(None)
     value = None if default.value is None else _castable(column, default, definition.unit)
-    return None if value is None else Fill(value)
+    return None if value is None else FillValue(value)
 
 
-def _castable(column: Column, default: ddl.Default, unit: str | None) -> str | None:
-    """A default as text that casts to the column's type; ``None`` where that is not certain."""
-    t, value = ColumnType.of(column), default.value or ""
+def _castable(column: Column, default: ddl.ColumnDefault, unit: str | None) -> str | None:
+    """Return a default as text that casts to the column's type; ``None`` where that is not certain."""
+    t, value = ColumnType.from_column(column), default.value or ""
     if t.base in ("CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2"):
         if default.kind == "number" and _INTEGER.fullmatch(value):
             value = str(int(value))
@@ -86,20 +86,20 @@ def _number(t: ColumnType, arrow: str, text: str) -> str | None:
     return number_text(number)
 
 
-def _moment(t: ColumnType, arrow: str, default: ddl.Default) -> str | None:
+def _moment(t: ColumnType, arrow: str, default: ddl.ColumnDefault) -> str | None:
     value = default.value or ""
     if default.kind == "date" and _DATE.fullmatch(value):
         value += " 00:00:00"
     found = _MOMENT.fullmatch(value) if default.kind in ("date", "timestamp") else None
-    if found is None or (found[3] and (t.base == "DATE" or len(found[3]) > min(t.fraction, 6))):
+    if found is None or (found[3] and (t.base == "DATE" or len(found[3]) > min(t.fraction_digits, 6))):
         return None
     if arrow == "date32[day]":
         return found[1]
     return value if arrow == "timestamp[us]" else None
 
 
-def keeps_values(old: Column, new: Column, definition: ddl.ColumnDef) -> bool:
-    """Whether rows that are already there show the same values after ``MODIFY``.
+def keeps_values(old: Column, new: Column, definition: ddl.ColumnDefinition) -> bool:
+    """Check whether rows that are already there show the same values after ``MODIFY``.
 
     Oracle refuses what would bend a value: fewer digits of a NUMBER or of a second need a column without values, a shorter text
     needs values that fit. CHAR is the exception, whose values are filled up with spaces.
@@ -108,7 +108,7 @@ def keeps_values(old: Column, new: Column, definition: ddl.ColumnDef) -> bool:
         return True
     if NULL in (old.type, new.type):
         return old.type == new.type
-    a, z = ColumnType.of(old), ColumnType.of(new)
+    a, z = ColumnType.from_column(old), ColumnType.from_column(new)
     if z.base in ("CHAR", "NCHAR"):
         return a == z and definition.unit is None
     if (a.base, z.base) == ("FLOAT", "NUMBER"):

@@ -10,15 +10,15 @@ from __future__ import annotations
 import logging
 
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.spi.source import Tables
-from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
+from airflow_provider_cdc.sources.oracle.schema.stream_lookups import StreamLookups
 
 log = logging.getLogger(__name__)
 
 
-def unnamed(owner: str | None, name: str | None) -> bool:
-    """Whether LogMiner has no name for a table, or only its name in the recycle bin."""
+def is_unnamed(owner: str | None, name: str | None) -> bool:
+    """Check whether LogMiner has no name for a table, or only its name in the recycle bin."""
     return not owner or not name or owner == "UNKNOWN" or name.startswith(("OBJ# ", "BIN$"))
 
 
@@ -28,7 +28,7 @@ class ObjectNames:
     :ivar passed_over: unknown object → number of its rows that were skipped
     """
 
-    def __init__(self, tables: Tables, lookups: Lookups) -> None:
+    def __init__(self, tables: CapturedTableSchemas, lookups: StreamLookups) -> None:
         self._tables, self._lookups = tables, lookups
         self._learned: dict[int, TableId] = {}
         self._assumed: dict[int, TableId] = {}
@@ -36,32 +36,35 @@ class ObjectNames:
         self._gone: set[int] = set()
         self.passed_over: dict[int, int] = {}
 
-    def begin(self) -> None:
+    def load_object_numbers(self) -> None:
         """Read the object numbers of the captured tables: some may be dropped before their rows are read.
 
         A database may have a hundred thousand tables that are not captured. Those are looked up one by one, when a row asks for it.
         """
-        captured = [t for t in self._tables.known() if self._tables.captured(t)]
-        self._present = {**self._lookups.objects(captured), **self._present}
+        captured = [t for t in self._tables.list_known_tables() if self._tables.is_captured(t)]
+        self._present = {**self._lookups.read_object_numbers(captured), **self._present}
 
-    def learn(self, number: int, table: TableId) -> None:
-        """The log names the table of an object."""
+    def record_object_name(self, number: int, table: TableId) -> None:
+        """Record that the log names the table of an object."""
         self._learned[number] = table
         self._gone.discard(number)
 
-    def certain(self, number: int) -> bool:
-        """Whether the log, or the catalog as of the row's SCN, names the object's table or shows that it is not captured."""
+    def is_name_certain(self, number: int) -> bool:
+        """Check whether the object's table is certain.
+
+        It is if the log, or the catalog as of the row's SCN, names the object's table or shows that it is not captured.
+        """
         return number in self._learned or number in self._gone
 
-    def table(self, number: int, shown: TableId | None, scn: int) -> TableId | None:
-        """The table of an object; ``None`` if it is not known.
+    def find_table(self, number: int, shown: TableId | None, scn: int) -> TableId | None:
+        """Return the table of an object; ``None`` if it is not known.
 
         :param shown: LogMiner's name of it, if it has one
         """
         if (known := self._learned.get(number)) is not None or number in self._gone:
             return known
         readable, then = self._lookups.object_at(number, scn)
-        if readable and then is not None and not unnamed(then.namespace, then.name):
+        if readable and then is not None and not is_unnamed(then.namespace, then.name):
             self._learned[number] = then
             return then
         found = (self._now(number) if shown is None else self._present.get(number)) or shown
@@ -69,30 +72,30 @@ class ObjectNames:
             self._assumed[number] = found
         return found
 
-    def assumed(self) -> dict[int, TableId]:
+    def list_assumed_names(self) -> dict[int, TableId]:
         """Objects whose rows were taken for those of a table by its current name, without a word of the log."""
-        return {number: table for number, table in self._assumed.items() if not self.certain(number)}
+        return {number: table for number, table in self._assumed.items() if not self.is_name_certain(number)}
 
-    def assume(self, tables: dict[int, TableId]) -> None:
+    def restore_assumed_names(self, tables: dict[int, TableId]) -> None:
         """Rows of these objects were taken for those of these tables."""
         self._assumed |= tables
 
-    def present(self, number: int) -> TableId | None:
-        """The current name of an object."""
+    def find_current_name(self, number: int) -> TableId | None:
+        """Return the current name of an object."""
         return self._lookups.table_of_object(number)
 
-    def vanished(self) -> list[TableId]:
-        """Captured tables that do not exist any more, and whose object number is not known."""
+    def find_vanished_tables(self) -> list[TableId]:
+        """Return captured tables that do not exist any more, and whose object number is not known."""
         if self._without_number():
-            self.begin()
+            self.load_object_numbers()
         return self._without_number()
 
     def _without_number(self) -> list[TableId]:
         found = {*self._present.values(), *self._learned.values()}
-        return [t for t in self._tables.known() if t not in found and self._tables.captured(t)]
+        return [t for t in self._tables.list_known_tables() if t not in found and self._tables.is_captured(t)]
 
     def _now(self, number: int) -> TableId | None:
-        """The name of an object when it was first asked for."""
+        """Return the name of an object when it was first asked for."""
         if number not in self._present:
             self._present[number] = self._lookups.table_of_object(number)
         return self._present[number]
@@ -105,8 +108,8 @@ class ObjectNames:
             )  # fmt: skip
         self.passed_over[number] = self.passed_over.get(number, 0) + rows
 
-    def renamed(self, old: TableId, new: TableId | None, number: int, scn: int) -> None:
-        """A statement in the log changes the name of a table.
+    def record_rename(self, old: TableId, new: TableId | None, number: int, scn: int) -> None:
+        """Record that a statement in the log changes the name of a table.
 
         :param new: its new name; ``None`` if it is not captured any more
         :param number: its object number, 0 = not known
@@ -121,7 +124,7 @@ class ObjectNames:
                 raise _mistaken(object_, assumed, old, new, scn)
         for object_ in [n for n, table in self._learned.items() if table == old or n == number] + [number]:
             if new is not None and object_:
-                self.learn(object_, new)
+                self.record_object_name(object_, new)
             elif object_:
                 self._learned.pop(object_, None)
                 self._gone.add(object_)

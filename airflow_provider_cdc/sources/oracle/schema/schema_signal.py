@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId
+from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
+from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType, make_column
 from airflow_provider_cdc.sources.relational.schema_signal import (
     DatabaseNames,
     SchemaDialect,
@@ -22,7 +22,7 @@ _MOST_SECONDS: Final = 9
 
 
 def signal_table(text: str, config: OracleConfig) -> TableId:
-    """The table of ``signal.data.collection``; see :meth:`.DatabaseNames.signal_table`.
+    """Return the table of ``signal.data.collection``; see :meth:`.DatabaseNames.signal_table`.
 
     The database is the pluggable one or the root; the table is in the pluggable one in any case.
     """
@@ -30,19 +30,19 @@ def signal_table(text: str, config: OracleConfig) -> TableId:
 
 
 def table_of(document: Mapping[str, Any], database: str, schema: str | None, config: OracleConfig) -> TableChange:
-    """One of the ``changes`` of a ``schema-changes`` signal.
+    """Parse one of the ``changes`` of a ``schema-changes`` signal.
 
     :param database: and ``schema``: of tables whose id does not name them
     :raises ConfigError: it cannot be understood
     """
-    return read_change(document, _Dialect(database, schema, _names(config), config))
+    return read_change(document, _OracleSchemaDialect(database, schema, _names(config), config))
 
 
 @dataclass(frozen=True, slots=True)
-class _Dialect(SchemaDialect):
+class _OracleSchemaDialect(SchemaDialect):
     config: OracleConfig
 
-    def column(self, given: SignalColumn) -> Column:
+    def build_column(self, given: SignalColumn) -> Column:
         return make_column(
             given.table,
             given.name,
@@ -56,7 +56,7 @@ class _Dialect(SchemaDialect):
 
 
 def _type(text: str, length: int | None, scale: int | None) -> ColumnType:
-    """A column's type from its name and numbers, which are JDBC's where the structure comes from there.
+    """Parse a column's type from its name and numbers, which are JDBC's where the structure comes from there.
 
     >>> _type("NUMBER", 9, 0), _type("NUMBER", 0, -127)
     (ColumnType(base='NUMBER', length=9, scale=0), ColumnType(base='NUMBER', length=None, scale=None))
@@ -77,8 +77,8 @@ def _type(text: str, length: int | None, scale: int | None) -> ColumnType:
 
 def _names(config: OracleConfig) -> DatabaseNames:
     return DatabaseNames(
-        config.catalog,
+        config.catalog_name,
         "<database>.<schema>.<table>",
-        f"{config.catalog}.{config.database_user.upper()}.DEBEZIUM_SIGNAL",
+        f"{config.catalog_name}.{config.database_user.upper()}.DEBEZIUM_SIGNAL",
         (config.database_dbname, config.database_dbname.partition(".")[0]),
     )

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.spi.source import Tables
-from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER
-from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups, StoredColumns
-from airflow_provider_cdc.sources.oracle.schema.object_names import ObjectNames, unnamed
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import FOREVER
+from airflow_provider_cdc.sources.oracle.schema.object_names import ObjectNames, is_unnamed
+from airflow_provider_cdc.sources.oracle.schema.stream_lookups import StoredColumns, StreamLookups
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class SchemaVersions:
     :param catalog: name of the pluggable database, or of the database, that the tables are in
     """
 
-    def __init__(self, tables: Tables, lookups: Lookups, catalog: str) -> None:
+    def __init__(self, tables: CapturedTableSchemas, lookups: StreamLookups, catalog: str) -> None:
         self._tables, self._lookups, self._catalog = tables, lookups, catalog
         self._objects = ObjectNames(tables, lookups)
         self._ids: list[TableId] = []
@@ -39,23 +39,25 @@ class SchemaVersions:
 
     def note_present_names(self) -> None:
         """Read the current names of objects: some may be dropped before their rows are read."""
-        self._objects.begin()
+        self._objects.load_object_numbers()
 
-    def learn(self, number: int, owner: str, name: str) -> None:
-        """The log names the table of an object."""
-        self._objects.learn(number, TableId(namespace=owner, name=name, catalog=self._catalog))
+    def record_object_name(self, number: int, owner: str, name: str) -> None:
+        """Record that the log names the table of an object."""
+        self._objects.record_object_name(number, TableId(namespace=owner, name=name, catalog=self._catalog))
 
-    def number(self, owner: str, name: str) -> int:
-        """The number of a captured table, -1 for others."""
+    def find_table_number(self, owner: str, name: str) -> int:
+        """Return the number of a captured table, -1 for others."""
         table = TableId(namespace=owner, name=name, catalog=self._catalog)
-        return self._number(table) if self._tables.captured(table) else -1
+        return self._number(table) if self._tables.is_captured(table) else -1
 
     def number_of_object(
         self, number: int, owner: str, name: str, scn: int, rows: int = 1, columns: int | None = None
     ) -> int:
-        """The number of the table of an object, for rows that LogMiner does not name, or names by the table's current name.
+        """Return the number of the table of an object.
 
-        If the table is not known and may be a captured one, the result is a number that :meth:`check` refuses.
+        This is for rows that LogMiner does not name, or names by the table's current name.
+
+        If the table is not known and may be a captured one, the result is a number that :meth:`check_table_numbers` refuses.
 
         :param number: object number
         :param scn: SCN of the first of these rows
@@ -65,31 +67,37 @@ class SchemaVersions:
         found = self._found.get(number)
         if found is None:
             found = self._found[number] = self._find(number, owner, name, scn, columns)
-        if found < 0 and unnamed(owner, name):
+        if found < 0 and is_unnamed(owner, name):
             self._objects.pass_over(number, rows, f"{owner}.{name}")
         return found
 
     def _find(self, number: int, owner: str, name: str, scn: int, columns: int | None) -> int:
-        shown = None if unnamed(owner, name) else TableId(namespace=owner, name=name, catalog=self._catalog)
-        table = self._objects.table(number, shown, scn)
-        if table is not None and self._tables.captured(table):
-            gone = self._objects.certain(number) and self._lookups.table(table) is None
-            if self._tables.get(table) is None and not gone:
+        shown = None if is_unnamed(owner, name) else TableId(namespace=owner, name=name, catalog=self._catalog)
+        table = self._objects.find_table(number, shown, scn)
+        if table is not None and self._tables.is_captured(table):
+            gone = self._objects.is_name_certain(number) and self._lookups.read_table(table) is None
+            if self._tables.find_schema(table) is None and not gone:
                 return self._refuse(_unclear(f"{owner}.{name}", number, [table], scn))
             found = self._number(table)
             self._objects_of.setdefault(found, set()).add(number)
             return found
-        if not self._objects.certain(number) and (missing := self._objects.vanished()):
+        if not self._objects.is_name_certain(number) and (missing := self._objects.find_vanished_tables()):
             return self._refuse(_unclear(f"{owner}.{name}", number, missing, scn))
-        if not self._objects.certain(number) and shown is None and (whole := self._of_partition(columns)) is not None:
+        if (
+            not self._objects.is_name_certain(number)
+            and shown is None
+            and (whole := self._of_partition(columns)) is not None
+        ):
             return self._refuse(_of_partition(number, whole, scn))
         return -1
 
     def _of_partition(self, columns: int | None) -> TableId | None:
-        """The first captured table that has partitions, and as many columns: rows of an object without a name may be of a partition that
-        was dropped, merged or split since."""
-        for table in self._lookups.partitioned():
-            schema = self._tables.get(table) if self._tables.captured(table) else None
+        """Return the first captured table that has partitions, and as many columns.
+
+        Rows of an object without a name may be of a partition that was dropped, merged or split since.
+        """
+        for table in self._lookups.list_partitioned_tables():
+            schema = self._tables.find_schema(table) if self._tables.is_captured(table) else None
             if schema is not None and columns in (None, len(schema.columns)) and not self._tables.read_again(table):
                 return table
         return None
@@ -101,12 +109,12 @@ class SchemaVersions:
             self._ids.append(table)
         return number
 
-    def numbered(self, table: TableId) -> int:
-        """The number of a table that was captured when its rows were mined."""
+    def assign_table_number(self, table: TableId) -> int:
+        """Return the number of a table that was captured when its rows were mined."""
         return self._number(table)
 
-    def refused(self, number: int) -> bool:
-        """Whether a number stands for an unknown table."""
+    def is_unknown_table(self, number: int) -> bool:
+        """Check whether a number stands for an unknown table."""
         return number in self._refused
 
     def _refuse(self, error: SchemaConflict) -> int:
@@ -115,15 +123,15 @@ class SchemaVersions:
         self._refused[number] = error
         return number
 
-    def table(self, number: int) -> TableId:
-        """The table of a number."""
+    def find_table(self, number: int) -> TableId:
+        """Return the table of a number."""
         return self._ids[number]
 
     def read_again(self, number: int) -> bool:
-        """Whether a table will be read again as a whole."""
+        """Check whether a table will be read again as a whole."""
         return self._tables.read_again(self._ids[number])
 
-    def check(self, numbers: Iterable[int]) -> None:
+    def check_table_numbers(self, numbers: Iterable[int]) -> None:
         """Check numbers of tables.
 
         :raises SchemaConflict: one stands for an unknown table
@@ -133,34 +141,38 @@ class SchemaVersions:
                 raise self._refused[number]
 
     def by_object(self, number: int) -> bool:
-        """Whether rows of this table were resolved by their object number."""
+        """Check whether rows of this table were resolved by their object number."""
         return number in self._objects_of
 
-    def stored(self, number: int) -> StoredColumns | None:
-        """The stored columns of a table as they are now; ``None`` if it does not exist any more."""
-        names = [self._objects.present(n) for n in self._objects_of.get(number, ())] or [self._ids[number]]
-        found = [stored for name in names if name is not None and (stored := self._lookups.stored(name)) is not None]
+    def find_stored_columns(self, number: int) -> StoredColumns | None:
+        """Return the stored columns of a table as they are now; ``None`` if it does not exist any more."""
+        names = [self._objects.find_current_name(n) for n in self._objects_of.get(number, ())] or [self._ids[number]]
+        found = [
+            stored
+            for name in names
+            if name is not None and (stored := self._lookups.read_stored_columns(name)) is not None
+        ]
         return min(found, key=lambda s: s.plain, default=None)
 
-    def at(self, number: int, scn: int) -> tuple[TableSchema, int]:
-        """The schema in force at an SCN, and the SCN at which the next one begins.
+    def find_schema(self, number: int, scn: int) -> tuple[TableSchema, int]:
+        """Return the schema in force at an SCN, and the SCN at which the next one begins.
 
         :raises SchemaConflict: it is not known
         """
         for until, schema in self._older.get(number, ()):
             if scn < until:
                 return schema, until
-        present = self._tables.get(self._ids[number])
+        present = self._tables.find_schema(self._ids[number])
         if present is None:
             raise _unknown(self._ids[number], f"SCN {scn}")
         return present, FOREVER
 
-    def schemas(self, number: int) -> list[TableSchema]:
+    def list_schemas(self, number: int) -> list[TableSchema]:
         """All schemas of a table that rows may have, as far as they are known."""
-        present = self._tables.get(self._ids[number])
+        present = self._tables.find_schema(self._ids[number])
         return [schema for _, schema in self._older.get(number, ())] + ([] if present is None else [present])
 
-    def missing(self, numbers: Iterable[int], where: str) -> tuple[list[TableChange], list[int]]:
+    def find_missing_schemas(self, numbers: Iterable[int], where: str) -> tuple[list[TableChange], list[int]]:
         """For tables without a known schema: schema changes from the catalog, and the numbers of tables that it does not have any more.
 
         Such a table was created by a statement without its columns (``CREATE TABLE … AS SELECT``). If it was renamed since, it is read
@@ -169,8 +181,8 @@ class SchemaVersions:
         changes, gone = [], []
         for number in numbers:
             table = self._ids[number]
-            if self._tables.get(table) is None and not self._older.get(number):
-                present = self._lookups.table(table)
+            if self._tables.find_schema(table) is None and not self._older.get(number):
+                present = self._lookups.read_table(table)
                 if present is not None:
                     changes.append(TableChange(type="CREATE", id=table, table=present))
                     continue
@@ -184,19 +196,21 @@ class SchemaVersions:
                     )  # fmt: skip
         return changes, gone
 
-    def changed(self, numbers: Iterable[int]) -> list[TableChange]:
-        """Schema changes for tables whose schema in the catalog differs from the known one."""
+    def find_changed_schemas(self, numbers: Iterable[int]) -> list[TableChange]:
+        """Return schema changes for tables whose schema in the catalog differs from the known one."""
         changes = []
         for number in numbers:
             table = self._ids[number]
-            present, known = self._lookups.table(table), self._tables.get(table)
+            present, known = self._lookups.read_table(table), self._tables.find_schema(table)
             if present is not None and known is not None and not known.same_structure(present):
                 changes.append(TableChange(type="ALTER", id=table, table=present))
         return changes
 
     def replaced_by(self, changes: Iterable[TableChange]) -> dict[TableId, TableSchema | None]:
-        """The schemas that the changes replace."""
-        return {table: self._tables.get(table) for table in (change.previous_id or change.id for change in changes)}
+        """Return the schemas that the changes replace."""
+        return {
+            table: self._tables.find_schema(table) for table in (change.previous_id or change.id for change in changes)
+        }
 
     def note_names(self, changes: Iterable[TableChange], number: int, scn: int) -> None:
         """Learn the names of objects from a statement's changes.
@@ -208,27 +222,29 @@ class SchemaVersions:
         for change in changes:
             if change.type == "CREATE":
                 if number:
-                    self._objects.learn(number, change.id)
+                    self._objects.record_object_name(number, change.id)
                 continue
             new = None if change.type == "DROP" else change.id
-            self._objects.renamed(change.previous_id or change.id, new, number, scn)
+            self._objects.record_rename(change.previous_id or change.id, new, number, scn)
 
-    def keep(self, old: Mapping[TableId, TableSchema | None], scn: int) -> None:
+    def keep_replaced_schemas(self, old: Mapping[TableId, TableSchema | None], scn: int) -> None:
         """Keep schemas that were in force until an SCN."""
         for table, schema in old.items():
             if schema is not None and table in self._numbers:
                 self._older.setdefault(self._numbers[table], []).append((scn, schema))
 
-    def forget(self, scn: int) -> None:
+    def prune_schemas(self, scn: int) -> None:
         """Drop schemas that ended before an SCN: no buffered row needs them."""
         for number, older in self._older.items():
             self._older[number] = [(until, schema) for until, schema in older if until > scn]
 
     # -- what is carried over to the next stream ----------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
-        """What rows that wait for their commit need, fit for JSON: the schemas that ended after they were written, and how tables were
-        found by their object numbers."""
+    def export_state(self) -> dict[str, Any]:
+        """Return the state that rows need which wait for their commit, fit for JSON.
+
+        It has the schemas that ended after the rows were written, and how tables were found by their object numbers.
+        """
         older = {number: schemas for number, schemas in self._older.items() if schemas}
         return {
             "older": [
@@ -242,17 +258,21 @@ class SchemaVersions:
                 [self._ids[number].model_dump(mode="json"), sorted(objects)]
                 for number, objects in self._objects_of.items()
             ],
-            "assumed": [[number, table.model_dump(mode="json")] for number, table in self._objects.assumed().items()],
+            "assumed": [
+                [number, table.model_dump(mode="json")] for number, table in self._objects.list_assumed_names().items()
+            ],
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """The inverse of :meth:`state`."""
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the state that :meth:`export_state` returned."""
         for table, schemas in state["older"]:
             known = self._older.setdefault(self._number(TableId.model_validate(table)), [])
             known += [(until, TableSchema.model_validate(schema)) for until, schema in schemas]
         for table, objects in state["objects"]:
             self._objects_of.setdefault(self._number(TableId.model_validate(table)), set()).update(objects)
-        self._objects.assume({number: TableId.model_validate(table) for number, table in state["assumed"]})
+        self._objects.restore_assumed_names(
+            {number: TableId.model_validate(table) for number, table in state["assumed"]}
+        )
 
 
 def _unclear(name: str, number: int, tables: list[TableId], scn: int) -> SchemaConflict:

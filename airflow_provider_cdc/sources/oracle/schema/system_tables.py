@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 
 SYSTEM_SCHEMAS: Final = frozenset(
@@ -28,7 +28,10 @@ _APEX = re.compile(r"APEX_\d{6}")
 
 
 def is_system(table: TableId, config: OracleConfig) -> bool:
-    """Whether a table is never captured, whatever the lists say: Oracle's own, and this connector's flush table."""
+    """Check whether a table is never captured, whatever the lists say.
+
+    These are Oracle's own tables, and this connector's flush table.
+    """
     owner, name = table.namespace.upper(), table.name.upper()
     if owner == config.database_user.upper() and name == config.log_mining_flush_table_name.upper():
         return True
@@ -36,5 +39,5 @@ def is_system(table: TableId, config: OracleConfig) -> bool:
 
 
 def is_system_schema(schema: str) -> bool:
-    """Whether a schema is Oracle's own."""
+    """Check whether a schema is Oracle's own."""
     return schema.upper() in SYSTEM_SCHEMAS or bool(_APEX.fullmatch(schema.upper()))

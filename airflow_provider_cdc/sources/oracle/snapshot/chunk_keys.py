@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import oracledb
 
-from airflow_provider_cdc.core.errors import QueryRefused
+from airflow_provider_cdc.core.errors import QueryRejected
 from airflow_provider_cdc.core.model.key_json import Key
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
 from airflow_provider_cdc.sources.oracle.schema.source_fields import ROWID
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
 
 _LARGEST_NUMBER: Final = 1 << 53
@@ -66,12 +66,12 @@ class KeyColumn:
     shown: str
     rowid: bool = False
 
-    def bound(self, name: str) -> str:
-        """The SQL expression of the bind variable ``name``."""
+    def bind_expression(self, name: str) -> str:
+        """Return the SQL expression of the bind variable ``name``."""
         return _BINDS[self.base][0].format(f":{name}")
 
     def to_json(self, value: Any) -> Any:
-        """The JSON form of a value from the driver."""
+        """Return the JSON form of a value from the driver."""
         match value:
             case bytes():
                 return base64.b64encode(value).decode()
@@ -86,8 +86,8 @@ class KeyColumn:
             case _:
                 return value
 
-    def variable(self, cursor: oracledb.Cursor, value: Any) -> oracledb.Var:
-        """A bind variable with a value in its JSON form."""
+    def create_bind_variable(self, cursor: oracledb.Cursor, value: Any) -> oracledb.Var:
+        """Return a bind variable with a value in its JSON form."""
         kind = _BINDS[self.base][1]
         if kind is oracledb.DB_TYPE_NUMBER:
             value = Decimal(str(value))
@@ -102,15 +102,15 @@ class KeyColumn:
 
 
 def is_rowid(schema: TableSchema, name: str) -> bool:
-    """Whether a name in an order is the pseudocolumn ROWID."""
-    return name.upper() == ROWID and name not in schema.names
+    """Check whether a name in an order is the pseudocolumn ROWID."""
+    return name.upper() == ROWID and name not in schema.column_names
 
 
 def key_columns(schema: TableSchema, order: Sequence[str], columns: QueryColumns, alias: str) -> tuple[KeyColumn, ...]:
-    """The key columns of an order.
+    """Return the key columns of an order.
 
     :param alias: alias of the table in the query
-    :raises QueryRefused: a column does not exist, or rows cannot be ordered by its type
+    :raises QueryRejected: a column does not exist, or rows cannot be ordered by its type
     """
     found = []
     known = {column.name: column for column in schema.columns}
@@ -119,9 +119,9 @@ def key_columns(schema: TableSchema, order: Sequence[str], columns: QueryColumns
             found.append(KeyColumn(ROWID, "ROWID", f"{alias}.ROWID", f"ROWIDTOCHAR({alias}.ROWID)", rowid=True))
             continue
         column = known.get(name)
-        base = ColumnType.of(column).base if column is not None else ""
+        base = ColumnType.from_column(column).base if column is not None else ""
         if column is None or base not in _BINDS or name not in columns.index:
-            raise QueryRefused(
+            raise QueryRejected(
                 f"Rows of {schema.id} cannot be ordered by {name}: "
                 + ("there is no such column." if column is None else f"its type is {base}."),
                 where=f"{schema.id}.{name}",
@@ -133,10 +133,12 @@ def key_columns(schema: TableSchema, order: Sequence[str], columns: QueryColumns
     return tuple(found)
 
 
-def binds(prefix: str, columns: Sequence[KeyColumn], key: Key, cursor: oracledb.Cursor) -> dict[str, oracledb.Var]:
+def bind_key_values(
+    prefix: str, columns: Sequence[KeyColumn], key: Key, cursor: oracledb.Cursor
+) -> dict[str, oracledb.Var]:
     """Name → bind variable, with the values of a key."""
     pairs = zip(columns, key, strict=True)
-    return {_name(prefix, i): column.variable(cursor, value) for i, (column, value) in enumerate(pairs)}
+    return {_name(prefix, i): column.create_bind_variable(cursor, value) for i, (column, value) in enumerate(pairs)}
 
 
 def _name(prefix: str, i: int) -> str:
@@ -144,7 +146,7 @@ def _name(prefix: str, i: int) -> str:
     return f"{prefix}{i:02}"
 
 
-def behind(prefix: str, columns: Sequence[KeyColumn]) -> list[tuple[str, Sequence[KeyColumn]]]:
+def build_after_conditions(prefix: str, columns: Sequence[KeyColumn]) -> list[tuple[str, Sequence[KeyColumn]]]:
     """Conditions for the rows after a key, in consecutive parts, each with the columns that its rows are ordered by.
 
     Oracle has no row value comparison with ``>``, and one condition with OR would not be an index range. Each part is an index range: the
@@ -152,37 +154,41 @@ def behind(prefix: str, columns: Sequence[KeyColumn]) -> list[tuple[str, Sequenc
     """
     found = []
     for at in reversed(range(len(columns))):
-        same = [f"{c.sql} = {c.bound(_name(prefix, i))}" for i, c in enumerate(columns[:at])]
+        same = [f"{c.sql} = {c.bind_expression(_name(prefix, i))}" for i, c in enumerate(columns[:at])]
         column = columns[at]
-        found.append((" AND ".join([*same, f"{column.sql} > {column.bound(_name(prefix, at))}"]), columns[at:]))
+        found.append(
+            (" AND ".join([*same, f"{column.sql} > {column.bind_expression(_name(prefix, at))}"]), columns[at:])
+        )
     return found
 
 
-def compared(prefix: str, columns: Sequence[KeyColumn], operator: str) -> str:
-    """One condition for the rows before or after a key.
+def build_comparison(prefix: str, columns: Sequence[KeyColumn], operator: str) -> str:
+    """Build one condition for the rows before or after a key.
 
     :param operator: ``<``, ``<=``, ``>`` or ``>=``
     """
     strict = operator[0]
     first = columns[0]
-    text = f"{columns[-1].sql} {operator} {columns[-1].bound(_name(prefix, len(columns) - 1))}"
+    text = f"{columns[-1].sql} {operator} {columns[-1].bind_expression(_name(prefix, len(columns) - 1))}"
     for i, column in reversed([*enumerate(columns[:-1])]):
-        value = column.bound(_name(prefix, i))
+        value = column.bind_expression(_name(prefix, i))
         text = f"({column.sql} {strict} {value} OR ({column.sql} = {value} AND {text}))"
     if len(columns) > 1:  # logically redundant, but gives the index a bound
-        text = f"{first.sql} {strict}= {first.bound(_name(prefix, 0))} AND {text}"
+        text = f"{first.sql} {strict}= {first.bind_expression(_name(prefix, 0))} AND {text}"
     return text
 
 
-def among(prefix: str, columns: Sequence[KeyColumn], keys: Sequence[Key]) -> str:
+def build_keys_condition(prefix: str, columns: Sequence[KeyColumn], keys: Sequence[Key]) -> str:
     """Condition for the rows with one of some keys, of all columns or only of the first ones."""
     if len(keys[0]) == 1:
-        values = ", ".join(columns[0].bound(_name(key_prefix(prefix, n), 0)) for n in range(len(keys)))
+        values = ", ".join(columns[0].bind_expression(_name(key_prefix(prefix, n), 0)) for n in range(len(keys)))
         return f"{columns[0].sql} IN ({values})"
     found = []
     for n, key in enumerate(keys):
         names = [_name(key_prefix(prefix, n), i) for i in range(len(key))]
-        found.append(" AND ".join(f"{c.sql} = {c.bound(name)}" for c, name in zip(columns, names, strict=False)))
+        found.append(
+            " AND ".join(f"{c.sql} = {c.bind_expression(name)}" for c, name in zip(columns, names, strict=False))
+        )
     return f"({' OR '.join(f'({same})' for same in found)})"
 
 

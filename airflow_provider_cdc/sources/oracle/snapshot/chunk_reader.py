@@ -23,32 +23,38 @@ from typing import Any, Final
 import oracledb
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config.enums import CHUNK_BYTES
+from airflow_provider_cdc.core.config.property_enums import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import (
     CdcError,
     PrerequisiteError,
-    QueryRefused,
+    QueryRejected,
     SourceUnavailable,
     TransientError,
     UnreadableValue,
 )
 from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.log_items import RowBlock
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.connect import connect, current_scn, database_of, rows, translated
-from airflow_provider_cdc.sources.oracle.errors import translate
+from airflow_provider_cdc.sources.oracle.connect import (
+    connect,
+    current_scn,
+    database_of,
+    fetch_rows,
+    translate_driver_errors,
+)
+from airflow_provider_cdc.sources.oracle.error_translation import translate_error
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
-from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted, quoted_name
-from airflow_provider_cdc.sources.oracle.signal_checks import DDL, hidden
+from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
+from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table, quoted_name
+from airflow_provider_cdc.sources.oracle.signal_checks import DDL, explain_uncaptured_signals
 from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import KeyColumn, is_rowid
 from airflow_provider_cdc.sources.oracle.snapshot.event_keys import event_key
 from airflow_provider_cdc.sources.oracle.snapshot.range_query import RangeQuery
-from airflow_provider_cdc.sources.oracle.snapshot.read_rows import FetchSize, now_us, read_block, source_of
-from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import RowidKeys, plain
-from airflow_provider_cdc.sources.relational.chunk_errors import keys_of_rows, no_watermark, refused
+from airflow_provider_cdc.sources.oracle.snapshot.row_fetching import FetchSize, now_us, read_block, source_of
+from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import RowidKeys, strip_fingerprint
+from airflow_provider_cdc.sources.relational.key_and_query_errors import build_query_refused, keys_of_rows, no_watermark
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +88,7 @@ class OracleChunkReader(ChunkReader):
         self._fetch_sizes: dict[tuple[TableId, int], FetchSize] = {}
         self._conditions: set[tuple[TableId, str]] = set()
         try:
-            with translated(config, "opening a reader of chunks"), self._connection.cursor() as cursor:
+            with translate_driver_errors(config, "opening a reader of chunks"), self._connection.cursor() as cursor:
                 cursor.execute(ORDER)
                 self._database = database_of(self._connection)
                 self._marks = self._marking(signals) if signals is not None else ()
@@ -92,11 +98,11 @@ class OracleChunkReader(ChunkReader):
 
     # -- structures ---------------------------------------------------------------------------------------------------
 
-    def table(self, table: TableId) -> TableSchema | None:
+    def read_table_schema(self, table: TableId) -> TableSchema | None:
         with self._asking(str(table)):
             for _ in range(_ATTEMPTS):
                 before = self._structure(table)
-                schema = Catalog(self._connection, self._config).table(table)
+                schema = OracleCatalog(self._connection, self._config).read_table(table)
                 if before == self._structure(table):
                     break
         if schema is None:
@@ -106,8 +112,8 @@ class OracleChunkReader(ChunkReader):
         return schema
 
     def _structure(self, table: TableId) -> _Structure:
-        """The table's current columns in the catalog, for comparison."""
-        return tuple(rows(self._connection, _STRUCTURE, o=table.namespace, n=table.name))
+        """Return the table's current columns in the catalog, for comparison."""
+        return tuple(fetch_rows(self._connection, _STRUCTURE, o=table.namespace, n=table.name))
 
     def _expect(self, schema: TableSchema) -> None:
         """Check that a schema is the one last read from the catalog.
@@ -129,7 +135,7 @@ class OracleChunkReader(ChunkReader):
             self._compare(schema)
 
     def _compare(self, schema: TableSchema) -> None:
-        present = self.table(schema.id)
+        present = self.read_table_schema(schema.id)
         if present is None or not present.same_structure(schema):
             raise StructureChanged(
                 f"{schema.id} {'does not exist' if present is None else 'has another definition'} now"
@@ -137,11 +143,11 @@ class OracleChunkReader(ChunkReader):
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def last(self, rows: KeyRange) -> Key | None:
+    def read_last_key(self, rows: KeyRange) -> Key | None:
         self._expect(rows.table)
         query = RangeQuery(rows, self._config, self._connection)
         with self._reading(rows):
-            found = query.last()
+            found = query.read_last_key()
         self._unchanged(rows.table)
         if found is None:
             return None
@@ -167,7 +173,11 @@ class OracleChunkReader(ChunkReader):
                 for part in self._first(query, asked, fetch_size.rows):
                     block = read_block(query.columns, part, low, ts_us, sum(map(len, blocks)))
                     blocks.append(block)
-                    last, came, size = query.key_of(part), came + len(part), size + fetch_size.took(block, max_bytes)
+                    last, came, size = (
+                        query.key_of(part),
+                        came + len(part),
+                        size + fetch_size.adapt_size(block, max_bytes),
+                    )
                     if size >= max_bytes:
                         break
                 complete, left = came < asked and size < max_bytes, left - came
@@ -181,17 +191,17 @@ class OracleChunkReader(ChunkReader):
         bounds = self._position(low), self._position(high)
         return ChunkRows(blocks, last, *bounds, complete, reading_s, ts_us, source_of(low))
 
-    def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
-        given = [table.column(name) for name in columns]
+    def to_source_keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
+        given = [table.get_column(name) for name in columns]
         return keys_of_rows(table.id, given, keys, lambda column, value: event_key(column, value, self._config))
 
     def _first(self, query: RangeQuery, limit: int, fetched: int) -> Iterator[pa.Table]:
-        """The first rows of a range.
+        """Yield the first rows of a range.
 
         :param fetched: rows per fetch, which are in memory together
         """
         for condition, ordered in self._ranges(query):
-            for part in query.frames(condition, ordered, limit, fetched):
+            for part in query.read_first_rows(condition, ordered, limit, fetched):
                 yield part
                 limit -= len(part)
             if limit <= 0:
@@ -200,12 +210,12 @@ class OracleChunkReader(ChunkReader):
     def _ranges(self, query: RangeQuery) -> Iterator[tuple[str, tuple[KeyColumn, ...]]]:
         """Conditions of consecutive parts of the range, each with the columns that it is ordered by."""
         first = query.key[0]
-        for condition, ordered in query.ranges():
+        for condition, ordered in query.list_range_conditions():
             if not (first.rowid and ordered[0] is first):
                 yield condition, ordered
                 continue
-            after = plain(query.rows.after[0]) if query.rows.after else None
-            for low, high in self._rowid_keys_of(query.rows.table.id).parts(after):
+            after = strip_fingerprint(query.rows.after[0]) if query.rows.after else None
+            for low, high in self._rowid_keys_of(query.rows.table.id).list_part_bounds(after):
                 bounds = [f"{first.sql} >= CHARTOROWID('{low}')"] if low else [condition]
                 bounds += [f"{first.sql} < CHARTOROWID('{high}')"] if high else []
                 yield " AND ".join(filter(None, bounds)), ordered
@@ -221,20 +231,20 @@ class OracleChunkReader(ChunkReader):
         return self._rowid_keys[table]
 
     def _marked(self, rows: KeyRange, key: Key) -> Key:
-        """The key; a ROWID gets a fingerprint that shows later whether it is still valid."""
+        """Return the key; a ROWID gets a fingerprint that shows later whether it is still valid."""
         if not is_rowid(rows.table, rows.order[0]):
             return key
         origin = rows.after or rows.upto
         with self._asking(str(rows.table.id)):
-            return [self._rowid_keys_of(rows.table.id).mark(key[0], origin[0] if origin else None), *key[1:]]
+            return [self._rowid_keys_of(rows.table.id).build_key(key[0], origin[0] if origin else None), *key[1:]]
 
     # -- watermarks ---------------------------------------------------------------------------------------------------
 
-    def write(self, id_: str, type_: str, data: str | None = None) -> None:
+    def insert_signal_row(self, id_: str, type_: str, data: str | None = None) -> None:
         names = ", ".join(self._marks)
         self._change(f"INSERT INTO {{}} ({names}) VALUES (:1, :2, :3)", [id_, type_, data])
 
-    def remove(self, id_: str) -> None:
+    def delete_signal_row(self, id_: str) -> None:
         self._change(f"DELETE FROM {{}} WHERE {self._marks[0]} = :1", [id_])
 
     def end_of_log(self) -> OraclePosition:
@@ -246,7 +256,7 @@ class OracleChunkReader(ChunkReader):
         try:
             with self._asking(str(self._signals)), self._connection.cursor() as cursor:
                 try:
-                    cursor.execute(statement.format(quoted(self._signals)), values)
+                    cursor.execute(statement.format(quote_table(self._signals)), values)
                     self._connection.commit()
                 except oracledb.Error:
                     with contextlib.suppress(oracledb.Error):
@@ -256,40 +266,40 @@ class OracleChunkReader(ChunkReader):
             raise
         except CdcError as e:
             remedy = (
-                f"GRANT SELECT, INSERT, DELETE ON {quoted(self._signals)} TO {self._config.database_user}, give the table "
+                f"GRANT SELECT, INSERT, DELETE ON {quote_table(self._signals)} TO {self._config.database_user}, give the table "
                 "the columns id VARCHAR2(42), type VARCHAR2(32) and data VARCHAR2(2048), or set read.only=true"
             )
             raise no_watermark(e, self._signals, remedy) from e
 
     def _marking(self, signals: TableId) -> tuple[str, ...]:
-        """The columns that watermarks are written to: the first three, whatever their names.
+        """Return the columns that watermarks are written to: the first three, whatever their names.
 
         :raises PrerequisiteError: watermarks cannot be written, or would not be captured
         """
-        if not self._database.writable:
+        if not self._database.is_writable:
             raise PrerequisiteError(
                 "Watermarks cannot be written: the database is open for reading only.",
                 where=str(signals),
                 safe="Nothing was read; capture goes on.",
                 remedy="set read.only=true, or database.hostname to the primary",
             )
-        if reason := hidden(signals, self._config):
+        if reason := explain_uncaptured_signals(signals, self._config):
             raise PrerequisiteError(
                 f"Watermarks would not come back in the log: {reason}.",
                 where=signals.full_name,
                 safe="Nothing was read; capture goes on.",
                 remedy="correct that, or set read.only=true",
             )
-        schema = Catalog(self._connection, self._config).table(signals)
+        schema = OracleCatalog(self._connection, self._config).read_table(signals)
         if schema is None or len(schema.columns) < _SIGNAL_COLUMNS:
             raise PrerequisiteError(
                 f"The signal table {signals} does not exist, cannot be seen, or has less than {_SIGNAL_COLUMNS} columns.",
                 where=signals.full_name,
                 safe="Nothing was read; capture goes on.",
-                remedy=f"{DDL.format(quoted(signals))}; GRANT SELECT, INSERT, DELETE ON {quoted(signals)} "
+                remedy=f"{DDL.format(quote_table(signals))}; GRANT SELECT, INSERT, DELETE ON {quote_table(signals)} "
                 f"TO {self._config.database_user}; or set read.only=true",
             )
-        return tuple(quoted_name(name) for name in schema.names[:_SIGNAL_COLUMNS])
+        return tuple(quoted_name(name) for name in schema.column_names[:_SIGNAL_COLUMNS])
 
     # -- errors, and the end ------------------------------------------------------------------------------------------
 
@@ -298,7 +308,7 @@ class OracleChunkReader(ChunkReader):
         """Translate the driver's errors; after :meth:`close` every error becomes :class:`SourceUnavailable`."""
         self._busy += 1
         try:
-            with translated(self._config, where):
+            with translate_driver_errors(self._config, where):
                 yield
         except CdcError as e:
             if self._closed:
@@ -316,33 +326,35 @@ class OracleChunkReader(ChunkReader):
                 self._check_condition(rows)
                 if is_rowid(rows.table, rows.order[0]):
                     for key in filter(None, (rows.after, rows.upto)):
-                        self._rowid_keys_of(table).verify(key[0])
+                        self._rowid_keys_of(table).check_key(key[0])
                 yield
-        except (TransientError, QueryRefused):
+        except (TransientError, QueryRejected):
             raise
         except CdcError as e:
             self._unchanged(rows.table)
             if isinstance(e, UnreadableValue) and rows.condition is None:
                 raise
-            raise refused(f"The database refuses to read {table}", e.what, rows.condition or str(table)) from e
+            raise build_query_refused(
+                f"The database refuses to read {table}", e.what, rows.condition or str(table)
+            ) from e
 
     def _check_condition(self, rows: KeyRange) -> None:
         """Parse the condition without parentheses around it, so that it cannot close one that it did not open.
 
-        :raises QueryRefused: the database refuses it
+        :raises QueryRejected: the database refuses it
         """
         asked = (rows.table.id, rows.condition or "")
         if rows.condition is None or asked in self._conditions:
             return
         with self._connection.cursor() as cursor:
             try:
-                cursor.parse(f"SELECT 1 FROM {quoted(rows.table.id)} WHERE {rows.condition}\n")
+                cursor.parse(f"SELECT 1 FROM {quote_table(rows.table.id)} WHERE {rows.condition}\n")
             except oracledb.Error as e:
-                meaning = translate(e, self._config)
+                meaning = translate_error(e, self._config)
                 if isinstance(meaning, TransientError):
                     raise
                 self._unchanged(rows.table)
-                raise refused(
+                raise build_query_refused(
                     f"The database refuses the condition for {rows.table.id}", meaning.what, rows.condition
                 ) from e
         self._conditions.add(asked)

@@ -9,10 +9,10 @@ import base64
 import re
 from typing import Any, Final
 
-from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.model.table_schema import Column
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
-from airflow_provider_cdc.sources.relational.chunk_errors import Irreversible, key_bytes, key_decimal
+from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
+from airflow_provider_cdc.sources.relational.key_and_query_errors import IrreversibleKey, key_bytes, key_decimal
 
 _MICROS: Final = 6
 """Decimals of a second of most types of the change log."""
@@ -20,12 +20,12 @@ _ZONED = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d(?:\.\d{1,9})?)(Z|[+-]\d\
 
 
 def event_key(column: Column, value: Any, config: OracleConfig) -> Any:
-    """A value of a key column, as :class:`.chunk_keys.KeyColumn` has it.
+    """Return a value of a key column, as :class:`.chunk_keys.Db2KeyColumn` has it.
 
     :param value: as the change log has it, in JSON
     :raises Irreversible: it may stand for several values
     """
-    t = ColumnType.of(column)
+    t = ColumnType.from_column(column)
     if t.base in ("NUMBER", "FLOAT"):
         return _number(t, column, value)
     if t.base in ("BINARY_FLOAT", "BINARY_DOUBLE"):
@@ -35,13 +35,13 @@ def event_key(column: Column, value: Any, config: OracleConfig) -> Any:
     if t.base == "DATE" or t.base.startswith("TIMESTAMP"):
         return _moment(t, column, value)
     if t.base.startswith("INTERVAL"):
-        raise Irreversible(f"intervals, as in {column.name}, are captured in another form than that of the database")
+        raise IrreversibleKey(f"intervals, as in {column.name}, are captured in another form than that of the database")
     return value
 
 
 def _number(t: ColumnType, column: Column, value: Any) -> Any:
     if column.type == "bool":
-        raise Irreversible(f"a converter makes true of every number above 0 in {column.name}")
+        raise IrreversibleKey(f"a converter makes true of every number above 0 in {column.name}")
     exact = t.base != "FLOAT" and t.length is not None and t.scale is not None
     return key_decimal(column, value, t.length if exact else None, t.scale or 0)
 
@@ -49,17 +49,17 @@ def _number(t: ColumnType, column: Column, value: Any) -> Any:
 def _moment(t: ColumnType, column: Column, value: str) -> str:
     if t.base == "DATE":
         if column.type.startswith("date"):
-            raise Irreversible(f"time.precision.mode=connect cuts off the time of day of {column.name}")
+            raise IrreversibleKey(f"time.precision.mode=connect cuts off the time of day of {column.name}")
         if "." in value:
-            raise Irreversible(f"{value} of {column.name} has parts of a second, which a DATE does not have")
+            raise IrreversibleKey(f"{value} of {column.name} has parts of a second, which a DATE does not have")
         return value.replace("T", " ")
     if t.base == "TIMESTAMP WITH TIME ZONE":
         found = _ZONED.fullmatch(value)
         if found is None:
-            raise Irreversible(f"{value!r} of {column.name} is no moment with a difference to UTC")
+            raise IrreversibleKey(f"{value!r} of {column.name} is no moment with a difference to UTC")
         return f"{found[1]} {_nanos(found[2])} {'+00:00' if found[3] == 'Z' else found[3]}"
-    if t.fraction > _MICROS and not column.type.startswith("timestamp[ns"):
-        raise Irreversible(f"time.precision.mode=connect cuts off the nanoseconds of {column.name}")
+    if t.fraction_digits > _MICROS and not column.type.startswith("timestamp[ns"):
+        raise IrreversibleKey(f"time.precision.mode=connect cuts off the nanoseconds of {column.name}")
     text = _nanos(value.removesuffix("+00:00").replace("T", " "))
     return f"{text} +00:00" if t.base != "TIMESTAMP" else text
 

@@ -10,16 +10,16 @@ import oracledb
 import pyarrow as pa
 from oracledb import Connection
 
-from airflow_provider_cdc.core.errors import QueryRefused
+from airflow_provider_cdc.core.errors import QueryRejected
 from airflow_provider_cdc.core.model.key_json import key_to_json
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of
-from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
-from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import binds, key_columns
+from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table
+from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import bind_key_values, key_columns
 from airflow_provider_cdc.sources.oracle.snapshot.event_keys import event_key
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
-from airflow_provider_cdc.sources.relational.chunk_errors import Irreversible
+from airflow_provider_cdc.sources.relational.key_and_query_errors import IrreversibleKey
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,9 @@ _GONE: Final = {942, 904, 1410, 1466, 1555, 8180, 8181}
 def row_at(
     connection: Connection, config: OracleConfig, schema: TableSchema, row_id: str, scn: int
 ) -> pa.StructArray | None:
-    """The row, as a struct array with one element; ``None`` if it cannot be read any more (see :data:`_GONE`).
+    """Read the row, as a struct array with one element.
+
+    The row is ``None`` if it cannot be read any more (see :data:`_GONE`).
 
     :param connection: in the container of the tables
     """
@@ -42,7 +44,7 @@ def row_at(
 def row_of_key(
     connection: Connection, config: OracleConfig, schema: TableSchema, key: Sequence[Any], scn: int
 ) -> pa.StructArray | None:
-    """The row with a key, see :meth:`..schema.catalog_questions.Lookups.row_of_key`.
+    """Return the row with a key, see :meth:`..table_schema.catalog_questions.Lookups.row_of_key`.
 
     :param connection: in the container of the tables
     """
@@ -50,12 +52,14 @@ def row_of_key(
     try:
         named = key_columns(schema, schema.key, columns, "t")
         of_log = zip(schema.key, key_to_json(key), strict=True)
-        values = [event_key(schema.column(name), value, config) for name, value in of_log]
-    except (Irreversible, QueryRefused):
+        values = [event_key(schema.get_column(name), value, config) for name, value in of_log]
+    except (IrreversibleKey, QueryRejected):
         return None
     with connection.cursor() as cursor:
-        variables = binds("k", named, values, cursor)
-        condition = " AND ".join(f"{c.sql} = {c.bound(name)}" for c, name in zip(named, variables, strict=True))
+        variables = bind_key_values("k", named, values, cursor)
+        condition = " AND ".join(
+            f"{c.sql} = {c.bind_expression(name)}" for c, name in zip(named, variables, strict=True)
+        )
         found = _rows(connection, columns, scn, condition, variables)
     return found if found is not None and len(found) <= 1 else None
 
@@ -63,9 +67,9 @@ def row_of_key(
 def _rows(
     connection: Connection, columns: QueryColumns, scn: int, condition: str, values: dict[str, Any]
 ) -> pa.StructArray | None:
-    """The rows of a condition; ``None`` if the moment cannot be read any more."""
+    """Return the rows of a condition; ``None`` if the moment cannot be read any more."""
     table = columns.schema.id
-    sql = f"SELECT {', '.join(columns.expressions)} FROM {quoted(table)} AS OF SCN {int(scn)} t WHERE {condition}"
+    sql = f"SELECT {', '.join(columns.expressions)} FROM {quote_table(table)} AS OF SCN {int(scn)} t WHERE {condition}"
     try:
         frames = [pa.table(frame) for frame in connection.fetch_df_batches(sql, values, size=2)]
     except oracledb.DatabaseError as e:
@@ -73,5 +77,5 @@ def _rows(
             raise
         log.info("A row of %s cannot be read as of SCN %d: %s", table, scn, e)
         return None
-    found = [columns.read(frame) for frame in frames if frame.num_rows]
+    found = [columns.read_rows(frame) for frame in frames if frame.num_rows]
     return pa.concat_arrays(found) if found else pa.array([], columns.type)

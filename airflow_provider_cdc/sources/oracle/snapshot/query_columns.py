@@ -1,5 +1,6 @@
-"""The select list of a query on a table, and conversion of its results by the kernels for redo statements, so that a value is the same in
-both.
+"""The select list of a query on a table, and conversion of its results.
+
+The kernels for redo statements convert them, so that a value is the same in both.
 
 Numbers, dates, times and intervals are selected as text in the session's format (``connect.SESSION``), which is that of LogMiner's
 literals. So numbers never become floating point; ``TM9`` writes all digits of a NUMBER.
@@ -15,17 +16,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import UnreadableValue, values_of
-from airflow_provider_cdc.core.model.schema import Column, TableSchema, arrow_type, row_struct
+from airflow_provider_cdc.core.model.table_schema import Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_enums import LOBS
-from airflow_provider_cdc.sources.oracle.kernels import convert as k
-from airflow_provider_cdc.sources.oracle.kernels import literals as li
-from airflow_provider_cdc.sources.oracle.redo.layout import ColumnRead, column_read
-from airflow_provider_cdc.sources.oracle.redo.parsed_literal import Kind, Literal, Unreadable
-from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE, read_value
-from airflow_provider_cdc.sources.oracle.schema.types import NULL, ColumnType
+from airflow_provider_cdc.sources.oracle.kernels import literal_conversion as k
+from airflow_provider_cdc.sources.oracle.kernels import literal_scanner as li
+from airflow_provider_cdc.sources.oracle.redo.kernel_layout import ColumnReadPlan, column_read
+from airflow_provider_cdc.sources.oracle.redo.literal_converter import UNAVAILABLE, read_value
+from airflow_provider_cdc.sources.oracle.redo.parsed_literal import LiteralKind, ParsedLiteral, UnreadableRedo
+from airflow_provider_cdc.sources.oracle.schema.column_types import NULL, ColumnType
 
 _SERIALIZED: Final = {
     "BOOLEAN": "CASE WHEN {c} THEN 1 WHEN NOT {c} THEN 0 END",
@@ -38,8 +39,8 @@ _MOMENT: Final = "SYYYY-MM-DD HH24:MI:SS"
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
-    """How a value is selected as text.
+class _TextExpression:
+    """The form in which a value is selected as text.
 
     :param sql: the expression, with ``{c}`` for the column
     :param kind: the kind of literal that LogMiner writes for the same value
@@ -52,16 +53,18 @@ class _Text:
 
 
 _TEXTS: Final = {
-    "NUMBER": _Text("TO_CHAR({c}, 'TM9')", li.TEXT),
-    "FLOAT": _Text("TO_CHAR({c}, 'TM9')", li.TEXT),
-    "DATE": _Text(f"TO_CHAR({{c}}, '{_MOMENT}')", li.DATE, "TO_DATE"),
-    "TIMESTAMP": _Text(f"TO_CHAR({{c}}, '{_MOMENT}.FF9')", li.TIMESTAMP, "TO_TIMESTAMP"),
-    "TIMESTAMP WITH TIME ZONE": _Text(f"TO_CHAR({{c}}, '{_MOMENT}.FF9 TZH:TZM')", li.TIMESTAMP_TZ, "TO_TIMESTAMP_TZ"),
-    "TIMESTAMP WITH LOCAL TIME ZONE": _Text(
+    "NUMBER": _TextExpression("TO_CHAR({c}, 'TM9')", li.TEXT),
+    "FLOAT": _TextExpression("TO_CHAR({c}, 'TM9')", li.TEXT),
+    "DATE": _TextExpression(f"TO_CHAR({{c}}, '{_MOMENT}')", li.DATE, "TO_DATE"),
+    "TIMESTAMP": _TextExpression(f"TO_CHAR({{c}}, '{_MOMENT}.FF9')", li.TIMESTAMP, "TO_TIMESTAMP"),
+    "TIMESTAMP WITH TIME ZONE": _TextExpression(
         f"TO_CHAR({{c}}, '{_MOMENT}.FF9 TZH:TZM')", li.TIMESTAMP_TZ, "TO_TIMESTAMP_TZ"
     ),
-    "INTERVAL DAY TO SECOND": _Text("TO_CHAR({c})", li.DAY_TO_SECOND, "TO_DSINTERVAL"),
-    "INTERVAL YEAR TO MONTH": _Text("TO_CHAR({c})", li.YEAR_TO_MONTH, "TO_YMINTERVAL"),
+    "TIMESTAMP WITH LOCAL TIME ZONE": _TextExpression(
+        f"TO_CHAR({{c}}, '{_MOMENT}.FF9 TZH:TZM')", li.TIMESTAMP_TZ, "TO_TIMESTAMP_TZ"
+    ),
+    "INTERVAL DAY TO SECOND": _TextExpression("TO_CHAR({c})", li.DAY_TO_SECOND, "TO_DSINTERVAL"),
+    "INTERVAL YEAR TO MONTH": _TextExpression("TO_CHAR({c})", li.YEAR_TO_MONTH, "TO_YMINTERVAL"),
 }
 
 
@@ -70,9 +73,9 @@ def _same(values: pa.Array) -> pa.Array:
 
 
 _UNSUPPORTED: Final = {
-    "BOOLEAN": ColumnRead(k.NUMBER, 1, 0, pa.int64(), lambda values: values.cast(pa.bool_())),
-    "JSON": ColumnRead(k.TEXT, 0, 0, pa.string(), _same),
-    "VECTOR": ColumnRead(k.TEXT, 0, 0, pa.string(), _same),
+    "BOOLEAN": ColumnReadPlan(k.NUMBER, 1, 0, pa.int64(), lambda values: values.cast(pa.bool_())),
+    "JSON": ColumnReadPlan(k.TEXT, 0, 0, pa.string(), _same),
+    "VECTOR": ColumnReadPlan(k.TEXT, 0, 0, pa.string(), _same),
 }
 """How types are read that only tables have, not the log."""
 
@@ -88,13 +91,13 @@ class QueryColumns:
 
     def __init__(self, schema: TableSchema, config: OracleConfig, alias: str = "t") -> None:
         self.schema, self.type = schema, row_struct(schema)
-        self._reads: list[ColumnRead | None] = []
+        self._reads: list[ColumnReadPlan | None] = []
         self.expressions: list[str] = []
         self.index: dict[str, int] = {}
         self.lobs = False
-        self._needed = Filters(config).needed(schema)
+        self._needed = Filters(config).list_needed_columns(schema)
         for column in schema.columns:
-            base = ColumnType.of(column).base
+            base = ColumnType.from_column(column).base
             if column.type == NULL or (base in LOBS and not config.lob_enabled):
                 self._reads.append(None)
                 continue
@@ -106,15 +109,15 @@ class QueryColumns:
         if not self.expressions:
             self.expressions = ["1"]
 
-    def unavailable(self, n: int) -> npt.NDArray[np.bool_] | None:
+    def find_unavailable_values(self, n: int) -> npt.NDArray[np.bool_] | None:
         """``bool[column, row]`` for ``n`` rows: LOBs that are not captured; ``None`` if there are none."""
         absent = [
             read is None and column.type != NULL for read, column in zip(self._reads, self.schema.columns, strict=True)
         ]
         return np.repeat(np.array(absent, np.bool_)[:, None], n, axis=1) if any(absent) else None
 
-    def read(self, batch: pa.Table) -> pa.StructArray:
-        """The rows of fetched results.
+    def read_rows(self, batch: pa.Table) -> pa.StructArray:
+        """Return the rows of fetched results.
 
         :raises UnreadableValue: the change log cannot represent a value, as a date before the year 1
         """
@@ -123,7 +126,7 @@ class QueryColumns:
             if read is None:
                 children.append(pa.nulls(len(batch), arrow_type(column.type)))
                 continue
-            base = ColumnType.of(column).base
+            base = ColumnType.from_column(column).base
             values = _one(batch.column(at))
             at += 1
             if base in LOBS and base != "XMLTYPE":
@@ -136,7 +139,7 @@ class QueryColumns:
                 children.append(self._column(column, base, read, values))
         return pa.StructArray.from_arrays(children, fields=list(self.type))
 
-    def _column(self, column: Column, base: str, read: ColumnRead, values: pa.Array) -> pa.Array:
+    def _column(self, column: Column, base: str, read: ColumnReadPlan, values: pa.Array) -> pa.Array:
         text = _TEXTS.get(base)
         if text is None:
             if read.how == k.FLOAT_TEXT:
@@ -150,12 +153,14 @@ class QueryColumns:
             found = pa.concat_arrays([found, pa.array(plain, read.raw)]).take(pa.array(take))
         return read.finish(found)
 
-    def _plain(self, column: Column, read: ColumnRead, text: _Text, value: str) -> Any:
-        """A value that the kernel does not read."""
-        literal = Literal(Kind.CALL, value, text.call) if text.call else Literal(Kind.TEXT, value)
+    def _plain(self, column: Column, read: ColumnReadPlan, text: _TextExpression, value: str) -> Any:
+        """Convert a value that the kernel does not read."""
+        literal = (
+            ParsedLiteral(LiteralKind.CALL, value, text.call) if text.call else ParsedLiteral(LiteralKind.TEXT, value)
+        )
         try:
             found = read_value(literal, read.how, read.a, read.b)
-        except Unreadable as e:
+        except UnreadableRedo as e:
             raise UnreadableValue(
                 f"A value of column {column.name} cannot be read: {e}.",
                 where=f"{self.schema.id}.{column.name}",
@@ -166,7 +171,7 @@ class QueryColumns:
 
 
 def _expressions(base: str, name: str) -> list[str]:
-    """The expressions that are selected for a column."""
+    """Return the expressions that are selected for a column."""
     if base in _TEXTS:
         return [_TEXTS[base].sql.format(c=name)]
     if base in _SERIALIZED:
@@ -186,7 +191,7 @@ def _one(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _with_empty(values: pa.Array, empty: pa.Array) -> pa.Array:
-    """The values of a LOB column, with empty values where ``empty`` is set."""
+    """Return the values of a LOB column, with empty values where ``empty`` is set."""
     if empty.null_count == len(empty):
         return values
     return pc.if_else(
@@ -194,7 +199,7 @@ def _with_empty(values: pa.Array, empty: pa.Array) -> pa.Array:
     )
 
 
-def _convert(values: pa.Array, read: ColumnRead, kind: int) -> tuple[pa.Array, npt.NDArray[np.intp]]:
+def _convert(values: pa.Array, read: ColumnReadPlan, kind: int) -> tuple[pa.Array, npt.NDArray[np.intp]]:
     """Text values converted to ``read.raw`` by the kernel; and the indices of the rows that it does not read."""
     n = len(values)
     _, offsets, data = values.buffers()
@@ -204,7 +209,7 @@ def _convert(values: pa.Array, read: ColumnRead, kind: int) -> tuple[pa.Array, n
     kinds = np.where(present, kind, li.NULL).astype(np.uint8).reshape(1, 1, n).repeat(2, axis=0)
     length = np.diff(ends).astype(np.int32).reshape(1, 1, n).repeat(2, axis=0)
     fixed = np.zeros((1, n), np.int64)
-    wide = np.zeros((1, n if read.store == k.STORE_WIDE else 1, 2), np.int64)
+    wide = np.zeros((1, n if read.store_kind == k.STORE_WIDE else 1, 2), np.int64)
     bounds = np.zeros((1, n), np.int64)
     # a number with a fixed scale may be longer than its text, by its zeros
     extra = (max(read.b, 0) if read.how == k.NUMBER_TEXT else 0) + 4
@@ -223,19 +228,19 @@ def _convert(values: pa.Array, read: ColumnRead, kind: int) -> tuple[pa.Array, n
 
 
 def _buffers(
-    read: ColumnRead,
+    read: ColumnReadPlan,
     fixed: npt.NDArray[np.int64],
     wide: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
 ) -> list[pa.Buffer]:
-    """The Arrow buffers of a store."""
-    if read.store == k.STORE_VARIABLE:
+    """Return the Arrow buffers of a store."""
+    if read.store_kind == k.STORE_VARIABLE:
         offsets = np.zeros(len(ends) + 1, np.int32)
         offsets[1:] = ends
         return [pa.py_buffer(offsets), pa.py_buffer(data.copy())]
-    values: npt.NDArray[Any] = wide if read.store == k.STORE_WIDE else fixed
-    if read.store == k.STORE_FIXED and pa.types.is_decimal(read.raw):
+    values: npt.NDArray[Any] = wide if read.store_kind == k.STORE_WIDE else fixed
+    if read.store_kind == k.STORE_FIXED and pa.types.is_decimal(read.raw):
         values = np.stack([fixed, fixed >> 63], axis=1)
     elif pa.types.is_date32(read.raw):
         values = fixed.astype(np.int32)

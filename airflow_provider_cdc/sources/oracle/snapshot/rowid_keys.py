@@ -17,12 +17,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRejected
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.connect import Connection, rows, translated
-from airflow_provider_cdc.sources.oracle.snapshot import rowids
-from airflow_provider_cdc.sources.oracle.snapshot.read_rows import extents
+from airflow_provider_cdc.sources.oracle.connect import Connection, fetch_rows, translate_driver_errors
+from airflow_provider_cdc.sources.oracle.snapshot import rowid_ranges
+from airflow_provider_cdc.sources.oracle.snapshot.row_fetching import read_extents
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +36,10 @@ _MOST_CUTS: Final = 64
 """Greatest number of these parts in one query, where they have few rows."""
 
 
-def fingerprint(numbers: Iterable[int], upto: int | None = None) -> str:
+def compute_fingerprint(numbers: Iterable[int], upto: int | None = None) -> str:
     """Fingerprint of the data object numbers of a table's segments, up to one of them; by default of all.
 
-    >>> fingerprint([7, 9]) == fingerprint([9, 7, 12], 9) != fingerprint([7, 12], 9)
+    >>> compute_fingerprint([7, 9]) == compute_fingerprint([9, 7, 12], 9) != compute_fingerprint([7, 12], 9)
     True
     """
     kept = sorted(set(numbers))
@@ -48,10 +48,10 @@ def fingerprint(numbers: Iterable[int], upto: int | None = None) -> str:
     return f"{last}.{zlib.crc32(text.encode()):08x}"
 
 
-def plain(key: str) -> str:
-    """The ROWID of a key, without the fingerprint.
+def strip_fingerprint(key: str) -> str:
+    """Return the ROWID of a key, without the fingerprint.
 
-    >>> plain("AAAR0pAAHAAAACAAAB@73001.2a9b7cf1")
+    >>> strip_fingerprint("AAAR0pAAHAAAACAAAB@73001.2a9b7cf1")
     'AAAR0pAAHAAAACAAAB'
     """
     return key.partition("@")[0]
@@ -64,21 +64,21 @@ class RowidKeys:
         self._connection, self._config, self._table = connection, config, table
         self._cuts: list[str] | None = None
 
-    def mark(self, row_id: str, origin: str | None) -> str:
-        """The key of a ROWID.
+    def build_key(self, row_id: str, origin: str | None) -> str:
+        """Return the key of a ROWID.
 
         :param origin: an earlier key of the same scan, whose fingerprint is kept; ``None`` = there is none
         """
-        return f"{row_id}@{origin.partition('@')[2] if origin else fingerprint(self._segments())}"
+        return f"{row_id}@{origin.partition('@')[2] if origin else compute_fingerprint(self._segments())}"
 
-    def verify(self, key: str) -> None:
+    def check_key(self, key: str) -> None:
         """Make sure that a key is still valid.
 
-        :raises QueryRefused: rows have got other ROWIDs since
+        :raises QueryRejected: rows have got other ROWIDs since
         """
         known = key.partition("@")[2]
-        if known and fingerprint(self._segments(), int(known.partition(".")[0])) != known:
-            raise QueryRefused(
+        if known and compute_fingerprint(self._segments(), int(known.partition(".")[0])) != known:
+            raise QueryRejected(
                 f"Rows of {self._table} have other ROWIDs than when reading them by ROWID began: the table, or a partition of "
                 "it, was moved, truncated, exchanged or dropped.",
                 where=str(self._table),
@@ -86,7 +86,7 @@ class RowidKeys:
                 remedy="send the signal again",
             )
 
-    def parts(self, after: str | None) -> Iterator[tuple[str | None, str | None]]:
+    def list_part_bounds(self, after: str | None) -> Iterator[tuple[str | None, str | None]]:
         """Bounds (from, and up to but not including) of the parts after a ROWID; the parts grow, for the case that they have few rows."""
         if self._cuts is None:
             self._cuts = sorted(self._extents(), key=_number)
@@ -99,13 +99,13 @@ class RowidKeys:
         yield low, None
 
     def _segments(self) -> list[int]:
-        found = rows(self._connection, _SEGMENTS, o=self._table.namespace, n=self._table.name)
+        found = fetch_rows(self._connection, _SEGMENTS, o=self._table.namespace, n=self._table.name)
         return [int(number) for (number,) in found]
 
     def _extents(self) -> list[str]:
         try:
-            with translated(self._config, str(self._table)):
-                return rowids.cuts(extents(self._connection, self._table), _STEP)
+            with translate_driver_errors(self._config, str(self._table)):
+                return rowid_ranges.split_extents(read_extents(self._connection, self._table), _STEP)
         except PrerequisiteError as e:
             log.warning(
                 "%s is read by ROWID in full for each chunk, as its extents cannot be seen: %s", self._table, e.what
@@ -114,8 +114,8 @@ class RowidKeys:
 
 
 def _number(row_id: str) -> int:
-    """A ROWID as a number; numbers sort like ROWIDs."""
+    """Return a ROWID as a number; numbers sort like ROWIDs."""
     value = 0
     for character in row_id:
-        value = value << 6 | rowids.DIGITS.index(character)
+        value = value << 6 | rowid_ranges.DIGITS.index(character)
     return value

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.tokens import tokenize
-from airflow_provider_cdc.sources.relational.tokens import BAD, QUOTED, WORD, Token
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.sql_tokenizer import tokenize
+from airflow_provider_cdc.sources.relational.sql_token_cursor import BAD, QUOTED, WORD, SqlToken
 
 _OTHER_CLAUSES: Final = frozenset(
     (
@@ -32,13 +32,13 @@ _PARTITIONS: Final = {"PARTITION", "SUBPARTITION"}
 
 
 def override_of(table: TableId, overrides: Mapping[str, str]) -> str | None:
-    """The statement for a table. Names are case-insensitive, with or without the pluggable database."""
+    """Return the statement for a table. Names are case-insensitive, with or without the pluggable database."""
     names = {str(table).lower(), table.full_name.lower()}
     return next((statement for name, statement in overrides.items() if name.lower() in names), None)
 
 
 def as_of(statement: str, table: TableId, scn: int, user: str) -> str:
-    """The statement with ``AS OF SCN`` after each mention of the table.
+    """Return the statement with ``AS OF SCN`` after each mention of the table.
 
     :param user: schema of names without a schema
     :raises ConfigError: the statement does not select from the table
@@ -64,8 +64,11 @@ def as_of(statement: str, table: TableId, scn: int, user: str) -> str:
     return statement.rstrip()
 
 
-def _mentions(tokens: list[Token], table: TableId, user: str) -> list[tuple[int, bool]]:
-    """The end of each mention of the table in a FROM clause, as an offset, and whether a flashback clause follows it."""
+def _mentions(tokens: list[SqlToken], table: TableId, user: str) -> list[tuple[int, bool]]:
+    """Yield the end of each mention of the table in a FROM clause.
+
+    Each is an offset, with whether a flashback clause follows it.
+    """
     found: list[tuple[int, bool]] = []
     inside = [False]  # per depth of parentheses: inside a FROM clause
     for i, token in enumerate(tokens):
@@ -84,7 +87,7 @@ def _mentions(tokens: list[Token], table: TableId, user: str) -> list[tuple[int,
     return found
 
 
-def _mentioned(tokens: list[Token], at: int, table: TableId, user: str) -> int | None:
+def _mentioned(tokens: list[SqlToken], at: int, table: TableId, user: str) -> int | None:
     """Index of the last token of a mention of the table, partition included; ``None`` if the name means something else."""
     qualified = tokens[at - 1].key == "."
     first = at - 2 if qualified else at

@@ -32,9 +32,9 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, TransientError
 from airflow_provider_cdc.core.model.log_items import RowBlock
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.snapshot.snapshot_policy import lock_refused, lock_statements
-from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
+from airflow_provider_cdc.core.spi.source import SnapshotChunk, SnapshotSession
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_enums import LockingMode
 from airflow_provider_cdc.sources.oracle.connect import (
@@ -43,18 +43,24 @@ from airflow_provider_cdc.sources.oracle.connect import (
     connect,
     current_scn,
     database_of,
-    translated,
+    translate_driver_errors,
 )
-from airflow_provider_cdc.sources.oracle.database_transactions import open_transactions
-from airflow_provider_cdc.sources.oracle.errors import SNAPSHOT_TOO_OLD, TABLE_CHANGED, translate
+from airflow_provider_cdc.sources.oracle.error_translation import SNAPSHOT_TOO_OLD, TABLE_CHANGED, translate_error
+from airflow_provider_cdc.sources.oracle.open_database_transactions import open_transactions
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
-from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
-from airflow_provider_cdc.sources.oracle.snapshot import rowids
+from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
+from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table
+from airflow_provider_cdc.sources.oracle.snapshot import rowid_ranges
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
-from airflow_provider_cdc.sources.oracle.snapshot.read_rows import LOB_ROWS, extents, now_us, parts, read_block
+from airflow_provider_cdc.sources.oracle.snapshot.row_fetching import (
+    LOB_ROWS,
+    now_us,
+    read_block,
+    read_extents,
+    split_fetched_rows,
+)
 from airflow_provider_cdc.sources.oracle.snapshot.select_overrides import as_of, override_of
-from airflow_provider_cdc.sources.relational.chunk_errors import refused
+from airflow_provider_cdc.sources.relational.key_and_query_errors import build_query_refused
 
 log = logging.getLogger(__name__)
 
@@ -90,26 +96,26 @@ class OracleSnapshot(SnapshotSession):
             main = self._connect()
             for _ in range(readers):
                 self._idle.put(self._connect())
-            with translated(config, "opening a snapshot"):
+            with translate_driver_errors(config, "opening a snapshot"):
                 self._open(main, list(tables))
         except BaseException:
             self.close()
             raise
 
     def _open(self, main: Connection, tables: list[TableId]) -> None:
-        database, catalog = database_of(main), Catalog(main, self._config)
+        database, catalog = database_of(main), OracleCatalog(main, self._config)
         began = time.monotonic()
         if self._config.snapshot_locking_mode is LockingMode.CUSTOM:
             self._lock_otherwise(main, tables)
-        elif self._config.snapshot_locking_mode is LockingMode.SHARED and database.writable:
+        elif self._config.snapshot_locking_mode is LockingMode.SHARED and database.is_writable:
             _lock(main, tables)
         oldest = self._oldest_change(main)
         self.scn = current_scn(main)
         self.ts_us = now_us(main)
-        self.schemas = catalog.tables(tables)
+        self.schemas = catalog.read_table_schemas(tables)
         main.rollback()
         log.info("The snapshot is of SCN %d; its locks were held for %.2f s.", self.scn, time.monotonic() - began)
-        self._sizes = catalog.sizes(self.schemas)
+        self._sizes = catalog.read_table_sizes(self.schemas)
         self.ddl = {t: catalog.create_statement(schema) for t, schema in self.schemas.items()}
         start = min(oldest, self.scn)
         self.position = OraclePosition(start, self.scn, resetlogs=database.resetlogs, dbid=database.dbid)
@@ -128,7 +134,7 @@ class OracleSnapshot(SnapshotSession):
                 try:
                     cursor.execute(statement.strip().rstrip(";"))
                 except oracledb.DatabaseError as e:
-                    meaning = translate(e, self._config)
+                    meaning = translate_error(e, self._config)
                     if isinstance(meaning, TransientError):
                         raise
                     raise lock_refused(statement, meaning.what, LockingMode.SHARED) from e
@@ -139,7 +145,7 @@ class OracleSnapshot(SnapshotSession):
         return connection
 
     def _oldest_change(self, main: Connection) -> int:
-        """An SCN at or before the first change of every transaction that is open now or begins later.
+        """Return an SCN at or before the first change of every transaction that is open now or begins later.
 
         Transactions do not cross containers, so those of the tables' container count.
         """
@@ -148,30 +154,30 @@ class OracleSnapshot(SnapshotSession):
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def chunks(self, table: TableId) -> list[Chunk]:
+    def split_table(self, table: TableId) -> list[SnapshotChunk]:
         count, blocks = self._sizes.get(table, (0, 0))
         if self._readers < 2 or 0 < blocks <= CHUNK_BLOCKS or self._statement(table) is not None:
-            return [Chunk(table, None, count or blocks * _ROWS_IN_BLOCK)]
+            return [SnapshotChunk(table, None, count or blocks * _ROWS_IN_BLOCK)]
         extents = self._extents(table)
         blocks = sum(extent[3] for extent in extents)
         count = count or blocks * _ROWS_IN_BLOCK
-        cuts = rowids.cuts(extents, CHUNK_BLOCKS)
-        conditions = rowids.conditions(cuts) if cuts else [None]
-        return [Chunk(table, condition, count // len(conditions)) for condition in conditions]
+        cuts = rowid_ranges.split_extents(extents, CHUNK_BLOCKS)
+        conditions = rowid_ranges.build_part_conditions(cuts) if cuts else [None]
+        return [SnapshotChunk(table, condition, count // len(conditions)) for condition in conditions]
 
     def _extents(self, table: TableId) -> list[tuple[int, int, int, int]]:
-        """The extents of a table, see :func:`.read_rows.extents`; empty if the user may not see them."""
+        """Return the extents of a table, see :func:`.row_fetching.read_extents`; empty if the user may not see them."""
         connection = self._idle.get()
         try:
-            with translated(self._config, str(table)):
-                return extents(connection, table)
+            with translate_driver_errors(self._config, str(table)):
+                return read_extents(connection, table)
         except PrerequisiteError as e:
             log.info("%s is read by one reader, as its extents cannot be seen: %s", table, e.what)
             return []
         finally:
             self._idle.put(connection)
 
-    def read(self, chunk: Chunk) -> Iterator[RowBlock]:
+    def read(self, chunk: SnapshotChunk) -> Iterator[RowBlock]:
         connection = self._idle.get()
         try:
             retries = self._config.snapshot_database_errors_max_retries
@@ -185,44 +191,46 @@ class OracleSnapshot(SnapshotSession):
                 except (oracledb.Error, OSError) as e:
                     if handed_over or not left or code_of(e) not in SNAPSHOT_TOO_OLD | TABLE_CHANGED:
                         self._refused(e, chunk.table)
-                        with translated(self._config, f"{chunk.table} as of SCN {self.scn}"):
+                        with translate_driver_errors(self._config, f"{chunk.table} as of SCN {self.scn}"):
                             raise
                     log.warning("%s as of SCN %d is read again: %s", chunk.table, self.scn, e)
         finally:
             self._idle.put(connection)
 
     def _statement(self, table: TableId) -> str | None:
-        """The SELECT of a signal or of the configuration for a table, if there is one."""
+        """Return the SELECT of a signal or of the configuration for a table, if there is one."""
         return self._selects.get(table) or override_of(table, self._config.snapshot_select_statement_overrides)
 
     def _refused(self, e: Exception, table: TableId) -> None:
-        """Raise :class:`QueryRefused` if the database refuses a signal's SELECT.
+        """Raise :class:`QueryRejected` if the database refuses a signal's SELECT.
 
-        :raises QueryRefused: it does
+        :raises QueryRejected: it does
         """
         if table not in self._selects:
             return
-        meaning = translate(e, self._config)
+        meaning = translate_error(e, self._config)
         if not isinstance(meaning, TransientError):
-            raise refused(f"The database refuses the statement for {table}", meaning.what, self._selects[table]) from e
+            raise build_query_refused(
+                f"The database refuses the statement for {table}", meaning.what, self._selects[table]
+            ) from e
 
     def _source(self, table: TableId) -> str:
-        """The FROM clause of a table.
+        """Return the FROM clause of a table.
 
         :raises ConfigError: the configured SELECT cannot be used
-        :raises QueryRefused: the signal's SELECT cannot be used
+        :raises QueryRejected: the signal's SELECT cannot be used
         """
         statement = self._statement(table)
         if statement is None:
-            return f"{quoted(table)} AS OF SCN {self.scn}"
+            return f"{quote_table(table)} AS OF SCN {self.scn}"
         try:
             return f"({as_of(statement, table, self.scn, self._config.database_user)}\n)"
         except ConfigError as e:
             if table not in self._selects:
                 raise
-            raise refused(f"The statement for {table} cannot be used", e.what, statement) from None
+            raise build_query_refused(f"The statement for {table} cannot be used", e.what, statement) from None
 
-    def _blocks(self, connection: Connection, chunk: Chunk) -> Iterator[RowBlock]:
+    def _blocks(self, connection: Connection, chunk: SnapshotChunk) -> Iterator[RowBlock]:
         schema = self.schemas[chunk.table]
         columns = QueryColumns(schema, self._config)
         source = self._source(chunk.table)
@@ -231,7 +239,7 @@ class OracleSnapshot(SnapshotSession):
         size = self._config.snapshot_fetch_size
         frames = connection.fetch_df_batches(sql, size=min(size, LOB_ROWS) if columns.lobs else size)
         for frame in frames:
-            for part in parts(pa.table(frame)):
+            for part in split_fetched_rows(pa.table(frame)):
                 yield read_block(columns, part, self.scn, self.ts_us)
 
     def close(self) -> None:
@@ -246,7 +254,7 @@ def _lock(connection: Connection, tables: list[TableId]) -> None:
     with connection.cursor() as cursor:
         for table in tables:
             try:
-                cursor.execute(f"LOCK TABLE {quoted(table)} IN ROW SHARE MODE WAIT {LOCK_SECONDS}")
+                cursor.execute(f"LOCK TABLE {quote_table(table)} IN ROW SHARE MODE WAIT {LOCK_SECONDS}")
             except oracledb.DatabaseError as e:
                 if code_of(e) != 942:
                     raise

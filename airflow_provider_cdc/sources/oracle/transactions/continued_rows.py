@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from airflow_provider_cdc.core.errors import SourceLogDamaged
 
 
-class ContinuationRows:
+class ContinuationJoiner:
     """Joins continuation rows, also across batches."""
 
     def __init__(self) -> None:
         self._waiting: pa.Table | None = None
 
-    def join(self, batch: pa.Table) -> pa.Table:
+    def join_rows(self, batch: pa.Table) -> pa.Table:
         """Rows with complete statements. Rows that continue in the next batch are held back.
 
         :raises SourceLogDamaged: a statement continues in a row of another change
@@ -46,7 +46,7 @@ class ContinuationRows:
         joined = batch.take(pa.array(first))
         return joined.set_column(joined.schema.get_field_index("sql"), "sql", texts)
 
-    def end(self) -> None:
+    def check_complete(self) -> None:
         """Check that no row is held back at the end of a window.
 
         :raises SourceLogDamaged: the continuation of a statement is missing

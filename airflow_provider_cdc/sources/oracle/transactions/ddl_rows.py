@@ -8,18 +8,18 @@ from typing import Final
 from airflow_provider_cdc.core.errors import SourceLogDamaged
 from airflow_provider_cdc.core.model.log_items import LogItem, SchemaChange, Truncate
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.counters import RowCounters
-from airflow_provider_cdc.sources.oracle.kernels.operations import DDL, MISSING_SCN
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import DDL, MISSING_SCN
 from airflow_provider_cdc.sources.oracle.position import OraclePosition, transaction_id
 from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
-from airflow_provider_cdc.sources.oracle.transactions.buffer.commits import Commit, position_after
+from airflow_provider_cdc.sources.oracle.stream_counters import RowCounters
+from airflow_provider_cdc.sources.oracle.transactions.buffer.commits import TransactionCommit, position_after
 
 CODES: Final = (DDL, MISSING_SCN)
 
 
-class DdlRows:
+class DdlRowProcessor:
     """Makes log items of DDL rows; the other codes are errors.
 
     :param start: statements before this position are captured already
@@ -34,13 +34,13 @@ class DdlRows:
         applier: DdlApplier,
         counters: RowCounters,
     ) -> None:
-        self._catalog, self._start = config.catalog, start
+        self._catalog, self._start = config.catalog_name, start
         self._versions, self._applier, self._counters = versions, applier, counters
 
-    def items(
+    def build_items(
         self, row: dict[str, object], position: OraclePosition, open_low: int
     ) -> Iterator[tuple[LogItem, OraclePosition]]:
-        """The items of a row, each with the position after it.
+        """Yield the items of a row, each with the position after it.
 
         :param position: the position before the row
         :param open_low: SCN at which the oldest open transaction began
@@ -63,10 +63,10 @@ class DdlRows:
         assert isinstance(xid, bytes)
         thread = int(str(row["thread"]))
         transaction = transaction_id(xid)
-        if self._start.captured(scn, thread, transaction) or not row["sql"]:
+        if self._start.has_commit(scn, thread, transaction) or not row["sql"]:
             return
         text = str(row["sql"])
-        found = self._applier.apply(ddl.read(text), str(row["owner"] or row["user"] or ""), f"SCN {scn}")
+        found = self._applier.apply(ddl.parse_ddl_statement(text), str(row["owner"] or row["user"] or ""), f"SCN {scn}")
         changes, truncated = found.changes, found.truncated
         self._counters.unknown_ddl += found.unknown
         self._versions.note_names(changes, int(str(row["object"] or 0)) if len(changes) == 1 else 0, scn)
@@ -74,7 +74,9 @@ class DdlRows:
             return
         ts_us = int(str(row["ts_us"]))
         # Oracle commits a DDL statement by itself
-        position = position_after(position, [Commit(-1, transaction, scn, thread, ts_us)], min(open_low, scn))
+        position = position_after(
+            position, [TransactionCommit(-1, transaction, scn, thread, ts_us)], min(open_low, scn)
+        )
         source = {
             "txId": transaction, "scn": str(scn), "rs_id": str(row["rs_id"] or "").strip() or None, "ssn": row["ssn"],
             "redo_thread": thread, "user_name": row["user"],
@@ -84,4 +86,4 @@ class DdlRows:
         if changes:
             old = self._versions.replaced_by(changes)
             yield SchemaChange(text, self._catalog, changes, position, ts_us, source), position
-            self._versions.keep(old, scn)
+            self._versions.keep_replaced_schemas(old, scn)

@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.model import log_items
-from airflow_provider_cdc.sources.oracle.kernels import convert as k
-from airflow_provider_cdc.sources.oracle.kernels.operations import INTERNAL
-from airflow_provider_cdc.sources.oracle.redo.lobs import read_keys
-from airflow_provider_cdc.sources.oracle.redo.reader import Mask, RedoReader, Rows
-from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups
-from airflow_provider_cdc.sources.oracle.schema.types import NULL
+from airflow_provider_cdc.sources.oracle.kernels import literal_conversion as k
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import INTERNAL
+from airflow_provider_cdc.sources.oracle.redo.lob_assembler import read_keys
+from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import Mask, RedoReader, RedoRows
+from airflow_provider_cdc.sources.oracle.schema.column_types import NULL
+from airflow_provider_cdc.sources.oracle.schema.stream_lookups import StreamLookups
 
 Int64s = npt.NDArray[np.int64]
 
@@ -27,10 +27,12 @@ MOST_ROWS: Final = 1_000
 """Greatest number of table rows that are read for a transaction; each needs two queries."""
 
 
-def net_changes(reader: RedoReader, rows: pa.Table, commit_scn: int, lookups: Lookups) -> tuple[Rows, Int64s] | None:
-    """The difference that a transaction has made to one table: one output row for each row that differs.
+def net_changes(
+    reader: RedoReader, rows: pa.Table, commit_scn: int, lookups: StreamLookups
+) -> tuple[RedoRows, Int64s] | None:
+    """Return the difference that a transaction has made to one table: one output row for each row that differs.
 
-    :param rows: columns of :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.segments.ROWS`: all log rows of the table in the transaction, undo rows among them, in log order
+    :param rows: columns of :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.row_segments.ROWS`: all log rows of the table in the transaction, undo rows among them, in log order
     :return: the output rows, and for each the index of a log row that touches it, ascending; ``None`` if the table has no key, if it was
         changed since, or if its undo is not kept so long
     :raises UnreadableValue: a statement cannot be understood
@@ -57,10 +59,10 @@ def net_changes(reader: RedoReader, rows: pa.Table, commit_scn: int, lookups: Lo
     if origin and origin[-1] >= len(rows):
         return None
     if not ops:
-        return Rows(np.array([], np.int8), None, None, None, None, np.array([], np.bool_)), np.array([], np.int64)
+        return RedoRows(np.array([], np.int8), None, None, None, None, np.array([], np.bool_)), np.array([], np.int64)
     op = np.array(ops, np.int8)
     unavailable = _not_captured(reader, len(op))
-    changes = Rows(
+    changes = RedoRows(
         op,
         pa.concat_arrays(befores) if (op != log_items.CREATE).any() else None,
         pa.concat_arrays(afters) if (op != log_items.DELETE).any() else None,

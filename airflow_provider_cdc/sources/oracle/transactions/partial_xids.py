@@ -13,14 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.sources.oracle.kernels.operations import COMMIT, ROLLBACK
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import COMMIT, ROLLBACK
 
 PARTIAL = b"\xff\xff\xff\xff"
 """Last four bytes of an XID without a sequence number."""
 
 
-def resolved(xids: pa.Array, codes: npt.NDArray[np.int16], open_xids: Collection[bytes]) -> pa.Array:
-    """The XIDs, complete where the transaction is known.
+def complete_xids(xids: pa.Array, codes: npt.NDArray[np.int16], open_xids: Collection[bytes]) -> pa.Array:
+    """Return the XIDs, complete where the transaction is known.
 
     :param xids: binary, in log order
     :param codes: operation codes

@@ -10,19 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import CdcError, SchemaConflict, values_of
-from airflow_provider_cdc.core.model.log_items import RowBlock, Transactions
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.log_items import BlockTransactions, RowBlock
+from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.kernels.operations import LAST_CHANGE, NO_ROW_ID
-from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
-from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
-from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import LAST_CHANGE, NO_ROW_ID
+from airflow_provider_cdc.sources.oracle.redo.lob_assembler import read_with_lobs
+from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader, RedoRows
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
-from airflow_provider_cdc.sources.oracle.transactions.buffer.commits import Commit
-from airflow_provider_cdc.sources.oracle.transactions.buffer.rollback import COLUMNS, not_rolled_back, warn_inferred
+from airflow_provider_cdc.sources.oracle.schema.stream_lookups import StreamLookups
+from airflow_provider_cdc.sources.oracle.transactions.buffer.commits import TransactionCommit
+from airflow_provider_cdc.sources.oracle.transactions.buffer.rolled_back_rows import (
+    COLUMNS,
+    not_rolled_back,
+    warn_inferred,
+)
+from airflow_provider_cdc.sources.oracle.transactions.lob_reselect import reselect_values
 from airflow_provider_cdc.sources.oracle.transactions.net_changes import net_changes
-from airflow_provider_cdc.sources.oracle.transactions.unreadable_rows import readable
-from airflow_provider_cdc.sources.oracle.transactions.value_reselect import reselect
+from airflow_provider_cdc.sources.oracle.transactions.unreadable_rows import find_readable_rows
 
 Int64s = npt.NDArray[np.int64]
 
@@ -37,23 +41,23 @@ class RowDecoder:
     :param lookups: reads a row as of an SCN
     """
 
-    def __init__(self, config: OracleConfig, versions: SchemaVersions, lookups: Lookups) -> None:
+    def __init__(self, config: OracleConfig, versions: SchemaVersions, lookups: StreamLookups) -> None:
         self._config, self._versions, self._lookups = config, versions, lookups
         self._readers: dict[int, tuple[TableSchema, RedoReader]] = {}
         self._scns: list[int] = []
 
     def decode(
-        self, rows: pa.Table, commits: list[Commit], *, undecided: bool = False
-    ) -> tuple[list[RowBlock], Transactions]:
-        """The row blocks of some transactions.
+        self, rows: pa.Table, commits: list[TransactionCommit], *, undecided: bool = False
+    ) -> tuple[list[RowBlock], BlockTransactions]:
+        """Return the row blocks of some transactions.
 
-        :param rows: columns of :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.segments.ROWS`, by transaction in the order of ``commits``
+        :param rows: columns of :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.row_segments.ROWS`, by transaction in the order of ``commits``
         :param undecided: undo rows were not matched with the changes that they undo
         :raises SchemaConflict: a row does not match the schema at its SCN
         :raises UnreadableValue: a value cannot be read
         """
         ids = pa.array([c.id for c in commits], pa.string())
-        transactions = Transactions(ids, np.array([c.ts_us for c in commits], np.int64))
+        transactions = BlockTransactions(ids, np.array([c.ts_us for c in commits], np.int64))
         serials = np.array([c.serial for c in commits], np.int64)
         order = np.argsort(serials)
         owner = order[np.searchsorted(serials[order], rows.column("tx").to_numpy())].astype(np.int32)
@@ -78,12 +82,12 @@ class RowDecoder:
         """Split rows of a table by the schema at their SCN: rows may be written before a DDL statement and committed after it."""
         scns = rows.column("scn").to_numpy()[index]
         lowest, highest = int(scns.min()), int(scns.max())
-        schema, until = self._versions.at(number, lowest)
+        schema, until = self._versions.find_schema(number, lowest)
         while until <= highest:
             early = scns < until
             yield index[early], schema
             index, scns = index[~early], scns[~early]
-            schema, until = self._versions.at(number, int(scns.min()))
+            schema, until = self._versions.find_schema(number, int(scns.min()))
         yield index, schema
 
     def _read(
@@ -100,7 +104,7 @@ class RowDecoder:
         starts = (codes <= LAST_CHANGE) & ~rows.column("rollback").to_numpy(zero_copy_only=False)
         for part in _by_size(rows, index, starts, owner):
             picked = _taken(rows, part)
-            good = readable(picked, schema, owner[part], ids)
+            good = find_readable_rows(picked, schema, owner[part], ids)
             if not good.all():
                 part, picked = part[good], picked.filter(pa.array(good)).combine_chunks()
             with values_of(schema.id):
@@ -123,13 +127,13 @@ class RowDecoder:
         self,
         picked: pa.Table,
         at: Int64s,
-        read: Rows,
+        read: RedoRows,
         schema: TableSchema,
         owner: npt.NDArray[np.int32],
         ids: pa.StringArray,
         commit_scns: pa.StringArray,
     ) -> tuple[RowBlock, Int64s]:
-        """The block of some output rows.
+        """Return the block of some output rows.
 
         :param picked: a log row for each of them
         :param at: indices of these
@@ -151,7 +155,7 @@ class RowDecoder:
 
     def _match_undo_rows(
         self, rows: pa.Table, index: Int64s, schema: TableSchema, owner: npt.NDArray[np.int32], ids: pa.StringArray
-    ) -> tuple[Int64s, list[tuple[Rows, Int64s]]]:
+    ) -> tuple[Int64s, list[tuple[RedoRows, Int64s]]]:
         """Match undo rows with what they undo.
 
         :return: the rows that are to be read, without those that were undone; and the net changes of transactions, with their log rows
@@ -165,7 +169,7 @@ class RowDecoder:
         for transaction in undone.tolist():
             part = index[of == transaction]
             picked = rows.take(pa.array(part)).combine_chunks()
-            good = readable(picked, schema, owner[part], ids)
+            good = find_readable_rows(picked, schema, owner[part], ids)
             part, picked = part[good], picked.filter(pa.array(good)).combine_chunks()
             with values_of(schema.id):
                 found = self._net_changes(picked, schema, self._scns[transaction])
@@ -177,7 +181,7 @@ class RowDecoder:
             rest.append(part[not_rolled_back(picked.select(COLUMNS), lambda _: [schema]).keep])
         return np.sort(np.concatenate(rest)), net
 
-    def _net_changes(self, rows: pa.Table, schema: TableSchema, scn: int) -> tuple[Rows, Int64s] | None:
+    def _net_changes(self, rows: pa.Table, schema: TableSchema, scn: int) -> tuple[RedoRows, Int64s] | None:
         try:
             return net_changes(self._reader(schema), rows, scn, self._lookups)
         except SchemaConflict:
@@ -185,8 +189,10 @@ class RowDecoder:
                 raise
             return net_changes(self._reader(schema), rows, scn, self._lookups)
 
-    def _texts(self, rows: pa.Table, schema: TableSchema, owner: npt.NDArray[np.int32]) -> tuple[Rows, Int64s, Int64s]:
-        """The output rows of log rows, the index of the first log row of each, and of the one that has its ROWID."""
+    def _texts(
+        self, rows: pa.Table, schema: TableSchema, owner: npt.NDArray[np.int32]
+    ) -> tuple[RedoRows, Int64s, Int64s]:
+        """Return the output rows of log rows, the index of the first log row of each, and of the one that has its ROWID."""
         reader = self._reader(schema)
         codes, texts = rows.column("code").to_numpy(), rows.column("sql").combine_chunks()
         undo = rows.column("rollback").to_numpy(zero_copy_only=False)
@@ -201,7 +207,7 @@ class RowDecoder:
             if assembled.unknown is not None:
                 ids = row_ids.take(pa.array(assembled.named)).to_pylist()
                 scns = [self._scns[i] for i in owner[origin].tolist()]
-                found = reselect(found, assembled.unknown, schema, ids, scns, self._lookups)
+                found = reselect_values(found, assembled.unknown, schema, ids, scns, self._lookups)
             return found, origin, assembled.named
         except CdcError as e:
             scns = rows.column("scn").to_numpy()
@@ -216,7 +222,7 @@ class RowDecoder:
 
     def _ignore_hidden(self, schema: TableSchema) -> bool:
         """Read a table's statements without the columns that Oracle keeps for itself, which the log may name. Returns whether it has some."""
-        hidden = self._lookups.hidden(schema.id)
+        hidden = self._lookups.read_hidden_columns(schema.id)
         if not hidden or self._reader(schema).ignored == hidden:
             return False
         self._readers[id(schema)] = schema, RedoReader(schema, self._config, hidden)
@@ -242,7 +248,10 @@ class RowDecoder:
         }
 
     def _number(self, found: list[tuple[RowBlock, Int64s]], n: int) -> None:
-        """Number the rows 0, 1, 2 … in commit order; log rows that were merged into others (pieces of LOBs) have no number."""
+        """Set the numbers of the rows: 0, 1, 2 … in commit order.
+
+        Log rows that were merged into others (pieces of LOBs) have no number.
+        """
         present = np.zeros(n, np.int64)
         for _, at in found:
             present[at] = 1
@@ -284,14 +293,14 @@ def _by_size(
 
 
 def _taken(rows: pa.Table, index: Int64s) -> pa.Table:
-    """The rows of an ascending index; without a copy, where they follow each other."""
+    """Return the rows of an ascending index; without a copy, where they follow each other."""
     if len(index) and index[-1] - index[0] + 1 == len(index):
         return rows.slice(int(index[0]), len(index)).combine_chunks()
     return rows.take(pa.array(index)).combine_chunks()
 
 
 def _addresses(row_ids: pa.Array) -> pa.Array | None:
-    """Where the rows are, if the log says it of all."""
+    """Return the addresses of the rows, if the log has that of all."""
     return None if row_ids.null_count or pc.any(pc.equal(row_ids, NO_ROW_ID)).as_py() else row_ids
 
 

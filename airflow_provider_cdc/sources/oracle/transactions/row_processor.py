@@ -18,11 +18,10 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged
 from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogItem
-from airflow_provider_cdc.core.spi.source import Tables
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_enums import MiningStrategy
-from airflow_provider_cdc.sources.oracle.counters import RowCounters
-from airflow_provider_cdc.sources.oracle.kernels.operations import (
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import (
     COMMIT,
     DDL,
     FOREVER,
@@ -32,19 +31,20 @@ from airflow_provider_cdc.sources.oracle.kernels.operations import (
     UNSUPPORTED,
 )
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
+from airflow_provider_cdc.sources.oracle.schema.stream_lookups import StreamLookups
+from airflow_provider_cdc.sources.oracle.stream_counters import RowCounters
 from airflow_provider_cdc.sources.oracle.transactions import ddl_rows
 from airflow_provider_cdc.sources.oracle.transactions.buffer.commits import commits_at, position_after
-from airflow_provider_cdc.sources.oracle.transactions.buffer.open_transactions import UNKNOWN, Transaction
-from airflow_provider_cdc.sources.oracle.transactions.buffer.segments import ROWS
+from airflow_provider_cdc.sources.oracle.transactions.buffer.open_transactions import UNKNOWN, UncommittedTransaction
+from airflow_provider_cdc.sources.oracle.transactions.buffer.row_segments import ROWS
 from airflow_provider_cdc.sources.oracle.transactions.buffer.transaction_buffer import CommittedRows, TransactionBuffer
-from airflow_provider_cdc.sources.oracle.transactions.deduplicate import duplicates
+from airflow_provider_cdc.sources.oracle.transactions.duplicate_rows import find_duplicates
 from airflow_provider_cdc.sources.oracle.transactions.table_resolver import table_numbers
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.sources.oracle.transactions.block_builder import BlockBuilder
+    from airflow_provider_cdc.sources.oracle.transactions.block_builder import CommittedBlockBuilder
 
 Int64s = npt.NDArray[np.int64]
 
@@ -69,34 +69,34 @@ class RowProcessor:
         self,
         config: OracleConfig,
         start: OraclePosition,
-        tables: Tables,
-        lookups: Lookups,
+        tables: CapturedTableSchemas,
+        lookups: StreamLookups,
         ddl: DdlApplier,
         counters: RowCounters,
         until: OraclePosition | None = None,
     ) -> None:
         self._start, self._counters = start, counters
-        self._versions = SchemaVersions(tables, lookups, config.catalog)
+        self._versions = SchemaVersions(tables, lookups, config.catalog_name)
         if config.log_mining_strategy is not MiningStrategy.REDO_LOG_CATALOG:
             self._versions.note_present_names()
-        self._ddl_rows = ddl_rows.DdlRows(config, start, self._versions, ddl, counters)
-        self._blocks: BlockBuilder | None = None
+        self._ddl_rows = ddl_rows.DdlRowProcessor(config, start, self._versions, ddl, counters)
+        self._blocks: CommittedBlockBuilder | None = None
         self._needs = config, self._versions, lookups, counters
         self._scn = 0
         self.transactions = TransactionBuffer(
-            config, start, counters, self._versions.schemas, until.scn if until else FOREVER
+            config, start, counters, self._versions.list_schemas, until.scn if until else FOREVER
         )
         self.position = start
 
     @property
-    def versions(self) -> SchemaVersions:
+    def schema_versions(self) -> SchemaVersions:
         """The tables' schemas by SCN."""
         return self._versions
 
     # -- rows in --------------------------------------------------------------------------------------------------------
 
     def process(self, rows: pa.Table) -> Iterator[LogItem]:
-        """The items that the next rows complete.
+        """Yield the items that the next rows complete.
 
         :param rows: columns of ``mining.query.BATCH``, with whole statements, in the order of their SCNs
         :raises SourceLogDamaged: commits are not in the order of their SCNs, or redo is missing
@@ -113,20 +113,22 @@ class RowProcessor:
             row = rows.slice(int(at), 1).to_pylist()[0]
             if row["code"] == UNSUPPORTED and self.transactions.leaves_out(row["xid"]):
                 continue
-            for item, position in self._ddl_rows.items(row, self.position, self.transactions.low(FOREVER)):
+            for item, position in self._ddl_rows.build_items(
+                row, self.position, self.transactions.find_resume_scn(FOREVER)
+            ):
                 self.position = position
                 yield item
             lo = int(at) + 1
         yield from self._changes(rows.slice(lo))
 
-    def end(self, scn: int) -> Heartbeat:
+    def advance_position(self, scn: int) -> Heartbeat:
         """All rows up to an SCN were processed: move the position there."""
         transactions = self.transactions
         transactions.end_window(scn)
         self.position = replace(
-            self.position.read(scn), scn=transactions.low(scn), given_up=transactions.given_up, names=transactions.names()
+            self.position.advance_read_scn(scn), scn=transactions.find_resume_scn(scn), given_up=transactions.given_up, names=transactions.list_transaction_users()
         )  # fmt: skip
-        self._versions.forget(self.position.scn)
+        self._versions.prune_schemas(self.position.scn)
         return Heartbeat(self.position)
 
     def give_up_before(self, ts_us: int) -> None:
@@ -141,7 +143,8 @@ class RowProcessor:
         self.transactions.close()
 
     def _check_order(self, scns: Int64s) -> None:
-        """
+        """Check that SCNs ascend.
+
         :param scns: of commits and DDL statements; those that are captured may come again
         :raises SourceLogDamaged: they do not ascend
         """
@@ -160,38 +163,41 @@ class RowProcessor:
     # -- rows of transactions ---------------------------------------------------------------------------------------------
 
     def _changes(self, rows: pa.Table) -> Iterator[LogItem]:
-        """The items of rows without DDL."""
+        """Yield the items of rows without DDL."""
         if not rows.num_rows:
             return
         codes = rows.column("code").to_numpy()
-        serials, met = self.transactions.number(rows)
+        serials, met = self.transactions.assign_serials(rows)
         ends = np.flatnonzero((codes == COMMIT) | (codes == ROLLBACK))
         last = dict(zip(serials[ends].tolist(), ends.tolist(), strict=True))
         _check_ends(rows, serials, codes, last)
         changes = self._captured(rows, serials, codes, met)
         commits = commits_at(rows, ends[codes[ends] == COMMIT], serials, met)
-        wanted = [c for c in commits if not self._start.captured(c.scn, c.thread, c.id)]
+        wanted = [c for c in commits if not self._start.has_commit(c.scn, c.thread, c.id)]
         ended = [met[s] for s in last]
         rolled_back = [met[s].id for s in serials[ends[codes[ends] == ROLLBACK]].tolist()]
         newest = (wanted[-1].id, wanted[-1].scn) if wanted else ("", 0)
-        self._counters.ended(len(wanted), rolled_back, *newest)
-        now = self.transactions.add(changes, wanted, ended)
-        self.transactions.forget([met[s] for s in serials[codes == REPLICATION_MARKER].tolist()])
+        self._counters.count_ended_transactions(len(wanted), rolled_back, *newest)
+        now = self.transactions.add_changes(changes, wanted, ended)
+        self.transactions.discard_unchanged([met[s] for s in serials[codes == REPLICATION_MARKER].tolist()])
         if self.transactions.give_up_oversized():
             self.position = replace(self.position, given_up=self.transactions.given_up)
-        for committed in self.transactions.commit(now, wanted, ended):
+        for committed in self.transactions.deliver_committed(now, wanted, ended):
             yield from self._items(committed)
 
     def _captured(
-        self, rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16], met: dict[int, Transaction]
+        self, rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16], met: dict[int, UncommittedTransaction]
     ) -> pa.Table:
-        """The changes of captured tables, with the columns of :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.segments.ROWS`."""
+        """Return the changes of captured tables.
+
+        The columns are those of :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.row_segments.ROWS`.
+        """
         control = np.isin(codes, (START, COMMIT, ROLLBACK, REPLICATION_MARKER))
         numbers = table_numbers(rows, ~control, self._versions)
         keep = numbers >= 0
         self._counters.filtered += int((~control & ~keep).sum())
-        keep &= ~duplicates(rows, serials, keep)
-        keep &= self.transactions.wanted(serials, met)
+        keep &= ~find_duplicates(rows, serials, keep)
+        keep &= self.transactions.find_wanted_rows(serials, met)
         self._counters.changes += int(keep.sum())
         columns = {name: rows.column(name) for name in ROWS.names if name not in ("tx", "table")}
         columns["user"] = with_users(columns["user"], serials, met)
@@ -203,17 +209,17 @@ class RowProcessor:
         low = committed.low
         position = self.position if low is None else position_after(self.position, committed.commits, low)
         if self._blocks is None:  # it loads the compiler of kernels, which takes longer than a run without changes
-            from airflow_provider_cdc.sources.oracle.transactions.block_builder import BlockBuilder
+            from airflow_provider_cdc.sources.oracle.transactions.block_builder import CommittedBlockBuilder
 
-            self._blocks = BlockBuilder(*self._needs)
-        for item in self._blocks.items(committed, self.position, position):
+            self._blocks = CommittedBlockBuilder(*self._needs)
+        for item in self._blocks.build_items(committed, self.position, position):
             if isinstance(item, LogBlock):
                 self.position = position
             yield item
 
 
-def with_users(users: pa.ChunkedArray, serials: Int64s, met: dict[int, Transaction]) -> pa.ChunkedArray:
-    """The users of rows; where LogMiner does not know them, those of their transactions."""
+def with_users(users: pa.ChunkedArray, serials: Int64s, met: dict[int, UncommittedTransaction]) -> pa.ChunkedArray:
+    """Return the users of rows; where LogMiner does not know them, those of their transactions."""
     unknown = pc.fill_null(pc.equal(users, UNKNOWN), True)
     if not pc.any(unknown).as_py():
         return users

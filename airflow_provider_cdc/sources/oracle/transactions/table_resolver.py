@@ -6,14 +6,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.sources.oracle.redo.unresolved_rows import columns_of, nameless, stale
+from airflow_provider_cdc.sources.oracle.redo.name_restorer import columns_of, find_nameless_rows, find_stale_rows
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 
 Int64s = npt.NDArray[np.int64]
 
 
 def table_numbers(rows: pa.Table, of: npt.NDArray[np.bool_], versions: SchemaVersions) -> npt.NDArray[np.int32]:
-    """Number of each row's table, -1 if it is not captured.
+    """Return the number of each row's table, -1 if it is not captured.
 
     :param of: mask of the rows that belong to a table
     :param versions: numbers the tables
@@ -22,8 +22,8 @@ def table_numbers(rows: pa.Table, of: npt.NDArray[np.bool_], versions: SchemaVer
     names = rows.column("table").combine_chunks().dictionary_encode()
     a = owners.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     b = names.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    unknown = nameless(owners.dictionary, a, "OWNER") | nameless(names.dictionary, b, "NAME")
-    old = of & (unknown | stale(rows))
+    unknown = find_nameless_rows(owners.dictionary, a, "OWNER") | find_nameless_rows(names.dictionary, b, "NAME")
+    old = of & (unknown | find_stale_rows(rows))
     named = of & ~old
     pairs, first, which = np.unique(np.where(named, a << 32 | b, -1), return_index=True, return_inverse=True)
     numbers = np.full(len(pairs), -1, np.int32)
@@ -31,9 +31,9 @@ def table_numbers(rows: pa.Table, of: npt.NDArray[np.bool_], versions: SchemaVer
     for i, pair in enumerate(pairs.tolist()):
         if pair >= 0:
             owner, name = owners.dictionary[pair >> 32].as_py(), names.dictionary[pair & 0xFFFFFFFF].as_py()
-            numbers[i] = versions.number(owner, name)
+            numbers[i] = versions.find_table_number(owner, name)
             if objects[first[i]]:
-                versions.learn(int(objects[first[i]]), owner, name)
+                versions.record_object_name(int(objects[first[i]]), owner, name)
     found: npt.NDArray[np.int32] = numbers[which]
     if old.any():
         _by_object(rows, objects, np.flatnonzero(old), found, versions)

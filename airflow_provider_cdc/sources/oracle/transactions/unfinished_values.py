@@ -1,4 +1,4 @@
-"""Long values that have begun and may go on in the next window.
+"""Long values that have begun and may continue in the next window.
 
 LogMiner knows a piece of a LOB, an XML document or a long string by the rows before it, and begins each window afresh. So the next window
 begins where such a value began; rows that were read are passed over.
@@ -9,20 +9,20 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.sources.oracle.kernels.operations import FIRST_PIECE, LAST_CHANGE, UNSUPPORTED
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import FIRST_PIECE, LAST_CHANGE, UNSUPPORTED
 
 
 class UnfinishedValues:
-    """Where the long values began that a window may have cut."""
+    """The beginnings of the long values that a window may have cut."""
 
     def __init__(self) -> None:
         self._begins: dict[int, int] = {}
         self._written: set[int] = set()
 
-    def add(self, changes: pa.Table) -> None:
+    def add_changes(self, changes: pa.Table) -> None:
         """Note the next rows of a window.
 
-        :param changes: columns ``tx``, ``code`` and ``scn`` of :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.segments.ROWS`, in log order
+        :param changes: columns ``tx``, ``code`` and ``scn`` of :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.row_segments.ROWS`, in log order
         """
         codes = changes.column("code").to_numpy()
         pieces = (codes >= FIRST_PIECE) & (codes != UNSUPPORTED)
@@ -47,19 +47,19 @@ class UnfinishedValues:
         self._begins = {serial: scn for serial, scn in self._begins.items() if serial in self._written}
         self._written = set()
 
-    def forget(self, serials: list[int]) -> None:
+    def discard_transactions(self, serials: list[int]) -> None:
         """Forget transactions that ended, or that are read again."""
         for serial in serials:
             self._begins.pop(serial, None)
 
-    def restore(self, low: int | None) -> None:
+    def restore_scn(self, low: int | None) -> None:
         """Begin behind a window of another stream.
 
-        :param low: its :meth:`low`
+        :param low: its :meth:`find_first_scn`
         """
         if low is not None:
             self._begins[-1] = low
 
-    def low(self) -> int | None:
+    def find_first_scn(self) -> int | None:
         """SCN at which the first one began; ``None`` without one."""
         return min(self._begins.values(), default=None)

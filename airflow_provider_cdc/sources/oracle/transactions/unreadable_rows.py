@@ -8,21 +8,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import TerminalError, UnknownLogEvent, UnreadableValue
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.oracle.kernels.operations import INTERNAL, LAST_CHANGE, UNSUPPORTED, UPDATE
-from airflow_provider_cdc.sources.oracle.schema.types import NULL, ColumnType
-from airflow_provider_cdc.sources.oracle.schema.types import UNSUPPORTED as UNSUPPORTED_TYPES
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import INTERNAL, LAST_CHANGE, UNSUPPORTED, UPDATE
+from airflow_provider_cdc.sources.oracle.schema.column_types import NULL, ColumnType
+from airflow_provider_cdc.sources.oracle.schema.column_types import UNSUPPORTED as UNSUPPORTED_TYPES
 
 _NO_CHANGE = "/* No SQL_REDO"
 """Texts of rows that are no changes, as ``/* No SQL_REDO for temporary tables */`` (debezium/debezium#6551)."""
 
 
-def readable(
+def find_readable_rows(
     rows: pa.Table, schema: TableSchema, owner: npt.NDArray[np.int32], ids: pa.StringArray
 ) -> npt.NDArray[np.bool_]:
     """Mask of the rows that are changes, or pieces of them.
 
-    :param rows: :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.segments.ROWS`, of one table
+    :param rows: :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.row_segments.ROWS`, of one table
     :param owner: per row, the index of its transaction in ``ids``
     :raises UnknownLogEvent: LogMiner cannot show a change
     :raises UnreadableValue: a change has no text
@@ -31,7 +31,7 @@ def readable(
     texts = pc.fill_null(rows.column("sql"), "")
     empty = pc.equal(texts, "").to_numpy(zero_copy_only=False) & (codes <= LAST_CHANGE) & (codes != INTERNAL)
     empty &= ~rows.column("rollback").to_numpy(zero_copy_only=False)
-    if any(ColumnType.of(column).base == "XMLTYPE" for column in schema.columns):
+    if any(ColumnType.from_column(column).base == "XMLTYPE" for column in schema.columns):
         empty &= codes != UPDATE  # such a row ends a statement that has set a document
     wrong = np.flatnonzero(empty | (codes == UNSUPPORTED))
     if len(wrong):
@@ -43,15 +43,15 @@ def readable(
 
 
 def may_be_unlogged(schema: TableSchema) -> bool:
-    """Whether a table has a column of a type for whose sake LogMiner may show none of its changes."""
+    """Check whether a table has a column of a type for whose sake LogMiner may show none of its changes."""
     return any(
-        column.type == NULL and ((base := ColumnType.of(column).base) == "BFILE" or "." in base)
+        column.type == NULL and ((base := ColumnType.from_column(column).base) == "BFILE" or "." in base)
         for column in schema.columns
     )
 
 
-def unlogged(table: TableId, columns: list[str]) -> UnreadableValue:
-    """The error for a table that LogMiner shows no change of."""
+def build_unlogged_error(table: TableId, columns: list[str]) -> UnreadableValue:
+    """Return the error for a table that LogMiner shows no change of."""
     names = ", ".join(columns)
     e = UnreadableValue(
         f"LogMiner shows no change of {table}, because of its columns {names}.",
@@ -64,8 +64,8 @@ def unlogged(table: TableId, columns: list[str]) -> UnreadableValue:
 
 
 def _error(schema: TableSchema, where: str, *, unsupported: bool) -> TerminalError:
-    unknown = [c for c in schema.columns if ColumnType.of(c).base in UNSUPPORTED_TYPES]
-    columns = ", ".join(f"{c.name} ({ColumnType.of(c).base})" for c in unknown)
+    unknown = [c for c in schema.columns if ColumnType.from_column(c).base in UNSUPPORTED_TYPES]
+    columns = ", ".join(f"{c.name} ({ColumnType.from_column(c).base})" for c in unknown)
     safe = "All other tables are captured."
     e: TerminalError
     if unsupported:

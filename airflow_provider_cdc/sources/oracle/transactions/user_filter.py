@@ -29,8 +29,8 @@ class UserFilter:
         )
         self._warned = False
 
-    def wanted(self, user: str | None, client_id: str | None) -> bool:
-        """Whether transactions of a user and a client id are captured. Those of an unknown user are.
+    def is_captured_user(self, user: str | None, client_id: str | None) -> bool:
+        """Check whether transactions of a user and a client id are captured. Those of an unknown user are.
 
         :param user: ``None`` = not known, since the transaction began before the mined range
         """

@@ -24,5 +24,8 @@ def downgrade() -> None:
 
 
 def _schema() -> str | None:
-    """Where Airflow's tables are; unlike new ones, tables that are changed are not found there by themselves."""
+    """Return the schema of Airflow's tables.
+
+    Unlike new tables, tables that are changed are not found there by themselves.
+    """
     return op.get_context().version_table_schema

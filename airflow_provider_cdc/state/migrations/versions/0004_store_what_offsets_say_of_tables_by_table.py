@@ -37,14 +37,14 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Make the documents whole again: earlier releases know no other form."""
     from airflow_provider_cdc.state.models import OffsetHistoryRow, OffsetRow
-    from airflow_provider_cdc.state.offset_tables import MARK, whole_offsets
+    from airflow_provider_cdc.state.offset_table_states import MARK, whole_offsets
 
     if not op.get_context().as_sql:
         c = op.get_bind()
         for row in (OffsetRow, OffsetHistoryRow):
             for connector, version, document in c.execute(sa.select(row.connector, row.version, row.offset)).all():
                 if MARK in document:
-                    whole = whole_offsets(c, connector, {version: document})[version].document()
+                    whole = whole_offsets(c, connector, {version: document})[version].to_document()
                     mine = (row.connector == connector) & (row.version == version)
                     c.execute(sa.update(row).where(mine).values(offset=whole))
     op.drop_table("cdc_offset_table")

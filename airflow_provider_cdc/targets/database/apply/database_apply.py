@@ -11,26 +11,37 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reading.pending_batches import Batches, Pending
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic, PendingBatches
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from airflow_provider_cdc.core.errors import CdcError, TargetError
-from airflow_provider_cdc.core.model.manifest import Contents
-from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.core.remedy_commands import cdc
-from airflow_provider_cdc.core.reporting.work_progress import Ticker, WorkProgress
-from airflow_provider_cdc.targets.database.apply.catch_up import CatchUp, roomy
+from airflow_provider_cdc.core.model.batch_manifest import BatchContents
+from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.reporting.progress_reporter import ProgressReporter, ProgressTicker
+from airflow_provider_cdc.targets.database.apply.apply_result import DatabaseApplyResult
 from airflow_provider_cdc.targets.database.apply.errors_table import ErrorsTable
-from airflow_provider_cdc.targets.database.apply.foreign_key_order import Held, Refused, Topics, ordered, references
-from airflow_provider_cdc.targets.database.apply.run_result import Done
-from airflow_provider_cdc.targets.database.apply.start_batches import Beginnings, refuse_another
+from airflow_provider_cdc.targets.database.apply.foreign_key_order import (
+    DeferredDeletes,
+    DeletesRejected,
+    Topics,
+    find_table_references,
+    sort_parents_first,
+)
+from airflow_provider_cdc.targets.database.apply.lagging_tables import LaggingTableWriter, widen_if_readable
+from airflow_provider_cdc.targets.database.apply.start_batches import StartBatches, refuse_another
 from airflow_provider_cdc.targets.database.apply.table_evolution import refuse_engine
-from airflow_provider_cdc.targets.database.apply.table_pauses import Pauses
-from airflow_provider_cdc.targets.database.config import InsertMode, OnError, SinkConfig
+from airflow_provider_cdc.targets.database.apply.table_pauses import TablePauses
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, ErrorTolerance, InsertMode
 from airflow_provider_cdc.targets.database.dialects import dialect_of
-from airflow_provider_cdc.targets.database.engine import place_of, unavailable
-from airflow_provider_cdc.targets.database.progress.markers import ALL, Markers, MarkerTable, Overtaken
-from airflow_provider_cdc.targets.database.schema.target_table import Name
-from airflow_provider_cdc.targets.database.schema.topic_filter import chosen, newly_selected, topic_selection
+from airflow_provider_cdc.targets.database.progress.marker_table import (
+    ALL,
+    DatabaseMarkers,
+    MarkersChanged,
+    MarkerTable,
+)
+from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
+from airflow_provider_cdc.targets.database.schema.topic_filter import is_topic_selected, newly_selected, topic_selection
+from airflow_provider_cdc.targets.database.target_engine import build_unavailable_error, place_of
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +55,10 @@ _ENSURED = 5
 """How often tables of our own are looked for, if other runs make them at the same time."""
 
 
-class Sink(CatchUp):
+class DatabaseApply(LaggingTableWriter):
     """Brings the tables of one database up to date with a change log.
 
-        >>> Sink(open_engine(config), config, ChangeLog("/data/changelog"), "shop").apply().batch
+        >>> DatabaseApply(open_engine(config), config, ChangeLog("/data/changelog"), "shop").apply().batch
         42
 
     :param engine: of the target database
@@ -59,30 +70,30 @@ class Sink(CatchUp):
     def __init__(
         self,
         engine: sa.Engine,
-        config: SinkConfig,
+        config: DatabaseTargetConfig,
         changelog: ChangeLog,
         connector: str,
         *,
         noted: Mapping[str, Any] | None = None,
     ) -> None:
         self._noted = dict(noted or {})
-        self.done = Done(place_of(engine, config))
+        self.done = DatabaseApplyResult(place_of(engine, config))
         try:
             with engine.connect() as connection:  # only then is it known what it is
-                dialect = dialect_of(engine, config.zone)
-                dialect.look(connection)
+                dialect = dialect_of(engine, config.effective_time_zone)
+                dialect.detect_features(connection)
         except sa.exc.DBAPIError as e:  # of Oracle and Db2, a wrong password is no OperationalError
-            raise unavailable(engine, e) from e
+            raise build_unavailable_error(engine, e) from e
         self._markers = MarkerTable(config.marker_table, connector, config.name)
         super().__init__(
             engine, dialect, config, changelog, connector, ErrorsTable(config.errors_table, self._markers.of)
         )
-        self._reports = AppliedReports(changelog.storage, connector)
+        self._reports = ApplyReports(changelog.storage, connector)
         self._way = 0, 0
         self._ordered = True
-        self._pauses = Pauses()
+        self._pauses = TablePauses()
 
-    def apply(self) -> Done:
+    def apply(self) -> DatabaseApplyResult:
         """Apply everything that the change log has.
 
         :raises TargetError: tables could not take a change; the others are up to date
@@ -94,30 +105,30 @@ class Sink(CatchUp):
             raise self._failed(done)
         return done
 
-    def _round(self) -> Done:
+    def _round(self) -> DatabaseApplyResult:
         """Apply everything that the change log has, but to tables that have failed and are not due yet."""
-        began, done = time.monotonic(), Done(self.done.place)
-        self._pauses.begin()
+        began, done = time.monotonic(), DatabaseApplyResult(self.done.place)
+        self._pauses.start_round()
         try:
             self._applied(done, began)
         finally:
-            self.done.add(done)
-        self._pauses.after(done.failed)
+            self.done.merge_result(done)
+        self._pauses.finish_round(done.failed)
         return done
 
-    def _applied(self, done: Done, began: float) -> None:
-        report = self._reports.register(TARGET, done.place)
+    def _applied(self, done: DatabaseApplyResult, began: float) -> None:
+        report = self._reports.register_target(TARGET, done.place)
         stands = report.get("stands", {})
         self._written = {topic for topic, one in stands.items() if one["location"]}
         self._ensure_tables(stands)
         if self._config.insert_mode is not InsertMode.INSERT:  # to repeat inserts would be an error
-            self._retried(lambda connection: self._markers.separate(connection, [*stands]))
+            self._retried(lambda connection: self._markers.split_merged_markers(connection, [*stands]))
         report = self._with_newly_selected(report)
-        board = self._changelog.board(self._connector)
-        work = WorkProgress("Apply", "batches", where=f"{TARGET} at {done.place}", board=board, logger=log)
-        with Ticker(work, self._told):
+        board = self._changelog.open_progress_board(self._connector)
+        work = ProgressReporter("Apply", "batches", where=f"{TARGET} at {done.place}", board=board, logger=log)
+        with ProgressTicker(work, self._told):
             self._all(done)
-        now: Markers = self._retried(self._markers.read)
+        now: DatabaseMarkers = self._retried(self._markers.read)
         done.batch, done.behind = now.batch, now.behind
         done.seconds = round(time.monotonic() - began, 3)
         self._report(report, done)
@@ -141,11 +152,11 @@ class Sink(CatchUp):
         )
 
         def once(connection: sa.Connection) -> None:
-            held = self._markers.hold(connection)
+            held = self._markers.lock_and_read(connection)
             for topic, batch in found.items():
                 if topic not in held.behind:
                     log.info("The table of %s was left out, and goes on after batch %d.", topic, batch)
-                    self._markers.stop(connection, topic, batch, "it was left out until now")
+                    self._markers.store_lagging_table(connection, topic, batch, "it was left out until now")
             self._markers.write(connection, held.batch)
 
         if found:
@@ -154,12 +165,12 @@ class Sink(CatchUp):
         self._reports.write(report)
         return report
 
-    def take(self) -> Done:
-        """What was done since the last time."""
-        taken, self.done = self.done, Done(self.done.place)
+    def take_result(self) -> DatabaseApplyResult:
+        """Return the result since the last call, and begin a new one."""
+        taken, self.done = self.done, DatabaseApplyResult(self.done.place)
         return taken
 
-    def _report(self, before: dict[str, Any], done: Done) -> None:
+    def _report(self, before: dict[str, Any], done: DatabaseApplyResult) -> None:
         """Say what the tables have now: nothing is removed from the change log that they need."""
         stands = dict(before.get("stands", {}))
         for topic, table in done.tables.items():
@@ -173,28 +184,28 @@ class Sink(CatchUp):
             }
         )  # fmt: skip
 
-    def follow(self, over: Callable[[float], bool]) -> Done:
+    def apply_continuously(self, over: Callable[[float], bool]) -> DatabaseApplyResult:
         """Apply batches as they come. Several may do that at the same time: each batch is applied once.
 
             >>> ended = threading.Event()
-            >>> sink.follow(ended.wait)
+            >>> sink.apply_continuously(ended.wait)
 
-        A table that fails is tried again after pauses that grow, and the others go on.
+        A table that fails is tried again after pauses that grow, and the others continue.
 
         :param over: waits for so many seconds, or until it is true that this is to end; whether it is
         :raises CdcError: as :meth:`apply`; that tables could not take a change when it ends
         """
         done = self._round()
         while not over(LOOK_S):
-            if self._pauses.due() or self._changelog.has(self._connector, done.batch + 1):
-                done.add(self._round())
+            if self._pauses.has_due_table() or self._changelog.has_batch(self._connector, done.batch + 1):
+                done.merge_result(self._round())
         if self._pauses:  # a last try, whose errors are those of the run
-            done.add(self.apply())
+            done.merge_result(self.apply())
         return done
 
-    def markers(self) -> Markers:
-        """How far the tables are now."""
-        found: Markers = self._retried(self._markers.read)
+    def read_markers(self) -> DatabaseMarkers:
+        """Read the last batches of the tables."""
+        found: DatabaseMarkers = self._retried(self._markers.read)
         return found
 
     def set_back(self, topic: str, schema: TableSchema, batch: int, why: str) -> None:
@@ -203,15 +214,15 @@ class Sink(CatchUp):
         :param why: what the marker says of it meanwhile
         :raises TargetError: the change log ends before a batch that the tables have
         """
-        pending = Pending(topic, first=batch, last=batch, position={}, schemas={schema.version: schema})
+        pending = PendingBatches(topic, first=batch, last=batch, position={}, schemas={schema.version: schema})
 
         def once(connection: sa.Connection) -> None:
-            self._refuse_another(now := self._markers.hold(connection))
+            self._refuse_another(now := self._markers.lock_and_read(connection))
             self._dialect.limit_waiting(connection)
             table = self._wanted(pending)
             if self._dialect.inspect_table(connection, table) is not None:
                 self._empty(connection, table)
-            self._markers.stop(connection, topic, batch, why)
+            self._markers.store_lagging_table(connection, topic, batch, why)
             self._markers.write(connection, now.batch)
 
         self._ensure_tables()
@@ -224,28 +235,33 @@ class Sink(CatchUp):
         :raises TargetError: it takes keys as equal that are not, or has no transactions
         :raises ConfigError: the configuration does not fit it
         """
-        table = self._wanted(Pending(topic, schemas={schema.version: schema}))
+        table = self._wanted(PendingBatches(topic, schemas={schema.version: schema}))
         with self._engine.connect() as connection:
             there = self._dialect.inspect_table(connection, table)
             if there is None:
                 return
             refuse_engine(self._dialect, there.engine, table.name, topic)
-            if {*there.key} == {field.name for field in table.key}:  # of another one, columns get types of the key
-                self._dialect.refuse_merging(connection, table, cdc("rebuild", self._connector, topic))
+            if {*there.key} == {
+                field.name for field in table.key_columns
+            }:  # of another one, columns get types of the key
+                self._dialect.refuse_merging(connection, table, format_cdc_command("rebuild", self._connector, topic))
 
-    def _refuse_another(self, markers: Markers) -> None:
-        """:raises TargetError: the change log ends before a batch that the tables have, or is another one"""
-        forgetting = self._markers.forgetting(self._engine)
+    def _refuse_another(self, markers: DatabaseMarkers) -> None:
+        """Reject a change log that is not the one of the tables.
+
+        :raises TargetError: the change log ends before a batch that the tables have, or is another one
+        """
+        forgetting = self._markers.build_delete_statement(self._engine)
         self._markers.changelog = refuse_another(self._changelog, self._connector, markers, self.done.place, forgetting)
 
-    def _all(self, done: Done) -> None:
+    def _all(self, done: DatabaseApplyResult) -> None:
         first: int | None = None
         while True:
             markers = self._retried(self._markers.read)
             first = markers.batch if first is None else first
             self._refuse_another(markers)
             try:
-                beginnings = Beginnings(self._changelog, self._connector, self._config, self._groups, done.place)
+                beginnings = StartBatches(self._changelog, self._connector, self._config, self._groups, done.place)
                 markers = self._begin(markers, beginnings, done)
                 if markers.behind:
                     self._catch_up(markers, beginnings, done)
@@ -255,30 +271,30 @@ class Sink(CatchUp):
                     self._retry |= group.topics & markers.behind.keys()
                     self._way = (
                         markers.batch - first,
-                        self._changelog.last(self._connector, after=markers.batch) - first,
+                        self._changelog.find_last_batch(self._connector, after=markers.batch) - first,
                     )
                     markers = self._group(group, markers, done)
                 if later:
                     behind = {topic: batch for topic, batch in markers.behind.items() if topic in later}
-                    self._catch_up(Markers(markers.batch, behind), beginnings, done)
+                    self._catch_up(DatabaseMarkers(markers.batch, behind), beginnings, done)
                 self._with_later(beginnings, done)
                 break
-            except Overtaken:
+            except MarkersChanged:
                 log.info("Another run applies the batches of %s, too: the markers are read again.", self._connector)
 
-    def _with_later(self, beginnings: Beginnings, done: Done) -> None:
+    def _with_later(self, beginnings: StartBatches, done: DatabaseApplyResult) -> None:
         """Try the tables again that lack documents, or have failed before batches with more of them: what they lack may be there."""
         if again := self._lost | self._retry:
             now = self._retried(self._markers.read)
             behind = {topic: batch for topic, batch in now.behind.items() if topic in again and batch < now.batch}
             for topic in behind:
                 done.failed.pop(topic, None)
-            self._catch_up(Markers(now.batch, behind), beginnings, done)
+            self._catch_up(DatabaseMarkers(now.batch, behind), beginnings, done)
             self._lost.clear()
             self._retry.clear()
 
     def _told(self) -> dict[str, Any]:
-        """How far it is, as :meth:`WorkProgress.tell` has it."""
+        """Return the progress, in the form that :meth:`ProgressReporter.report_progress` has."""
         done, total = self._way
         return {"done": done, "total": total, "now": f"at work: {self._at_work}" if self._at_work else ""}
 
@@ -289,12 +305,13 @@ class Sink(CatchUp):
         """
         form = self._config.name_format
         before = {
-            topic: self._claim_of(topic, Name.parse(str(one["location"]), form)).table for topic, one in stands.items()
+            topic: self._claim_of(topic, TargetTableName.parse(str(one["location"]), form)).table
+            for topic, one in stands.items()
         }
         tables: list[Callable[[sa.Connection], None]] = [
-            self._markers.ensure,
-            lambda connection: self._claims.ensure(connection, before),
-            *([self._errors.ensure] if self._config.errors_tolerance is OnError.ALL else []),
+            self._markers.create_if_missing,
+            lambda connection: self._claims.create_if_missing(connection, before),
+            *([self._errors.create_if_missing] if self._config.errors_tolerance is ErrorTolerance.ALL else []),
         ]
         for ensure in tables:
             for attempt in range(_ENSURED):
@@ -308,47 +325,52 @@ class Sink(CatchUp):
         self._refuse_engine()
 
     def _refuse_engine(self) -> None:
-        """:raises TargetError: the markers would stay when a transaction is undone"""
-        name = Name(self._config.marker_table)
+        """Reject a marker table whose engine has no transactions.
+
+        :raises TargetError: the markers would stay when a transaction is undone
+        """
+        name = TargetTableName(self._config.marker_table)
         with self._engine.connect() as connection:
             engine = self._dialect.engine_without_transactions(sa.inspect(connection), name)
         refuse_engine(self._dialect, engine, name, ALL)
 
     # -- groups -------------------------------------------------------------------------------------------------------
 
-    def _groups(self, after: int, until: int | None = None, *, together: bool = False) -> Iterator[Batches]:
-        group, size = list[Contents](), 0
-        for manifest in self._changelog.manifests(self._connector, after=after, until=until):
-            group.append(manifest.contents)
-            size += group[-1].bytes
+    def _groups(self, after: int, until: int | None = None, *, together: bool = False) -> Iterator[BatchesByTopic]:
+        group, size = list[BatchContents](), 0
+        for manifest in self._changelog.read_manifests(self._connector, after=after, until=until):
+            group.append(manifest.batch_contents)
+            size += group[-1].total_bytes
             if not together and self._full(size, len(group)):
-                yield Batches(self._changelog, group)
+                yield BatchesByTopic(self._changelog, group)
                 group, size = [], 0
         if group:
-            yield Batches(self._changelog, group)
+            yield BatchesByTopic(self._changelog, group)
 
     def _full(self, size: int, batches: int) -> bool:
-        """Whether a group is large enough.
+        """Check whether a group is large enough.
 
         :param size: bytes of its files
         """
         return size >= GROUP_BYTES or batches >= GROUP_BATCHES
 
-    def _group(self, group: Batches, markers: Markers, done: Done) -> Markers:
+    def _group(self, group: BatchesByTopic, markers: DatabaseMarkers, done: DatabaseApplyResult) -> DatabaseMarkers:
         """Apply some batches to all tables that are not behind, in one transaction.
 
         :raises Overtaken: another run was faster
         """
 
         def once(connection: sa.Connection) -> dict[str, str]:
-            now = self._markers.hold(connection)
+            now = self._markers.lock_and_read(connection)
             if not markers.as_far_as(now):  # what is not behind was prepared, and staged
-                raise Overtaken
+                raise MarkersChanged
             failed = dict[str, str]()
             for topic, pending in (pendings := self._in_order(connection, self._pending(group, now.behind))):
                 if error := refused.get(topic) or self._table(connection, topic, pending):
                     failed[topic] = error
-                    self._markers.stop(connection, topic, markers.batch, error, markers.logs.get(ALL, ("", ""))[1])
+                    self._markers.store_lagging_table(
+                        connection, topic, markers.batch, error, markers.logs.get(ALL, ("", ""))[1]
+                    )
             self._end_deletes(connection, [pending for topic, pending in pendings if topic not in failed])
             self._markers.write(connection, group.last, group.writers[group.last])
             return failed
@@ -358,7 +380,7 @@ class Sink(CatchUp):
         refused = self._prepare([p for _, p in self._pending(group, markers.behind)], self._alone(markers.as_far_as))
         try:
             failed = self._looked_at(once)
-        except Refused as e:
+        except DeletesRejected as e:
             log.info("%s", e)
             self._ordered = False
             failed = self._looked_at(once)
@@ -366,38 +388,43 @@ class Sink(CatchUp):
             self._held, self._ordered = None, True
         done.failed |= failed
         for _, pending in self._pending(group, {**markers.behind, **failed}):
-            done.count(pending, self._name(pending), began, self._newest.pop(pending.topic, 0))
+            done.record_table(pending, self._name(pending), began, self._newest.pop(pending.topic, 0))
         logs = {ALL: (group.changelog, group.writers[group.last])}
-        return Markers(group.last, {**markers.behind, **dict.fromkeys(failed, markers.batch)}, logs)
+        return DatabaseMarkers(group.last, {**markers.behind, **dict.fromkeys(failed, markers.batch)}, logs)
 
-    def _pending(self, group: Batches, behind: dict[str, int]) -> list[tuple[str, Pending]]:
-        found = [(topic, group.of(topic)) for topic in sorted(group.topics) if topic not in behind]
-        return [(t, roomy(p)) for t, p in found if p is not None and chosen(t, self._config)]
+    def _pending(self, group: BatchesByTopic, behind: dict[str, int]) -> list[tuple[str, PendingBatches]]:
+        found = [(topic, group.merge_parts(topic)) for topic in sorted(group.topics) if topic not in behind]
+        return [(t, widen_if_readable(p)) for t, p in found if p is not None and is_topic_selected(t, self._config)]
 
     def _in_order(self, connection: sa.Connection, topics: Topics) -> Topics:
         """Tables in the order in which they are written; if foreign keys say which one, deletes wait for :meth:`_end_deletes`."""
         refers = (
-            references(self._dialect, connection, topics, self._wanted, at_once=self._at_once) if self._ordered else {}
+            find_table_references(self._dialect, connection, topics, self._wanted, at_once=self._at_once)
+            if self._ordered
+            else {}
         )
         waits = refers and self._config.insert_mode is InsertMode.UPSERT
-        self._held = Held(self._dialect) if waits else None
-        return ordered(topics, refers)
+        self._held = DeferredDeletes(self._dialect) if waits else None
+        return sort_parents_first(topics, refers)
 
-    def _end_deletes(self, connection: sa.Connection, tables: Sequence[Pending]) -> None:
-        """:raises Refused: the database takes them in no order"""
+    def _end_deletes(self, connection: sa.Connection, tables: Sequence[PendingBatches]) -> None:
+        """Delete the rows that have waited, after all tables are written.
+
+        :raises Refused: the database takes them in no order
+        """
         for pending in reversed(tables if self._held is not None else ()):
             try:
-                self._held.end(connection, self._wanted(pending))  # type: ignore[union-attr]
+                self._held.delete_deferred_rows(connection, self._wanted(pending))  # type: ignore[union-attr]
             except sa.exc.DBAPIError as e:
-                if self._dialect.transient(e):
+                if self._dialect.is_transient(e):
                     raise
-                raise Refused(
+                raise DeletesRejected(
                     f"Rows of {pending.topic} cannot go last; each table is written by itself: {e.orig}"
                 ) from e
             except CdcError:
                 continue  # its turn has told it
 
-    def _failed(self, done: Done) -> TargetError:
+    def _failed(self, done: DatabaseApplyResult) -> TargetError:
         lines = [f"{topic}: {why}" for topic, why in sorted(done.failed.items())]
         return TargetError(
             f"{len(lines)} of the tables of {self._connector} stay behind:\n" + "\n".join(lines),

@@ -10,12 +10,12 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from airflow_provider_cdc.targets.database.dialects import sql_literals
-from airflow_provider_cdc.targets.database.progress.exact_names import TRANSACTIONAL
-from airflow_provider_cdc.targets.database.progress.markers import TEXT
-from airflow_provider_cdc.targets.database.schema.target_table import SinkTable
+from airflow_provider_cdc.targets.database.progress.exact_name_columns import TRANSACTIONAL
+from airflow_provider_cdc.targets.database.progress.marker_table import TEXT
+from airflow_provider_cdc.targets.database.schema.target_table import DatabaseTargetTable
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.targets.database.events.table_operations import Step
+    from airflow_provider_cdc.targets.database.events.table_operations import TableOperation
 
 _LONGEST, _LEAST = 60_000, 8
 """Bytes of a row that is kept, as texts of MySQL and MariaDB have room for, and characters that are left of each value if there are many."""
@@ -45,11 +45,13 @@ class ErrorsTable:
             **TRANSACTIONAL,
         )
 
-    def ensure(self, connection: sa.Connection) -> None:
+    def create_if_missing(self, connection: sa.Connection) -> None:
         """Make the table, if it is not there."""
         self._table.create(connection, checkfirst=True)
 
-    def keep(self, connection: sa.Connection, table: SinkTable, step: Step, error: str) -> None:
+    def store_row(
+        self, connection: sa.Connection, table: DatabaseTargetTable, step: TableOperation, error: str
+    ) -> None:
         """Keep the row of a step of one event."""
         connection.execute(
             self._table.insert().values(
@@ -66,7 +68,7 @@ class ErrorsTable:
 
 
 def _row(rows: pa.Table) -> str:
-    """The row of a step, with long values cut if it is long: the table has to take what others did not."""
+    """Format the row of a step, with long values cut if it is long: the table has to take what others did not."""
     values = {name: _value(rows[name].slice(0, 1)) for name in rows.column_names if rows.num_rows}
     whole = json.dumps(values, default=_text, ensure_ascii=False)
     if len(whole.encode()) <= _LONGEST:
@@ -76,11 +78,11 @@ def _row(rows: pa.Table) -> str:
 
 
 def _value(found: pa.ChunkedArray) -> object:
-    """A value; a text for people if Python has none of the kind."""
+    """Return a value; a text for people if Python has none of the kind."""
     try:
         return found[0].as_py()
     except (ValueError, OverflowError):
-        return sql_literals.shown(found)
+        return sql_literals.format_first_value(found)
 
 
 def _cut(value: object, most: int) -> object:

@@ -9,27 +9,27 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.reading.arrow_keys import among
-from airflow_provider_cdc.changelog.reading.pending_batches import Pending
+from airflow_provider_cdc.changelog.reading.arrow_row_matching import match_keys
+from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.targets.database.dialects.dialect import Dialect
-from airflow_provider_cdc.targets.database.events.table_operations import Step
-from airflow_provider_cdc.targets.database.schema.target_table import SinkTable
+from airflow_provider_cdc.targets.database.dialects.target_dialect import TargetDialect
+from airflow_provider_cdc.targets.database.events.table_operations import TableOperation
+from airflow_provider_cdc.targets.database.schema.target_table import DatabaseTargetTable
 
-Topics = Sequence[tuple[str, Pending]]
+Topics = Sequence[tuple[str, PendingBatches]]
 
 
-class Refused(Exception):
+class DeletesRejected(Exception):
     """Rows that were to go last cannot go: then each table is written by itself."""
 
 
-class Held:
+class DeferredDeletes:
     """Deletes that wait until all tables of a transaction are written: until then, rows of others may refer to these."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: TargetDialect) -> None:
         self._dialect, self._keys, self._at_once = dialect, dict[str, pa.Table](), set[str]()
 
-    def begin(self, topic: str, *, at_once: bool = False) -> None:
+    def restart_table(self, topic: str, *, at_once: bool = False) -> None:
         """Forget what waits of a table, which is written once more, or not at all.
 
         :param at_once: its deletes do not wait: a value that is unique may go from a row that goes to another one
@@ -37,8 +37,10 @@ class Held:
         self._keys.pop(topic, None)
         (self._at_once.add if at_once else self._at_once.discard)(topic)
 
-    def take(self, connection: sa.Connection, table: SinkTable, step: Step) -> Step | None:
-        """A step as it is to be made now; ``None`` if it waits."""
+    def release_step(
+        self, connection: sa.Connection, table: DatabaseTargetTable, step: TableOperation
+    ) -> TableOperation | None:
+        """Return a step as it is to be made now; ``None`` if it waits."""
         topic = table.topic
         if step.what == "delete" and topic not in self._at_once:
             known = self._keys.get(topic)
@@ -47,9 +49,9 @@ class Held:
         if topic not in self._keys:
             return step
         if step.what == "empty":
-            self.begin(topic)
+            self.restart_table(topic)
         elif step.what == "move":
-            self.end(connection, table)
+            self.delete_deferred_rows(connection, table)
         elif (again := self._again(topic, step.rows)) is not None:
             if step.rows.num_columns < len(
                 table.fields
@@ -58,7 +60,7 @@ class Held:
             return replace(step, new=False)
         return step
 
-    def end(self, connection: sa.Connection, table: SinkTable) -> None:
+    def delete_deferred_rows(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:
         """Delete what has waited."""
         if (keys := self._keys.pop(table.topic, None)) is not None and keys.num_rows:
             self._dialect.delete(connection, table, keys)
@@ -66,24 +68,24 @@ class Held:
     def _again(self, topic: str, rows: pa.Table) -> pa.Table | None:
         """Keys that come again, and do not wait any more."""
         held = self._keys[topic]
-        come = among(held, rows.select(held.column_names))
+        come = match_keys(held, rows.select(held.column_names))
         if not come.any():
             return None
         self._keys[topic] = held.filter(pa.array(~come))
         return held.filter(pa.array(come))
 
 
-def references(
-    dialect: Dialect,
+def find_table_references(
+    dialect: TargetDialect,
     connection: sa.Connection,
     topics: Topics,
-    wanted: Callable[[Pending], SinkTable],
+    wanted: Callable[[PendingBatches], DatabaseTargetTable],
     *,
     at_once: bool = False,
 ) -> dict[str, set[str]]:
     """Topic → topics whose tables its own refers to, by foreign keys that are looked at after each statement.
 
-    :param at_once: as of :meth:`Dialect.defer`
+    :param at_once: as of :meth:`TargetDialect.defer_constraints`
     """
     if not dialect.REFERENCES:
         return {}
@@ -99,8 +101,10 @@ def references(
     return found
 
 
-def _names(topics: Topics, wanted: Callable[[Pending], SinkTable], schema: str) -> dict[tuple[str, str], str]:
-    """Schema and name of tables → topic.
+def _names(
+    topics: Topics, wanted: Callable[[PendingBatches], DatabaseTargetTable], schema: str
+) -> dict[tuple[str, str], str]:
+    """Map schema and name of tables to the topic.
 
     :param schema: of names without one
     """
@@ -133,7 +137,7 @@ def parents_first(topics: Iterable[str], refers: Mapping[str, set[str]]) -> list
     return found
 
 
-def ordered(topics: Topics, refers: Mapping[str, set[str]]) -> list[Any]:
-    """As :func:`parents_first`, with what is pending."""
+def sort_parents_first(topics: Topics, refers: Mapping[str, set[str]]) -> list[Any]:
+    """Sort topics as :func:`parents_first`, with what is pending."""
     pending = dict(topics)
     return [(topic, pending[topic]) for topic in parents_first(pending, refers)]

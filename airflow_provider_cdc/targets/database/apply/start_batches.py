@@ -1,4 +1,4 @@
-"""Where tables begin on a change log whose first batches were removed, and that they are not ahead of it."""
+"""The batches where tables begin on a change log whose first batches were removed, and the check that tables are not ahead of it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reading.pending_batches import Batches
-from airflow_provider_cdc.changelog.reading.start_batch import Beginning
+from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic
+from airflow_provider_cdc.changelog.reading.table_start_batch import TableStartFinder
 from airflow_provider_cdc.core.errors import BatchesRemoved, TargetError
-from airflow_provider_cdc.core.model.manifest import Manifest
-from airflow_provider_cdc.targets.database.config import SinkConfig
-from airflow_provider_cdc.targets.database.progress.markers import ALL, Markers
-from airflow_provider_cdc.targets.database.schema.topic_filter import chosen
+from airflow_provider_cdc.core.model.batch_manifest import Manifest
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.progress.marker_table import ALL, DatabaseMarkers
+from airflow_provider_cdc.targets.database.schema.topic_filter import is_topic_selected
 
 
-class Beginnings:
+class StartBatches:
     """The beginnings of the tables of one run.
 
     :param groups: gives the batches after one, in groups
@@ -26,39 +26,39 @@ class Beginnings:
         self,
         changelog: ChangeLog,
         connector: str,
-        config: SinkConfig,
-        groups: Callable[[int], Iterator[Batches]],
+        config: DatabaseTargetConfig,
+        groups: Callable[[int], Iterator[BatchesByTopic]],
         where: str,
     ) -> None:
         self._beginning, self._config, self._groups, self._where = (
-            Beginning(changelog, connector),
+            TableStartFinder(changelog, connector),
             config,
             groups,
             where,
         )
 
     @cached_property
-    def before(self) -> int:
+    def last_removed_batch(self) -> int:
         """The last batch that was removed; 0 if none was."""
-        mark = self._beginning.mark()
+        mark = self._beginning.read_marker()
         return mark.first - 1 if mark is not None else 0
 
     @cached_property
-    def _kept(self) -> list[Batches]:
-        return list(self._groups(self.before))
+    def _kept(self) -> list[BatchesByTopic]:
+        return list(self._groups(self.last_removed_batch))
 
-    def of(self, topic: str, at: int) -> int:
-        """The batch after which a table goes on.
+    def compute_start_batch(self, topic: str, at: int) -> int:
+        """Return the batch after which a table continues.
 
         :param at: it has everything up to this batch; 0 if it has nothing
         :raises BatchesRemoved: it needs something that is gone
         """
         # the statement that empties it, which is among the events, takes whatever rows it has
         new = at == 0 or self._config.truncate_enabled
-        return self._beginning.start(topic, at, new=new, kept=lambda _: self._kept, where=self._where).after
+        return self._beginning.find_start(topic, at, new=new, kept=lambda _: self._kept, where=self._where).after
 
-    def all(self, at: int, behind: Mapping[str, int]) -> tuple[dict[str, int], dict[str, str]]:
-        """What does not simply go on with the first batch that is kept.
+    def find_late_starts(self, at: int, behind: Mapping[str, int]) -> tuple[dict[str, int], dict[str, str]]:
+        """Find the tables that do not simply continue with the first batch that is kept.
 
         :param at: tables have everything up to this batch
         :param behind: topics that have less
@@ -67,29 +67,30 @@ class Beginnings:
         later, failed = dict[str, int](), dict[str, str]()
         for topic in sorted(self._topics() - set(behind)):
             try:
-                after = self.of(topic, at)
+                after = self.compute_start_batch(topic, at)
             except BatchesRemoved as e:
                 failed[topic] = str(e)
             else:
-                if after > self.before:
+                if after > self.last_removed_batch:
                     later[topic] = after
         return later, failed
 
     def _topics(self) -> set[str]:
-        """Those that have events, or had some before the first batch and whose table is still there."""
+        """List the topics that have events, or had some before the first batch and whose table is still there."""
         found = {topic for group in self._kept for topic in group.topics}
-        mark = self._beginning.mark()
+        mark = self._beginning.read_marker()
         if mark is not None and mark.topics is not None:
             gone = set(mark.dropped | mark.renamed)
             for group in self._kept:
                 gone |= group.dropped | group.renamed
             found |= {topic for topic, one in mark.topics.items() if one.table.full_name not in gone}
-        return {topic for topic in found if chosen(topic, self._config)}
+        return {topic for topic in found if is_topic_selected(topic, self._config)}
 
 
-def refuse_another(changelog: ChangeLog, connector: str, markers: Markers, where: str, forgetting: str) -> str:
-    """Make sure that the change log is the one of the tables, and not behind them: what it has, or will have, under the numbers of their batches would never come into
-    them. It costs one request, if no table is behind and the batch is kept.
+def refuse_another(changelog: ChangeLog, connector: str, markers: DatabaseMarkers, where: str, forgetting: str) -> str:
+    """Make sure that the change log is the one of the tables, and not behind them.
+
+    What it has, or will have, under the numbers of their batches would never come into them. It costs one request, if no table is behind and the batch is kept.
 
     :param where: the tables are
     :param forgetting: the statement that deletes the markers
@@ -98,15 +99,15 @@ def refuse_another(changelog: ChangeLog, connector: str, markers: Markers, where
     """
     at = max([markers.batch, *markers.behind.values()])
     if not at:
-        return changelog.identity(connector)
+        return changelog.read_identity(connector)
     remedy = (
         "restore the change log from a backup, with the state tables; if it is lost for good, move the tables away, have the database forget "
         f"what they have ({forgetting}), and run the apply again: they are built again from the batches that there are"
     )
-    there = changelog.manifest(connector, at)
+    there = changelog.find_manifest(connector, at)
     # it may also have been removed, as the tables have it
-    if there is not None or (last := changelog.last(connector)) >= at:
-        identity = changelog.identity(connector) if there is None else there.changelog
+    if there is not None or (last := changelog.find_last_batch(connector)) >= at:
+        identity = changelog.read_identity(connector) if there is None else there.changelog_id
         if reason := _of_another(changelog, connector, markers, there, identity):
             raise TargetError(
                 f"The tables of {connector} were made from another change log: {reason}. What they lack of the one that is there, numbers of batches do not say.",
@@ -123,7 +124,9 @@ def refuse_another(changelog: ChangeLog, connector: str, markers: Markers, where
     )
 
 
-def _of_another(changelog: ChangeLog, connector: str, markers: Markers, newest: Manifest | None, identity: str) -> str:
+def _of_another(
+    changelog: ChangeLog, connector: str, markers: DatabaseMarkers, newest: Manifest | None, identity: str
+) -> str:
     """Why batches of the markers are not those of the change log; empty if nothing says so.
 
     :param newest: manifest of the last of these batches, if it is kept
@@ -137,7 +140,7 @@ def _of_another(changelog: ChangeLog, connector: str, markers: Markers, newest: 
         if not (batch and writer):
             continue
         if batch not in known:
-            known[batch] = changelog.manifest(connector, batch)
+            known[batch] = changelog.find_manifest(connector, batch)
         found = known[batch]
         if found is not None and found.writer != writer:
             return f"its batch {batch} is another one, as if it had been put back to an earlier state and had gone on from there"

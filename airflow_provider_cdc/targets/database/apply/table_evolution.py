@@ -1,4 +1,7 @@
-"""What a table lacks: it is made, gets columns, or columns that the source has widened (``schema.evolution=basic``); or the run says which DDL would mend it."""
+"""Evolution of tables: creation, new columns, and columns that the source has widened (``schema.evolution=basic``).
+
+Otherwise the run says which DDL would mend a table.
+"""
 
 from __future__ import annotations
 
@@ -7,71 +10,88 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.reading.pending_batches import Origin, Pending, base_version, lineage
+from airflow_provider_cdc.changelog.reading.pending_batches import (
+    ColumnLineage,
+    PendingBatches,
+    base_version,
+    trace_columns,
+)
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.core.remedy_commands import cdc
-from airflow_provider_cdc.targets.database.apply.existing_rows import constant_sql, fills_later
-from airflow_provider_cdc.targets.database.config import SchemaEvolution, SinkConfig
-from airflow_provider_cdc.targets.database.dialects.dialect import ColumnThere, Dialect, There, run
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.targets.database.apply.reused_column_names import constant_sql, fills_later
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, SchemaEvolution
+from airflow_provider_cdc.targets.database.dialects.target_dialect import (
+    ExistingColumn,
+    ExistingTable,
+    TargetDialect,
+    execute_sql,
+)
 from airflow_provider_cdc.targets.database.events.earlier_batches import EarlierBatches
-from airflow_provider_cdc.targets.database.schema.target_table import Field, Name, SinkTable, exclude_columns
-from airflow_provider_cdc.targets.database.schema.value_types import kind_of
+from airflow_provider_cdc.targets.database.schema.target_table import (
+    DatabaseColumn,
+    DatabaseTargetTable,
+    TargetTableName,
+    exclude_columns,
+)
+from airflow_provider_cdc.targets.database.schema.value_kinds import kind_of
 
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
-    """How the source has changed the key of a table.
+    """The change of a table's key by the source.
 
     :param former: keys that the table may still have, by the names of its columns
     :param last: the table with its newest key
     """
 
     former: Collection[frozenset[str]]
-    last: SinkTable
+    last: DatabaseTargetTable
 
 
 def bring_up(
-    dialect: Dialect,
+    dialect: TargetDialect,
     connection: sa.Connection,
-    table: SinkTable,
-    pending: Pending,
-    config: SinkConfig,
+    table: DatabaseTargetTable,
+    pending: PendingBatches,
+    config: DatabaseTargetConfig,
     connector: str,
     change: KeyChange,
     earlier: EarlierBatches,
-) -> There:
+) -> ExistingTable:
     """Have the table there with all the columns that rows have, and with their key, if it has one that they had before.
 
     :param earlier: what the table has got of earlier batches; it is asked only if something is missing
     :return: the table as it is then
-    :raises TargetError: ``schema.evolution=none``, and it lacks something; a new column has to have values, and nobody knows which; the table takes keys as
+    :raises TargetError: ``schema.evolution=none``, and it lacks something; a new column has to have values that are not known; the table takes keys as
         equal that are not; it cannot get the key; or the table or columns were removed by hand, with values that do not come again
     """
     there = dialect.inspect_table(connection, table)
     if there is None:
-        if earlier.rows:
+        if earlier.needs_earlier_rows:
             raise _lost(f"The table {table.name} is gone", "its rows of earlier batches", table, connector)
         # where keys cannot be changed, rows with a former one are found without an index
         made = table if dialect.CHANGES_KEYS else change.last
-        _allowed(config, f"There is no table {table.name}.", table, [dialect.create(made)])
+        _allowed(config, f"There is no table {table.name}.", table, [dialect.build_create_table(made)])
         there = _made(dialect, connection, made)
-        if made.key != table.key and (found := dialect.inspect_table(connection, table)) is not None:
+        if made.key_columns != table.key_columns and (found := dialect.inspect_table(connection, table)) is not None:
             there = found
     refuse_engine(dialect, there.engine, table.name, table.topic)
-    wanted, key = {field.name for field in table.key}, there.key
+    wanted, key = {field.name for field in table.key_columns}, there.key
     if there.columns and {*there.key} != wanted and frozenset(there.key) in change.former:
         there = _with_key(dialect, connection, table, there, pending, config, connector)
     if there.columns:
-        dialect.refuse_merging(connection, table, cdc("rebuild", connector, table.topic))
+        dialect.refuse_merging(connection, table, format_cdc_command("rebuild", connector, table.topic))
     lacking = [field for field in table.fields if there.columns and field.name not in there.columns]
     if lacking:
         _refuse_removed_columns(dialect, table, lacking, pending, connector, earlier)
         names = ", ".join(field.name for field in lacking)
-        _allowed(config, f"The table {table.name} has no column {names}.", table, dialect.add(table, lacking))
-        if frozenset(field.name for field in change.last.key) == wanted:
+        _allowed(
+            config, f"The table {table.name} has no column {names}.", table, dialect.build_add_columns(table, lacking)
+        )
+        if frozenset(field.name for field in change.last.key_columns) == wanted:
             _refuse_keys(dialect, table, lacking, pending, there)
         else:
-            lacking = [replace(field.optional, key=False) if field.key else field for field in lacking]
+            lacking = [replace(field.nullable_copy, key=False) if field.key else field for field in lacking]
         _add(dialect, connection, table, lacking, pending, there, config, emptied=config.truncate_enabled)
     if config.schema_evolution is SchemaEvolution.BASIC and there.columns:
         if dialect.CHANGES:
@@ -82,21 +102,24 @@ def bring_up(
     return there
 
 
-def refuse_engine(dialect: Dialect, engine: str, name: Name, topic: str) -> None:
-    """:raises TargetError: a table has no transactions"""
+def refuse_engine(dialect: TargetDialect, engine: str, name: TargetTableName, topic: str) -> None:
+    """Reject a table whose engine has no transactions.
+
+    :raises TargetError: a table has no transactions
+    """
     if engine:
         raise TargetError(
             f"The table {name} is of the engine {engine}, which has no transactions: a run that fails would leave rows there, or repeat them.",
             where=f"topic {topic}",
             safe="The table was not changed.",
-            remedy=f"run ALTER TABLE {dialect.full(name)} ENGINE=InnoDB; then run the apply again",
+            remedy=f"run ALTER TABLE {dialect.format_table_name(name)} ENGINE=InnoDB; then run the apply again",
         )
 
 
-def brought_up(dialect: Dialect, connection: sa.Connection, table: SinkTable) -> There:
-    """The table as :func:`bring_up` has left it, for databases that end a transaction with each DDL statement: there is none here.
+def brought_up(dialect: TargetDialect, connection: sa.Connection, table: DatabaseTargetTable) -> ExistingTable:
+    """Return the table as :func:`bring_up` has left it, for databases that end a transaction with each DDL statement: there is none here.
 
-    :raises TargetError: somebody has changed it meanwhile
+    :raises TargetError: another session has changed it meanwhile
     """
     there = dialect.inspect_table(connection, table)
     lacking = [field.name for field in table.fields if there is None or field.name not in there.columns]
@@ -110,13 +133,13 @@ def brought_up(dialect: Dialect, connection: sa.Connection, table: SinkTable) ->
     return there
 
 
-def _made(dialect: Dialect, connection: sa.Connection, table: SinkTable) -> There:
-    """The table that has just been made: by us, or by somebody who was faster."""
+def _made(dialect: TargetDialect, connection: sa.Connection, table: DatabaseTargetTable) -> ExistingTable:
+    """Inspect the table that has just been made: by this run, or by another one that was faster."""
     savepoint = connection.begin_nested() if dialect.DDL_IN_TRANSACTION else None
     try:
-        dialect.make(connection, table)
+        dialect.create_table(connection, table)
     except sa.exc.DBAPIError as e:
-        if dialect.transient(e):
+        if dialect.is_transient(e):
             raise
         if savepoint is not None:
             savepoint.rollback()
@@ -126,15 +149,15 @@ def _made(dialect: Dialect, connection: sa.Connection, table: SinkTable) -> Ther
                 where=f"topic {table.topic}",
                 safe="Nothing was made; other tables go on.",
                 remedy="leave columns out with field.exclude.list, or make the table by hand with other types, which it keeps; we would make it by "
-                f"{dialect.create(table)}. Then run the apply again",
+                f"{dialect.build_create_table(table)}. Then run the apply again",
             ) from e
         return there
     if savepoint is not None:
         savepoint.commit()
-    return There({}, tuple(field.name for field in table.key))
+    return ExistingTable({}, tuple(field.name for field in table.key_columns))
 
 
-def _allowed(config: SinkConfig, what: str, table: SinkTable, statements: list[str]) -> None:
+def _allowed(config: DatabaseTargetConfig, what: str, table: DatabaseTargetTable, statements: list[str]) -> None:
     if config.schema_evolution is SchemaEvolution.NONE:
         raise TargetError(
             what,
@@ -145,45 +168,54 @@ def _allowed(config: SinkConfig, what: str, table: SinkTable, statements: list[s
 
 
 def _refuse_removed_columns(
-    dialect: Dialect,
-    table: SinkTable,
-    lacking: list[Field],
-    pending: Pending,
+    dialect: TargetDialect,
+    table: DatabaseTargetTable,
+    lacking: list[DatabaseColumn],
+    pending: PendingBatches,
     connector: str,
     earlier: EarlierBatches,
 ) -> None:
-    """:raises TargetError: the source had these columns all the time, and the table has them no more: rows that are there would have NULL"""
-    origins = lineage(pending, base_version(pending))
-    had = [field for field in lacking if origins.get(field.column.name, Origin()).column == field.column.name]
-    before = earlier.schema if had else None
+    """Reject a table from which columns were removed by hand.
+
+    :raises TargetError: the source had these columns all the time, and the table has them no more: rows that are there would have NULL
+    """
+    origins = trace_columns(pending, base_version(pending))
+    had = [field for field in lacking if origins.get(field.column.name, ColumnLineage()).column == field.column.name]
+    before = earlier.previous_schema if had else None
     # a column whose values could not be captured until now has none to lose
     known = {column.name for column in before.columns if column.type != "null"} if before is not None else set()
     taken = [field for field in had if field.column.name in known]
-    if taken and earlier.rows:
+    if taken and earlier.needs_earlier_rows:
         names = ", ".join(field.name for field in taken)
-        by_hand = "; ".join(dialect.add(table, [field.optional for field in taken]))
+        by_hand = "; ".join(dialect.build_add_columns(table, [field.nullable_copy for field in taken]))
         what = f"The table {table.name} has no column {names} any more, or never had it as the sink left it out"
         more = f"run {by_hand} if rows that are there may have NULL, or leave it out with {exclude_columns(table.topic, *(field.column.name for field in taken))}; or "
         raise _lost(what, "the values of rows that are there", table, connector, more)
 
 
-def _lost(what: str, which: str, table: SinkTable, connector: str, more: str = "") -> TargetError:
+def _lost(what: str, which: str, table: DatabaseTargetTable, connector: str, more: str = "") -> TargetError:
     """Return the error for values that were removed by hand and are not written again."""
     return TargetError(
         f"{what}: new batches do not have {which}.",
         where=f"topic {table.topic}",
         safe="Nothing was made or changed; other tables go on.",
-        remedy=f"put back what is missing under its name, and run the apply again; or {more}build the table again with `{cdc('rebuild', connector, table.topic)}`",
+        remedy=f"put back what is missing under its name, and run the apply again; or {more}build the table again with `{format_cdc_command('rebuild', connector, table.topic)}`",
     )
 
 
-def _refuse_keys(dialect: Dialect, table: SinkTable, lacking: list[Field], pending: Pending, there: There) -> None:
+def _refuse_keys(
+    dialect: TargetDialect,
+    table: DatabaseTargetTable,
+    lacking: list[DatabaseColumn],
+    pending: PendingBatches,
+    there: ExistingTable,
+) -> None:
     keys = [field for field in lacking if field.key]
     if not keys:
         return
-    origins = lineage(pending, base_version(pending))
+    origins = trace_columns(pending, base_version(pending))
     renamed = [
-        dialect.rename(table, origin.column, field.name)
+        dialect.build_rename_column(table, origin.column, field.name)
         for field in keys
         if (origin := _as_there(dialect, there, origins.get(field.column.name))) is not None
         and origin.column in there.columns
@@ -203,26 +235,28 @@ def _refuse_keys(dialect: Dialect, table: SinkTable, lacking: list[Field], pendi
 
 
 def _with_key(
-    dialect: Dialect,
+    dialect: TargetDialect,
     connection: sa.Connection,
-    table: SinkTable,
-    there: There,
-    pending: Pending,
-    config: SinkConfig,
+    table: DatabaseTargetTable,
+    there: ExistingTable,
+    pending: PendingBatches,
+    config: DatabaseTargetConfig,
     connector: str,
-) -> There:
+) -> ExistingTable:
     """Give a table the key that the source's has got; the table then.
 
     :raises TargetError: it cannot get it, or ``schema.evolution=none``
     """
-    old, new = ", ".join(there.key), ", ".join(field.name for field in table.key)
+    old, new = ", ".join(there.key), ", ".join(field.name for field in table.key_columns)
     what = f"The source has changed the key of {table.topic}, and the table {table.name} has the one before: ({old}) instead of ({new})"
-    lacking = [replace(field.optional, key=False) for field in table.key if field.name not in there.columns]
-    added = dialect.add(table, lacking) if lacking else []
+    lacking = [
+        replace(field.nullable_copy, key=False) for field in table.key_columns if field.name not in there.columns
+    ]
+    added = dialect.build_add_columns(table, lacking) if lacking else []
     statements = dialect.key_change(connection, table, there)
     remedy = (
         f"run {'; '.join((*added, *statements))}; then run the apply again. If rows of the table do not allow it, drop the table, and run "
-        f"`{cdc('rebuild', connector, table.topic)}`"
+        f"`{format_cdc_command('rebuild', connector, table.topic)}`"
     )
     safe = "The table was not changed; other tables go on."
     if config.schema_evolution is SchemaEvolution.NONE or not dialect.changes_key(connection, table):
@@ -230,13 +264,13 @@ def _with_key(
     savepoint = connection.begin_nested() if dialect.DDL_IN_TRANSACTION else None
     try:
         if pending.taken is not None and config.truncate_enabled:  # none of its rows stays
-            dialect.empty(connection, table)
+            dialect.delete_all_rows(connection, table)
         if lacking:
             _add(dialect, connection, table, lacking, pending, there, config)
         for statement in statements:
-            run(connection, statement)
+            execute_sql(connection, statement)
     except sa.exc.DBAPIError as e:
-        if dialect.transient(e):
+        if dialect.is_transient(e):
             raise
         if savepoint is not None:
             savepoint.rollback()
@@ -257,13 +291,13 @@ def _with_key(
 
 
 def _add(
-    dialect: Dialect,
+    dialect: TargetDialect,
     connection: sa.Connection,
-    table: SinkTable,
-    lacking: list[Field],
-    pending: Pending,
-    there: There,
-    config: SinkConfig,
+    table: DatabaseTargetTable,
+    lacking: list[DatabaseColumn],
+    pending: PendingBatches,
+    there: ExistingTable,
+    config: DatabaseTargetConfig,
     *,
     emptied: bool = False,
 ) -> None:
@@ -271,11 +305,11 @@ def _add(
 
     :param emptied: whether the table is emptied where what is pending says so
     """
-    origins = lineage(pending, base_version(pending))
-    fills = {field.name: _fill(origins.get(field.column.name, Origin(field.column.name))) for field in lacking}
+    origins = trace_columns(pending, base_version(pending))
+    fills = {field.name: _fill(origins.get(field.column.name, ColumnLineage(field.column.name))) for field in lacking}
     if emptied and pending.taken is not None:  # the table is emptied: no row needs a value that is unknown
         lacking = [
-            field.optional if not field.key and _unknown(dialect, field, fills[field.name]) else field
+            field.nullable_copy if not field.key and _unknown(dialect, field, fills[field.name]) else field
             for field in lacking
         ]
     for field in lacking:
@@ -286,61 +320,81 @@ def _add(
     for field in lacking:
         fill = fills[field.name]
         # a column that must have a value gets it before that is asked of it
-        late = field.required and not dialect.default_of(field)
-        for statement in dialect.add(table, [field.optional if late else field]):
+        late = field.is_required and not dialect.default_of(field)
+        for statement in dialect.build_add_columns(table, [field.nullable_copy if late else field]):
             _alter(dialect, connection, statement, table, field, late=late)
         if fill is not None and field.name not in later:
             value = constant_sql(dialect, field, fill)
-            run(connection, f"UPDATE {dialect.full(table.name)} SET {dialect.quote(field.name)} = {value}")
+            execute_sql(
+                connection,
+                f"UPDATE {dialect.format_table_name(table.name)} SET {dialect.quote_name(field.name)} = {value}",
+            )
         if late and fill is not None and dialect.CHANGES and dialect.LATE_NOT_NULL:
             made = dialect.inspect_table(connection, table)
             assert made is not None
             now = made.columns[field.name]
-            run(connection, dialect.change(table, now, _type(dialect, now, field), nullable=False))
+            execute_sql(connection, dialect.build_change_column(table, now, _type(dialect, now, field), nullable=False))
 
 
 def _alter(
-    dialect: Dialect, connection: sa.Connection, statement: str, table: SinkTable, field: Field, *, late: bool
+    dialect: TargetDialect,
+    connection: sa.Connection,
+    statement: str,
+    table: DatabaseTargetTable,
+    field: DatabaseColumn,
+    *,
+    late: bool,
 ) -> None:
     """Add a column, unless another run was faster: it works beside this one, or was killed while its statement waited for a lock."""
     try:
-        dialect.alter(connection, statement)
+        dialect.alter_table(connection, statement)
     except sa.exc.DBAPIError as e:
-        if dialect.DDL_IN_TRANSACTION or dialect.transient(e) or late:
+        if dialect.DDL_IN_TRANSACTION or dialect.is_transient(e) or late:
             raise
         there = dialect.inspect_table(connection, table)
         if there is None or field.name not in there.columns:
             raise
 
 
-def _as_there(dialect: Dialect, there: There, origin: Origin | None) -> Origin | None:
-    """The same with the column's name as the table has it."""
+def _as_there(dialect: TargetDialect, there: ExistingTable, origin: ColumnLineage | None) -> ColumnLineage | None:
+    """Return the same with the column's name as the table has it."""
     if origin is None or origin.column is None or origin.column in there.columns:
         return origin
-    folded = dialect.fold(origin.column)
-    return Origin(folded) if folded in there.columns else origin
+    folded = dialect.fold_name(origin.column)
+    return ColumnLineage(folded) if folded in there.columns else origin
 
 
-def _fill(origin: Origin) -> str | None:
-    """What the source's rows have got in a new column; ``None`` if NULL, or if that is not known."""
+def _fill(origin: ColumnLineage) -> str | None:
+    """Return the value that the source's rows have got in a new column; ``None`` if NULL, or if that is not known."""
     return origin.fill if origin.column is None else None
 
 
-def _unknown(dialect: Dialect, field: Field, fill: str | None) -> bool:
+def _unknown(dialect: TargetDialect, field: DatabaseColumn, fill: str | None) -> bool:
     """Return whether a column is required, and its value in existing rows is unknown."""
     declared = field.column.declared
     known = fill is not None or bool(dialect.default_of(field)) or declared.default is not None
     known = known or declared.default_is_expression or declared.generated or declared.auto_incremented
-    return field.required and not known
+    return field.is_required and not known
 
 
-def _refuse_required(dialect: Dialect, table: SinkTable, field: Field, fill: str | None, origin: Origin | None) -> None:
-    """:raises TargetError: a column that must have a value has none for rows that are there"""
+def _refuse_required(
+    dialect: TargetDialect,
+    table: DatabaseTargetTable,
+    field: DatabaseColumn,
+    fill: str | None,
+    origin: ColumnLineage | None,
+) -> None:
+    """Reject a new column that has no value for existing rows and must have one.
+
+    :raises TargetError: a column that must have a value has none for rows that are there
+    """
     if not _unknown(dialect, field, fill):
         return
-    remedy = f"run {'; '.join(dialect.add(table, [field.optional]))} for a column that may be NULL"
+    remedy = f"run {'; '.join(dialect.build_add_columns(table, [field.nullable_copy]))} for a column that may be NULL"
     if origin is not None and origin.column not in (None, field.column.name):
-        remedy = f"run {dialect.rename(table, str(origin.column), field.name)}, as the source did; or {remedy}"
+        remedy = (
+            f"run {dialect.build_rename_column(table, str(origin.column), field.name)}, as the source did; or {remedy}"
+        )
         if origin.column in {other.name for other in table.fields}:  # which is another column now
             remedy = "drop the table, and build it again with `airflow cdc rebuild`; the source has given names of columns to others"
     raise TargetError(
@@ -355,11 +409,11 @@ def _refuse_required(dialect: Dialect, table: SinkTable, field: Field, fill: str
 
 
 def _widen(
-    dialect: Dialect,
+    dialect: TargetDialect,
     connection: sa.Connection,
-    table: SinkTable,
-    there: There,
-    pending: Pending,
+    table: DatabaseTargetTable,
+    there: ExistingTable,
+    pending: PendingBatches,
     key: Collection[str] = (),
 ) -> None:
     """Follow the source where it has given columns more room, or lets them be NULL, or has dropped them.
@@ -370,10 +424,13 @@ def _widen(
         column = there.columns.get(field.name)
         if column is None or not _changed(pending, field.column.name):
             continue
-        type_ = dialect.widened(column, field)
-        nullable = column.nullable or not field.required
+        type_ = dialect.find_wider_type(column, field)
+        nullable = column.nullable or not field.is_required
         if type_ is not None or nullable != column.nullable:
-            run(connection, dialect.change(table, column, type_ or _type(dialect, column, field), nullable=nullable))
+            execute_sql(
+                connection,
+                dialect.build_change_column(table, column, type_ or _type(dialect, column, field), nullable=nullable),
+            )
     wanted, fold = {field.name for field in table.fields}, {name.lower(): name for name in there.columns}
     for name in {*key, *(dropped for change in pending.changes.values() for dropped in change.dropped)}:
         column = there.columns.get(fold.get(name.lower(), name))
@@ -382,11 +439,16 @@ def _widen(
         if (
             not column.nullable and column.default is None and column.type != "NULL"
         ):  # no row has a value of it any more
-            run(connection, dialect.change(table, column, column.type, nullable=True))
+            execute_sql(connection, dialect.build_change_column(table, column, column.type, nullable=True))
 
 
-def _refuse_other(dialect: Dialect, table: SinkTable, there: There, pending: Pending) -> None:
-    """:raises TargetError: a database that changes no columns would make other values of what a column has now"""
+def _refuse_other(
+    dialect: TargetDialect, table: DatabaseTargetTable, there: ExistingTable, pending: PendingBatches
+) -> None:
+    """Reject a type change that would alter values in a database that changes no columns.
+
+    :raises TargetError: a database that changes no columns would make other values of what a column has now
+    """
     for field in table.fields:
         column = there.columns.get(field.name)
         if column is None or not _changed(pending, field.column.name):
@@ -401,31 +463,40 @@ def _refuse_other(dialect: Dialect, table: SinkTable, there: There, pending: Pen
             )
 
 
-def _add_digits(dialect: Dialect, connection: sa.Connection, table: SinkTable, there: There, pending: Pending) -> None:
+def _add_digits(
+    dialect: TargetDialect,
+    connection: sa.Connection,
+    table: DatabaseTargetTable,
+    there: ExistingTable,
+    pending: PendingBatches,
+) -> None:
     """Give values of rows that are there the digits that the source has added, where texts of other lengths are other values."""
     for field in table.fields:
         if field.name in there.columns and _changed(pending, field.column.name):
             statement = dialect.digits_added(table, field)
             if statement is not None:
-                run(connection, statement)
+                execute_sql(connection, statement)
 
 
-def _type(dialect: Dialect, column: ColumnThere, field: Field) -> str:
-    """The type that a column has; of one whose type SQLAlchemy does not know, the one that we give it."""
+def _type(dialect: TargetDialect, column: ExistingColumn, field: DatabaseColumn) -> str:
+    """Return the type that a column has; of one whose type SQLAlchemy does not know, the one that we give it."""
     return column.type or dialect.type_of(kind_of(field.column), key=field.key)
 
 
-def _changed(pending: Pending, name: str) -> bool:
-    """Whether one of these changes may have changed a column: where the schema before a change is known, by that, otherwise they may."""
+def _changed(pending: PendingBatches, name: str) -> bool:
+    """Check whether one of these changes may have changed a column.
+
+    Where the schema before a change is known, by that, otherwise they may.
+    """
     for version, change in pending.changes.items():
-        if change.type != "ALTER" or change.table is None or name not in change.table.names:
+        if change.type != "ALTER" or change.table is None or name not in change.table.column_names:
             continue
         if name in change.added or name in change.renamed:  # the table may have had another column of this name
             return True
         before = pending.schemas.get(version - 1)
-        if before is None or name not in before.names:
+        if before is None or name not in before.column_names:
             return True
-        one, other = before.column(name), change.table.column(name)
+        one, other = before.get_column(name), change.table.get_column(name)
         if (one.type, one.nullable, one.declared) != (other.type, other.nullable, other.declared):
             return True
     return False

@@ -1,4 +1,4 @@
-"""What is done to one table of a database within a transaction: its DDL, and the rows of what is pending."""
+"""Writes to one table of a database within a transaction: its DDL, and the rows of what is pending."""
 
 from __future__ import annotations
 
@@ -10,29 +10,42 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reading.partial_updates import DocumentsLost
-from airflow_provider_cdc.changelog.reading.pending_batches import Pending, names_at
+from airflow_provider_cdc.changelog.reading.partial_document_updates import DocumentsLost
+from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches, names_at
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError, TransientError
 from airflow_provider_cdc.core.read_ahead import read_ahead
-from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.targets.database.apply.errors_table import ErrorsTable
-from airflow_provider_cdc.targets.database.apply.existing_rows import moved_values, update_refused, update_statements
-from airflow_provider_cdc.targets.database.apply.foreign_key_order import Held
+from airflow_provider_cdc.targets.database.apply.foreign_key_order import DeferredDeletes
+from airflow_provider_cdc.targets.database.apply.reused_column_names import (
+    moved_values,
+    update_refused,
+    update_statements,
+)
 from airflow_provider_cdc.targets.database.apply.table_evolution import KeyChange, bring_up, brought_up
-from airflow_provider_cdc.targets.database.config import InsertMode, OnError, SinkConfig
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, ErrorTolerance, InsertMode
 from airflow_provider_cdc.targets.database.dialects import sql_literals
-from airflow_provider_cdc.targets.database.dialects.dialect import Dialect, There, run
-from airflow_provider_cdc.targets.database.engine import unavailable
-from airflow_provider_cdc.targets.database.events import event_windows
+from airflow_provider_cdc.targets.database.dialects.target_dialect import ExistingTable, TargetDialect, execute_sql
+from airflow_provider_cdc.targets.database.events import last_event_windows
+from airflow_provider_cdc.targets.database.events.crossing_key_moves import in_table, late_moves
 from airflow_provider_cdc.targets.database.events.earlier_batches import EarlierBatches
-from airflow_provider_cdc.targets.database.events.key_changes import KeyedPart, key_before, parted
-from airflow_provider_cdc.targets.database.events.late_moves import in_table, late_moves
-from airflow_provider_cdc.targets.database.events.partial_updates import Completion, completes, present_in
-from airflow_provider_cdc.targets.database.events.table_operations import Step, steps
-from airflow_provider_cdc.targets.database.progress.markers import Overtaken
-from airflow_provider_cdc.targets.database.progress.table_claims import Claim, TableClaims
-from airflow_provider_cdc.targets.database.schema.target_table import Name, SinkTable, name_of, table_of
-from airflow_provider_cdc.targets.database.schema.value_types import kind_of
+from airflow_provider_cdc.targets.database.events.key_changes import KeyedPart, key_before, split_by_key_change
+from airflow_provider_cdc.targets.database.events.partial_update_completion import (
+    DocumentCompletion,
+    present_in,
+    select_documents_to_complete,
+)
+from airflow_provider_cdc.targets.database.events.table_operations import TableOperation, read_operations
+from airflow_provider_cdc.targets.database.progress.marker_table import MarkersChanged
+from airflow_provider_cdc.targets.database.progress.table_claims import TableClaim, TableClaims
+from airflow_provider_cdc.targets.database.schema.target_table import (
+    DatabaseTargetTable,
+    TargetTableName,
+    name_of,
+    table_of,
+)
+from airflow_provider_cdc.targets.database.schema.value_kinds import kind_of
+from airflow_provider_cdc.targets.database.target_engine import build_unavailable_error
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +56,7 @@ Alone = Callable[[Callable[[sa.Connection], None]], None]
 
 
 class TableWriter:
-    """Brings single tables up to what is pending of them; which, and in which transaction, is up to :class:`~airflow_provider_cdc.targets.database.apply.database_apply.Sink`.
+    """Brings single tables up to what is pending of them; which, and in which transaction, is up to :class:`~airflow_provider_cdc.targets.database.apply.database_apply.DatabaseApply`.
 
     :param errors: where rows are kept that the database refuses
     """
@@ -51,8 +64,8 @@ class TableWriter:
     def __init__(
         self,
         engine: sa.Engine,
-        dialect: Dialect,
-        config: SinkConfig,
+        dialect: TargetDialect,
+        config: DatabaseTargetConfig,
         changelog: ChangeLog,
         connector: str,
         errors: ErrorsTable,
@@ -64,7 +77,7 @@ class TableWriter:
         self._had = dict[str, frozenset[str]]()
         """Columns that tables had before this run's DDL, where that is not undone."""
         self._at_work = ""
-        self._held: Held | None = None
+        self._held: DeferredDeletes | None = None
         self._not_new = set[str]()
         """Topics whose tables had rows already that the source called new: none of theirs are taken for new any more."""
         self._written: Collection[str] = ()
@@ -78,11 +91,11 @@ class TableWriter:
         self._at_once = False
         """Whether constraints are looked at with each statement that the database could look at when the transaction ends."""
 
-    def fold(self, name: str) -> str:
-        """What the database makes of a name without quotes."""
-        return name if self._config.quote_identifiers else self._dialect.fold(name)
+    def fold_name(self, name: str) -> str:
+        """Return what the database makes of a name without quotes."""
+        return name if self._config.quote_identifiers else self._dialect.fold_name(name)
 
-    def _prepare(self, tables: Sequence[Pending], alone: Alone) -> dict[str, str]:
+    def _prepare(self, tables: Sequence[PendingBatches], alone: Alone) -> dict[str, str]:
         """DDL of a database that ends transactions by it. Where the key of a table changes, the rows with the key before are written, too: they may come again.
 
         :param alone: as of :data:`Alone`
@@ -97,34 +110,36 @@ class TableWriter:
             self._gives_up = False
         return {topic: error for topic, error in failed.items() if error}
 
-    def _prepared(self, pending: Pending, alone: Alone) -> None:
+    def _prepared(self, pending: PendingBatches, alone: Alone) -> None:
         parts = self._parts(pending)
         self._had.pop(pending.topic, None)
         for part in parts:
             try:
                 with self._engine.begin() as connection:
-                    self._dialect.defer(connection)
+                    self._dialect.defer_constraints(connection)
                     self._dialect.limit_waiting(connection)
                     _, had = self._bring_up(connection, part, parts[-1])
                 self._had[pending.topic] = had
             except sa.exc.DBAPIError as e:
-                if len(parts) > 1 or not self._dialect.transient(e):
+                if len(parts) > 1 or not self._dialect.is_transient(e):
                     raise
                 # what is missing is found in the transaction
                 log.warning("The table of %s could not be brought up: %s", pending.topic, e)
             if part is not parts[-1]:
                 alone(lambda connection, part=part: self._either_way(connection, [part]))  # type: ignore[misc]
 
-    def _parts(self, pending: Pending) -> list[KeyedPart]:
-        return parted(self._changelog, pending, self._config)
+    def _parts(self, pending: PendingBatches) -> list[KeyedPart]:
+        return split_by_key_change(self._changelog, pending, self._config)
 
-    def _bring_up(self, connection: sa.Connection, part: KeyedPart, last: KeyedPart) -> tuple[There, frozenset[str]]:
+    def _bring_up(
+        self, connection: sa.Connection, part: KeyedPart, last: KeyedPart
+    ) -> tuple[ExistingTable, frozenset[str]]:
         """Have the table there for a part; also the columns that it had before, if the part has changes."""
         table = self._wanted(part.pending)
-        former = {frozenset(map(self.fold, key)) for key in part.former}
+        former = {frozenset(map(self.fold_name, key)) for key in part.former}
         there = self._dialect.inspect_table(connection, table) if part.pending.changes else None
-        if there is not None and there.key and {*there.key} != {one.name for one in table.key}:
-            former.add(frozenset(map(self.fold, key_before(self._changelog, self._connector, part.pending))))
+        if there is not None and there.key and {*there.key} != {one.name for one in table.key_columns}:
+            former.add(frozenset(map(self.fold_name, key_before(self._changelog, self._connector, part.pending))))
         had = frozenset(there.columns if there is not None else ())
         change = KeyChange(former, self._wanted(last.pending))
         earlier = EarlierBatches(
@@ -133,11 +148,12 @@ class TableWriter:
         given = (self._dialect, connection, table, part.pending, self._config, self._connector)
         return bring_up(*given, change, earlier), had
 
-    def _name(self, pending: Pending) -> str:
-        return str(name_of(pending.topic, pending.schema, self._config, self.fold))
+    def _name(self, pending: PendingBatches) -> str:
+        return str(name_of(pending.topic, pending.schema, self._config, self.fold_name))
 
-    def _wanted(self, pending: Pending) -> SinkTable:
-        """
+    def _wanted(self, pending: PendingBatches) -> DatabaseTargetTable:
+        """Build the target table of a topic.
+
         :raises ConfigError: as :func:`table_of`; or the table is that of another topic
         """
         table = table_of(pending.topic, pending.schema, self._config, self._dialect)
@@ -146,21 +162,24 @@ class TableWriter:
         self._refuse_repeated_hours(table)
         return table
 
-    def _refuse_repeated_hours(self, table: SinkTable) -> None:
-        """:raises ConfigError: two keys would be told alike"""
-        moments = [field.name for field in table.key if kind_of(field.column).name == "timestamp_tz"]
-        if moments and not self._dialect.MOMENTS and sql_literals.repeats_hours(self._config.zone):
+    def _refuse_repeated_hours(self, table: DatabaseTargetTable) -> None:
+        """Reject keys with moments in a zone that repeats an hour.
+
+        :raises ConfigError: two keys would have the same text
+        """
+        moments = [field.name for field in table.key_columns if kind_of(field.column).name == "timestamp_tz"]
+        if moments and not self._dialect.MOMENTS and sql_literals.repeats_hours(self._config.effective_time_zone):
             raise ConfigError(
-                f"The key of {table.topic} has moments ({', '.join(moments)}), and in {self._config.zone} an hour comes twice when summer time ends: two rows would "
+                f"The key of {table.topic} has moments ({', '.join(moments)}), and in {self._config.effective_time_zone} an hour comes twice when summer time ends: two rows would "
                 "have one key.",
                 safe="The table was not changed; other tables go on.",
                 remedy="set database.time_zone=UTC, in which the times of all tables are written then, and build those that are there again by "
-                f"`{cdc('rebuild', self._connector, table.topic)}`; or apply this topic by a sink of its own",
+                f"`{format_cdc_command('rebuild', self._connector, table.topic)}`; or apply this topic by a sink of its own",
             )
 
-    def _claim(self, tables: Sequence[Pending]) -> None:
+    def _claim(self, tables: Sequence[PendingBatches]) -> None:
         """Make sure that each topic's table is its own, before anything is done to it."""
-        wanted, names, moved = dict[str, Claim](), dict[str, str](), dict[str, set[str]]()
+        wanted, names, moved = dict[str, TableClaim](), dict[str, str](), dict[str, set[str]]()
         for pending in (one for one in tables if one.files or one.changes or one.schemas):
             topic = pending.topic
             try:
@@ -168,7 +187,7 @@ class TableWriter:
             except CdcError:
                 continue  # it is told when its turn comes
             claim = self._claim_of(topic, name, pending.schema.id.full_name)
-            if self._claims.has(claim):
+            if self._claims.is_claimed(claim):
                 continue
             wanted[topic], names[topic] = claim, str(name)
             before = {change.previous_id for change in pending.changes.values()} - {None, pending.schema.id}
@@ -180,8 +199,8 @@ class TableWriter:
         def once(connection: sa.Connection) -> None:
             for topic, claim in wanted.items():
                 for source in moved[topic]:
-                    self._claims.move(connection, topic, claim.table, source)
-            self._claims.claim(connection, wanted, names)
+                    self._claims.move_claim(connection, topic, claim.table, source)
+            self._claims.claim_tables(connection, wanted, names)
 
         for attempt in range(_CLAIMED):
             try:
@@ -192,15 +211,16 @@ class TableWriter:
                     raise
                 # another run was faster
 
-    def _claim_of(self, topic: str, name: Name, source: str = "") -> Claim:
+    def _claim_of(self, topic: str, name: TargetTableName, source: str = "") -> TableClaim:
         schema = name.schema or self._engine.dialect.default_schema_name or ""
-        return Claim(self._dialect.same_table(f"{schema}.{name.table}"), self._connector, topic, source)
+        return TableClaim(self._dialect.same_table(f"{schema}.{name.table}"), self._connector, topic, source)
 
-    def _empty(self, connection: sa.Connection, table: SinkTable) -> None:
-        """
+    def _empty(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:
+        """Delete all rows of a table.
+
         :raises TargetError: it has rows of another topic, too
         """
-        if (other := self._claims.other(connection, self._claim_of(table.topic, table.name))) is not None:
+        if (other := self._claims.find_other_topic(connection, self._claim_of(table.topic, table.name))) is not None:
             raise TargetError(
                 f"The table {table.name} is to be emptied, as that of {table.topic} was, and has rows of {other}, too (collection.name.shared).",
                 where=f"topic {table.topic}",
@@ -208,9 +228,9 @@ class TableWriter:
                 remedy=f"delete the rows of {table.topic} by hand, and apply this once with truncate.enabled=false; "
                 "or give each topic a table of its own with collection.name.format",
             )
-        self._dialect.empty(connection, table)
+        self._dialect.delete_all_rows(connection, table)
 
-    def _table(self, connection: sa.Connection, topic: str, pending: Pending) -> str:
+    def _table(self, connection: sa.Connection, topic: str, pending: PendingBatches) -> str:
         """Apply what is pending to one table; why it could not be done, or nothing."""
 
         def written() -> None:
@@ -226,10 +246,10 @@ class TableWriter:
         try:
             what(*given)
         except sa.exc.DBAPIError as e:
-            if self._dialect.transient(e) and not self._locked_out(e):
+            if self._dialect.is_transient(e) and not self._locked_out(e):
                 raise
             return f"The table {topic} cannot take a change: {e.orig}"
-        except (Overtaken, TransientError):
+        except (MarkersChanged, TransientError):
             raise
         except DocumentsLost as e:
             self._lost.add(topic)
@@ -243,7 +263,7 @@ class TableWriter:
 
     def _locked_out(self, error: sa.exc.DBAPIError) -> bool:
         """Return whether another session has locked one table for so long that the others no longer wait for it."""
-        return self._gives_up and self._dialect.locked(error)
+        return self._gives_up and self._dialect.is_lock_timeout(error)
 
     def _either_way(self, connection: sa.Connection, parts: Sequence[KeyedPart]) -> None:
         """Apply parts of what is pending to one table.
@@ -260,15 +280,15 @@ class TableWriter:
             self._saved(connection, parts, each=True)
 
     def _is_of_a_row(self, error: Exception) -> bool:
-        """Whether it may be one row that cannot be written: the database refuses it, or has no such value, or Python has not."""
+        """Check whether it may be one row that cannot be written: the database refuses it, or has no such value, or Python has not."""
         if isinstance(error, sa.exc.DBAPIError):
-            return not self._dialect.transient(error)
-        return not isinstance(error, (CdcError, Overtaken, OSError, MemoryError))
+            return not self._dialect.is_transient(error)
+        return not isinstance(error, (CdcError, MarkersChanged, OSError, MemoryError))
 
     def _saved(self, connection: sa.Connection, parts: Sequence[KeyedPart], *, each: bool) -> None:
         """Apply parts of what is pending to one table; if that fails, what other tables have got in the transaction stays."""
         if self._held is not None:
-            self._held.begin(parts[0].pending.topic, at_once=each or len(parts) > 1)
+            self._held.restart_table(parts[0].pending.topic, at_once=each or len(parts) > 1)
         savepoint = connection.begin_nested()
         try:
             for part in parts:
@@ -283,7 +303,7 @@ class TableWriter:
                 self._apply(connection, table, part.pending, there, each=each)
         except sa.exc.DBAPIError as e:
             # after a deadlock there is nothing left to go back to: the database has undone the whole transaction
-            if not self._dialect.transient(e) or self._locked_out(e):
+            if not self._dialect.is_transient(e) or self._locked_out(e):
                 savepoint.rollback()
             raise
         except Exception:
@@ -292,7 +312,7 @@ class TableWriter:
         savepoint.commit()
 
     def _update_existing_rows(
-        self, connection: sa.Connection, table: SinkTable, part: KeyedPart, had: frozenset[str]
+        self, connection: sa.Connection, table: DatabaseTargetTable, part: KeyedPart, had: frozenset[str]
     ) -> None:
         """Give rows that are there what the source's rows have in columns that were made again, or renamed.
 
@@ -307,7 +327,7 @@ class TableWriter:
             raise update_refused(self._connector, table, str(e)) from e
         if not moved:
             return
-        if (other := self._claims.other(connection, self._claim_of(table.topic, table.name))) is not None:
+        if (other := self._claims.find_other_topic(connection, self._claim_of(table.topic, table.name))) is not None:
             # a column that is new at the source may be there for another topic
             gone = {name for change in pending.changes.values() for name in change.dropped}
             before = {*names_at(pending, part.since), *gone}
@@ -320,44 +340,60 @@ class TableWriter:
             raise update_refused(self._connector, table, "the key changes in the same batches")
         try:
             for statement in update_statements(dialect, table, moved):
-                run(connection, statement)
+                execute_sql(connection, statement)
         except sa.exc.DBAPIError as e:
-            if dialect.transient(e):
+            if dialect.is_transient(e):
                 raise
             raise update_refused(self._connector, table, str(e.orig)) from e
 
     def _apply(
-        self, connection: sa.Connection, table: SinkTable, pending: Pending, there: There, *, each: bool
+        self,
+        connection: sa.Connection,
+        table: DatabaseTargetTable,
+        pending: PendingBatches,
+        there: ExistingTable,
+        *,
+        each: bool,
     ) -> None:
         def committed(ms: int) -> None:
             self._newest[table.topic] = max(ms, self._newest.get(table.topic, 0))
 
         given = (self._changelog, self._connector, pending, table, self._config)
-        if (documents := completes(pending, table, self._config)) is not None:
+        if (documents := select_documents_to_complete(pending, table, self._config)) is not None:
             present = present_in(self._dialect, connection, table, documents)
-            whole = Completion(
+            whole = DocumentCompletion(
                 pending, table, documents, present, inserts=self._config.insert_mode is not InsertMode.UPDATE
             )
             # each step is made before the next one is read: it is read from the table
-            for step in steps(*given, each=each, committed=committed, completed=whole):
+            for step in read_operations(*given, each=each, committed=committed, completed=whole):
                 self._made(connection, table, step, there, each=each)
             return
         if (moves := late_moves(*given, in_table(self._dialect, connection, table))) is not None:
-            for step in steps(*given, each=each, committed=committed, completed=moves):
+            for step in read_operations(*given, each=each, committed=committed, completed=moves):
                 self._made(connection, table, step, there, each=each)
             return
-        in_order = each or there.takes_others(table) or not event_windows.fit(pending, table, self._config)
+        in_order = (
+            each or there.takes_others(table) or not last_event_windows.can_use_windows(pending, table, self._config)
+        )
         if not in_order and not self._dialect.refers_to_itself(connection, table.name):
-            made = event_windows.Windows(*given, committed=committed).steps()
+            made = last_event_windows.EventWindows(*given, committed=committed).read_operations()
         else:
-            made = steps(*given, each=each, committed=committed)
+            made = read_operations(*given, each=each, committed=committed)
         with read_ahead(made) as coming:
             for step in coming:
                 self._made(connection, table, step, there, each=each)
 
-    def _made(self, connection: sa.Connection, table: SinkTable, step: Step, there: There, *, each: bool) -> None:
+    def _made(
+        self,
+        connection: sa.Connection,
+        table: DatabaseTargetTable,
+        step: TableOperation,
+        there: ExistingTable,
+        *,
+        each: bool,
+    ) -> None:
         try:
-            if each and self._config.errors_tolerance is OnError.ALL:
+            if each and self._config.errors_tolerance is ErrorTolerance.ALL:
                 self._or_kept(connection, table, step, there)
             else:
                 self._step(connection, table, step, there)
@@ -366,7 +402,9 @@ class TableWriter:
                 raise
             raise self._refused(table, step, e) from e
 
-    def _or_kept(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> None:
+    def _or_kept(
+        self, connection: sa.Connection, table: DatabaseTargetTable, step: TableOperation, there: ExistingTable
+    ) -> None:
         """Make a step of one event, or keep its row with the errors."""
         savepoint = connection.begin_nested()
         try:
@@ -378,12 +416,14 @@ class TableWriter:
                 raise
             savepoint.rollback()
             log.warning("%s", self._refused(table, step, e))
-            self._errors.keep(connection, table, step, _told(e))
+            self._errors.store_row(connection, table, step, _told(e))
         else:
             savepoint.commit()
 
-    def _step(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> None:
-        if self._held is not None and (step := self._held.take(connection, table, step)) is None:  # type: ignore[assignment]
+    def _step(
+        self, connection: sa.Connection, table: DatabaseTargetTable, step: TableOperation, there: ExistingTable
+    ) -> None:
+        if self._held is not None and (step := self._held.release_step(connection, table, step)) is None:  # type: ignore[assignment]
             return
         match step.what:
             case "empty":
@@ -391,7 +431,7 @@ class TableWriter:
             case "delete":
                 self._dialect.delete(connection, table, step.rows)
             case "move":
-                self._dialect.move(connection, table, step.rows)
+                self._dialect.move_row(connection, table, step.rows)
             case "write" if self._config.insert_mode is InsertMode.INSERT:
                 self._dialect.insert(connection, table, step.rows)
             case "write" if self._config.insert_mode is InsertMode.UPDATE:
@@ -400,15 +440,17 @@ class TableWriter:
                 if not (step.new and self._inserted(connection, table, step, there)):
                     self._dialect.upsert(connection, table, step.rows, unique=there.takes_others(table))
 
-    def _inserted(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> bool:
+    def _inserted(
+        self, connection: sa.Connection, table: DatabaseTargetTable, step: TableOperation, there: ExistingTable
+    ) -> bool:
         """Insert new rows, which is cheaper than to look whether they are there; whether the table took them."""
-        if table.topic in self._not_new or set(there.key) != {field.name for field in table.key}:
+        if table.topic in self._not_new or set(there.key) != {field.name for field in table.key_columns}:
             return False
         savepoint = connection.begin_nested()
         try:
             self._dialect.insert(connection, table, step.rows)
         except sa.exc.DBAPIError as e:
-            if self._dialect.transient(e):
+            if self._dialect.is_transient(e):
                 if self._locked_out(e):
                     savepoint.rollback()
                 raise
@@ -421,10 +463,10 @@ class TableWriter:
         savepoint.commit()
         return True
 
-    def _refused(self, table: SinkTable, step: Step, error: Exception) -> TargetError:
+    def _refused(self, table: DatabaseTargetTable, step: TableOperation, error: Exception) -> TargetError:
         there = step.rows.column_names if step.rows.num_rows else []
-        names = [one.name for one in table.key if one.name in there] or there
-        shown = ", ".join(f"{name}={sql_literals.shown(step.rows[name])[:80]}" for name in names)
+        names = [one.name for one in table.key_columns if one.name in there] or there
+        shown = ", ".join(f"{name}={sql_literals.format_first_value(step.rows[name])[:80]}" for name in names)
         return TargetError(
             f"{table.name} cannot take a row: {_told(error)}",
             where=f"topic {table.topic}, event {int(step.seq[0])}, row with {shown}",
@@ -436,21 +478,21 @@ class TableWriter:
 
     def _in_transaction(self, what: Any) -> Any:
         with self._engine.begin() as connection:
-            self._dialect.defer(connection, self._at_once)
+            self._dialect.defer_constraints(connection, self._at_once)
             return what(connection)
 
     def _retried(self, what: Any) -> Any:
-        """A transaction that is tried again after what passes: deadlocks, lost connections."""
+        """Run a transaction, and retry it after what passes: deadlocks, lost connections."""
         soon = self._gives_up
         for attempt in range(self._config.flush_max_retries + 1):
             self._gives_up = soon or attempt == self._config.flush_max_retries
             try:
                 return self._in_transaction(what)
             except sa.exc.DBAPIError as e:
-                if not self._dialect.transient(e):
+                if not self._dialect.is_transient(e):
                     raise
                 if attempt == self._config.flush_max_retries:
-                    raise unavailable(self._engine, e) from e
+                    raise build_unavailable_error(self._engine, e) from e
                 log.warning("The transaction is tried again (%d): %s", attempt + 1, e.orig)
                 time.sleep(self._config.flush_retry_delay_ms / 1000 * (attempt + 1))
             finally:

@@ -1,4 +1,4 @@
-"""The databases that the sink writes to, each by a dialect of its own."""
+"""The databases that the sink writes to, each by a separate dialect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.targets.database.dialects.dialect import Dialect
+from airflow_provider_cdc.targets.database.dialects.target_dialect import TargetDialect
 
 DIALECTS = {
     "postgresql": "airflow_provider_cdc.targets.database.dialects.postgresql:PostgreSql",
@@ -21,10 +21,10 @@ DIALECTS = {
 """Name of a SQLAlchemy dialect → class."""
 
 
-def dialect_of(engine: sa.Engine, zone: str = "UTC") -> Dialect:
-    """The dialect of a database that has been asked what it is.
+def dialect_of(engine: sa.Engine, zone: str = "UTC") -> TargetDialect:
+    """Return the dialect of a database that has been asked what it is.
 
-    :param zone: as of :class:`~airflow_provider_cdc.targets.database.dialects.dialect.Dialect`
+    :param zone: as of :class:`~airflow_provider_cdc.targets.database.dialects.target_dialect.TargetDialect`
     :raises ConfigError: there is none for it
     """
     name = engine.dialect.name
@@ -38,8 +38,8 @@ def dialect_of(engine: sa.Engine, zone: str = "UTC") -> Dialect:
     return load_dialect(name)(zone)
 
 
-def load_dialect(name: str) -> type[Dialect]:
-    """The class of a dialect by its name in :data:`DIALECTS`."""
+def load_dialect(name: str) -> type[TargetDialect]:
+    """Return the class of a dialect by its name in :data:`DIALECTS`."""
     module, _, attribute = DIALECTS[name].partition(":")
-    found: type[Dialect] = getattr(importlib.import_module(module), attribute)
+    found: type[TargetDialect] = getattr(importlib.import_module(module), attribute)
     return found

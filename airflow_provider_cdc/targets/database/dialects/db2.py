@@ -10,10 +10,14 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from airflow_provider_cdc.targets.database.dialects import sql_literals
-from airflow_provider_cdc.targets.database.dialects.dialect import ColumnThere, There, run
 from airflow_provider_cdc.targets.database.dialects.merge_dialect import MergeDialect, sets_of
-from airflow_provider_cdc.targets.database.schema.target_table import Field, Name, SinkTable
-from airflow_provider_cdc.targets.database.schema.value_types import Kind
+from airflow_provider_cdc.targets.database.dialects.target_dialect import ExistingColumn, ExistingTable, execute_sql
+from airflow_provider_cdc.targets.database.schema.target_table import (
+    DatabaseColumn,
+    DatabaseTargetTable,
+    TargetTableName,
+)
+from airflow_provider_cdc.targets.database.schema.value_kinds import ValueKind
 
 _TYPES = {
     "bool": "BOOLEAN", "int8": "SMALLINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "float": "REAL", "double": "DOUBLE",
@@ -53,15 +57,15 @@ class Db2(MergeDialect):
     )
     TRANSIENT: ClassVar[frozenset[str]] = frozenset({"40001", "57033", "08001", "08003", "08006", "40003", "57019"})
 
-    def fold(self, name: str) -> str:
+    def fold_name(self, name: str) -> str:
         return name.upper()
 
-    def type_of(self, kind: Kind, *, key: bool) -> str:
+    def type_of(self, kind: ValueKind, *, key: bool) -> str:
         match kind.name:
             case "number":
                 return "DECFLOAT"
             case "decimal":
-                digits = self.digits(kind)
+                digits = self.fit_decimal_digits(kind)
                 return f"DECIMAL({digits[0]}, {digits[1]})" if digits else self.type_of(self.as_text(kind), key=key)
             case "time" if not kind.scale:
                 return "TIME"
@@ -84,26 +88,28 @@ class Db2(MergeDialect):
             case _:
                 return _TYPES[kind.name]
 
-    def refers_to_itself(self, connection: sa.Connection, name: Name) -> bool:
+    def refers_to_itself(self, connection: sa.Connection, name: TargetTableName) -> bool:
         return True  # it may: the catalog is not asked
 
-    def there(self, connection: sa.Connection, name: Name) -> There | None:
+    def find_table(self, connection: sa.Connection, name: TargetTableName) -> ExistingTable | None:
         schema = name.schema or connection.exec_driver_sql("VALUES CURRENT SCHEMA").scalar_one().strip()
         at = (schema, name.table)
         found = connection.exec_driver_sql(_COLUMNS, at).all()
         if not found:
             return None
-        columns = {row[0]: ColumnThere(row[0], _type(row[1], *row[3:7]), row[2] == "Y", row[7]) for row in found}
+        columns = {row[0]: ExistingColumn(row[0], _type(row[1], *row[3:7]), row[2] == "Y", row[7]) for row in found}
         indexes = connection.exec_driver_sql(_INDEXES, at).all()
         key = tuple(row[2] for row in indexes if row[1] == "P")
         unique = sets_of((row[0], row[2]) for row in indexes)
-        return There(columns, key, any(set(one) != set(key) for one in unique))
+        return ExistingTable(columns, key, any(set(one) != set(key) for one in unique))
 
-    def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
+    def build_change_column(
+        self, table: DatabaseTargetTable, there: ExistingColumn, type_: str, *, nullable: bool
+    ) -> str:
         changes = [f"SET DATA TYPE {type_}"] if type_ != there.type else []
         if nullable != there.nullable:
             changes.append(f"{'DROP' if nullable else 'SET'} NOT NULL")
-        full, column = self.full(table.name), f"ALTER COLUMN {self.quote(there.name)}"
+        full, column = self.format_table_name(table.name), f"ALTER COLUMN {self.quote_name(there.name)}"
         statement = f"ALTER TABLE {full} {' '.join(f'{column} {change}' for change in changes)}"
         if nullable == there.nullable and there.type.startswith("VARCHAR(") and type_.startswith("VARCHAR("):
             return statement
@@ -113,8 +119,8 @@ class Db2(MergeDialect):
             table, there, type_ if not nullable else f"{type_} that may be NULL", [statement, reorganized]
         )
 
-    def widened(self, there: ColumnThere, field: Field) -> str | None:
-        type_ = super().widened(there, field)
+    def find_wider_type(self, there: ExistingColumn, field: DatabaseColumn) -> str | None:
+        type_ = super().find_wider_type(there, field)
         if type_ is None or "LOB" in type_:
             return None  # a row that is too long for a column with a length is refused; the database makes no large object of it
         return type_ if "CHAR" not in type_ or "CHAR" in there.type else None
@@ -127,10 +133,13 @@ class Db2(MergeDialect):
     def not_comparable(self, connection: sa.Connection, rebuild: str) -> tuple[str, str] | None:
         name = self.session_table("cdc_look")
         try:
-            run(connection, f"DECLARE GLOBAL TEMPORARY TABLE {self.full(name)} (A INTEGER) {_SESSION_TABLE}")
-            run(connection, self.drop_session_table(name))
+            execute_sql(
+                connection,
+                f"DECLARE GLOBAL TEMPORARY TABLE {self.format_table_name(name)} (A INTEGER) {_SESSION_TABLE}",
+            )
+            execute_sql(connection, self.drop_session_table(name))
         except sa.exc.DBAPIError as e:
-            if self.code(e) != _NO_TABLE_SPACE:
+            if self.extract_error_code(e) != _NO_TABLE_SPACE:
                 raise
             return (
                 "the user has no table space for temporary tables",
@@ -138,59 +147,63 @@ class Db2(MergeDialect):
             )
         return None
 
-    def session_table(self, name: str) -> Name:
-        return Name(name, "SESSION")
+    def session_table(self, name: str) -> TargetTableName:
+        return TargetTableName(name, "SESSION")
 
-    def make_session_table(self, name: Name, columns: str, table: str) -> str:
-        return f"DECLARE GLOBAL TEMPORARY TABLE {self.full(name)} AS (SELECT {columns} FROM {table}) WITH NO DATA {_SESSION_TABLE}"
+    def make_session_table(self, name: TargetTableName, columns: str, table: str) -> str:
+        return f"DECLARE GLOBAL TEMPORARY TABLE {self.format_table_name(name)} AS (SELECT {columns} FROM {table}) WITH NO DATA {_SESSION_TABLE}"
 
-    def readable(self, column: str, type_: str) -> str:
+    def build_exact_column(self, column: str, type_: str) -> str:
         digits = re.fullmatch(r"TIMESTAMP\((\d+)\)", type_)
         # the driver cuts off what is less than microseconds
         return f"CAST({column} AS VARCHAR(32))" if digits and int(digits[1]) > _DRIVER_DIGITS else column
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def each(self, connection: sa.Connection, statement: str, table: SinkTable, rows: pa.Table) -> None:
-        columns = [self.values(values, kind) for values, kind in self.bound(table, rows)]
+    def execute_each_row(
+        self, connection: sa.Connection, statement: str, table: DatabaseTargetTable, rows: pa.Table
+    ) -> None:
+        columns = [self.to_driver_values(values, kind) for values, kind in self.bind_columns(table, rows)]
         made = list(zip(*columns, strict=True))
         for at in range(0, len(made), _ROWS):
             connection.exec_driver_sql(statement, made[at : at + _ROWS])
 
-    def values(self, values: pa.Array, kind: Kind) -> list[Any]:
+    def to_driver_values(self, values: pa.Array, kind: ValueKind) -> list[Any]:
         """Values as the driver takes them."""
         match kind.name:
             case "geometry":
-                values = sql_literals.geometries(values)
+                values = sql_literals.encode_geometries(values)
             case "time":
-                clock = sql_literals.clock(values, min(kind.scale or 0, 6))
-                values = sql_literals.around(clock, "1970-01-01 ") if kind.scale else clock
+                clock = sql_literals.format_clock_times(values, min(kind.scale or 0, 6))
+                values = sql_literals.surround_texts(clock, "1970-01-01 ") if kind.scale else clock
             case "timestamp" if pa.types.is_string(values.type):
                 values = _digits(pc.replace_substring(values, "T", " "), kind)
             case "timestamp":
-                values = _digits(sql_literals.moments(values, digits=9), kind)
+                values = _digits(sql_literals.format_timestamps(values, digits=9), kind)
             case "timestamp_tz":
-                values = _digits(sql_literals.zoned(values, self.zone), kind)
+                values = _digits(sql_literals.format_zoned_timestamps(values, self.zone), kind)
             case "vector":
-                values = sql_literals.lists(values, "[", "]")
+                values = sql_literals.format_lists(values, "[", "]")
             case "decimal":
-                values = sql_literals.decimals(values)
+                values = sql_literals.format_decimals(values)
             case "date" | "number":
                 values = values.cast(pa.string())
         return list(values.to_pylist())
 
-    def code(self, error: sa.exc.DBAPIError) -> str:
+    def extract_error_code(self, error: sa.exc.DBAPIError) -> str:
         found = _STATE.search(_message(error))
         return found[1] if found else ""
 
-    def transient(self, error: sa.exc.DBAPIError) -> bool:
+    def is_transient(self, error: sa.exc.DBAPIError) -> bool:
         number = _NUMBER.search(_message(error))
-        return super().transient(error) or (number is not None and number[1] in _LOST)
+        return super().is_transient(error) or (number is not None and number[1] in _LOST)
 
 
 def _message(error: sa.exc.DBAPIError) -> str:
-    """Return what the driver says of an error. Where it forgets that a call has failed, as a commit on a lost connection, Python says so: its words are those
-    of the cause."""
+    """Return what the driver says of an error.
+
+    Where it forgets that a call has failed, as a commit on a lost connection, Python says so: its words are those of the cause.
+    """
     found, at = list[str](), cast("BaseException | None", error.orig)
     while at is not None:
         found.append(str(at))
@@ -199,7 +212,7 @@ def _message(error: sa.exc.DBAPIError) -> str:
 
 
 def _type(name: str, length: int, scale: int, units: str | None, characters: int | None) -> str:
-    """A type as it is written in DDL."""
+    """Format a type as it is written in DDL."""
     match name:
         case "DECIMAL":
             return f"DECIMAL({length}, {scale})"
@@ -213,7 +226,7 @@ def _type(name: str, length: int, scale: int, units: str | None, characters: int
             return name
 
 
-def _digits(moments: pa.Array, kind: Kind) -> pa.Array:
+def _digits(moments: pa.Array, kind: ValueKind) -> pa.Array:
     """Moments with as many digits of a second as the column has: the driver refuses more."""
     scale = 6 if kind.scale is None else kind.scale
     return pc.utf8_slice_codeunits(moments, 0, len("2024-02-29 12:00:00") + (scale + 1 if scale else 0))

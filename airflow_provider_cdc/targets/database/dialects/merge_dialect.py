@@ -13,16 +13,16 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.database.dialects import sql_literals
-from airflow_provider_cdc.targets.database.dialects.dialect import ColumnThere, Dialect, fields_of
-from airflow_provider_cdc.targets.database.schema.target_table import Field, SinkTable
-from airflow_provider_cdc.targets.database.schema.value_types import Kind, kind_of
+from airflow_provider_cdc.targets.database.dialects.target_dialect import ExistingColumn, TargetDialect, fields_of
+from airflow_provider_cdc.targets.database.schema.target_table import DatabaseColumn, DatabaseTargetTable
+from airflow_provider_cdc.targets.database.schema.value_kinds import ValueKind, kind_of
 
 _SIGNS = 3
 """A sign, a point, and a zero before it."""
 
 
-class MergeDialect(Dialect):
-    """What Oracle, Db2 and SQL Server have in common."""
+class MergeDialect(TargetDialect):
+    """Shared SQL of Oracle, Db2 and SQL Server."""
 
     CHANGES_KEYS: ClassVar[bool] = False
     HINT: ClassVar[str] = ""
@@ -36,12 +36,13 @@ class MergeDialect(Dialect):
 
     # -- types --------------------------------------------------------------------------------------------------------
 
-    def digits(self, kind: Kind) -> tuple[int, int] | None:
-        """All digits of a decimal's column and those after the point, of which it has all that the source has: with fewer before the point than there, a larger value
-        is refused by the database. ``None`` if none were left before it: then the column is a text.
+    def fit_decimal_digits(self, kind: ValueKind) -> tuple[int, int] | None:
+        """Return all digits of a decimal's column and those after the point, of which it has all that the source has.
+
+        With fewer before the point than there, a larger value is refused by the database. ``None`` if none were left before it: then the column is a text.
 
         >>> from airflow_provider_cdc.targets.database.dialects.db2 import Db2
-        >>> Db2().digits(Kind("decimal", 60, 10)), Db2().digits(Kind("decimal", 38, 38))
+        >>> Db2().digits(ValueKind("decimal", 60, 10)), Db2().digits(ValueKind("decimal", 38, 38))
         ((31, 10), None)
         """
         length, scale = kind.length or self.DIGITS, kind.scale or 0
@@ -49,39 +50,41 @@ class MergeDialect(Dialect):
             return length, scale
         return (self.DIGITS, scale) if scale < self.DIGITS else None
 
-    def as_text(self, kind: Kind) -> Kind:
-        """The text of a decimal that has too many digits."""
-        return Kind("text", (kind.length or self.DIGITS) + _SIGNS, told="DECIMAL")
+    def as_text(self, kind: ValueKind) -> ValueKind:
+        """Return the text kind of a decimal that has too many digits."""
+        return ValueKind("text", (kind.length or self.DIGITS) + _SIGNS, told="DECIMAL")
 
-    def bound(self, table: SinkTable, rows: pa.Table) -> Iterator[tuple[pa.Array, Kind]]:
+    def bind_columns(self, table: DatabaseTargetTable, rows: pa.Table) -> Iterator[tuple[pa.Array, ValueKind]]:
         """Columns of rows, in one piece, and their kinds.
 
         :raises TargetError: a number has digits that the database would cut off without an error
         """
         for field in fields_of(table, rows):
-            values, kind = sql_literals.whole(rows[field.name]), kind_of(field.column)
+            values, kind = sql_literals.to_single_array(rows[field.name]), kind_of(field.column)
             if kind.name == "number":
                 self._refuse_longer(values, field)
             yield values, kind
 
-    def _refuse_longer(self, values: pa.Array, field: Field) -> None:
+    def _refuse_longer(self, values: pa.Array, field: DatabaseColumn) -> None:
         text = values.cast(pa.string())
         for value in pc.filter(text, pc.greater(pc.utf8_length(text), self.EXACT_DIGITS)).to_pylist():
-            if value is not None and not self.exact(Decimal(value)):
+            if value is not None and not self.can_hold_exactly(Decimal(value)):
                 raise TargetError(
                     f"The column {field.name} has no room for all digits of a value: {value}.",
                     safe="The table was not changed.",
                     remedy="leave the column out with field.exclude.list, or have the source write other values with decimal.handling.mode=string",
                 )
 
-    def exact(self, number: Decimal) -> bool:
-        """Whether a column of numbers whose digits are not declared has all digits of one."""
+    def can_hold_exactly(self, number: Decimal) -> bool:
+        """Check whether a column of numbers whose digits are not declared has all digits of one."""
         return len("".join(map(str, number.as_tuple().digits)).strip("0")) <= self.EXACT_DIGITS
 
     # -- columns that are there ---------------------------------------------------------------------------------------
 
-    def by_hand(self, table: SinkTable, there: ColumnThere, wanted: str, statements: Sequence[str]) -> TargetError:
-        """The error for a change that we do not make."""
+    def by_hand(
+        self, table: DatabaseTargetTable, there: ExistingColumn, wanted: str, statements: Sequence[str]
+    ) -> TargetError:
+        """Build the error for a change that we do not make."""
         return TargetError(
             f"The source has changed the column {there.name}: {table.name} has it as {there.type}, and it has to be {wanted}.",
             where=f"topic {table.topic}",
@@ -91,83 +94,101 @@ class MergeDialect(Dialect):
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
-    def insertion(self, table: SinkTable, fields: Sequence[Field]) -> str:
-        """A row is inserted."""
-        marks = ", ".join(self.mark(number, field) for number, field in enumerate(fields, 1))
-        return f"INSERT INTO {self.full(table.name)} ({self.listed(f.name for f in fields)}) VALUES ({marks})"
+    def build_insert(self, table: DatabaseTargetTable, fields: Sequence[DatabaseColumn]) -> str:
+        """Build the statement that inserts a row."""
+        marks = ", ".join(self.build_placeholder(number, field) for number, field in enumerate(fields, 1))
+        return f"INSERT INTO {self.format_table_name(table.name)} ({self.format_column_list(f.name for f in fields)}) VALUES ({marks})"
 
-    def merge(self, table: SinkTable, fields: Sequence[Field]) -> str:
-        """A row is changed if its key is there, and inserted if not. Without other columns than those of the key there is nothing to change."""
+    def build_merge(self, table: DatabaseTargetTable, fields: Sequence[DatabaseColumn]) -> str:
+        """Build the statement that changes a row if its key is there, and inserts it if not.
+
+        Without other columns than those of the key there is nothing to change.
+        """
         names = [field.name for field in fields]
-        key = {field.name for field in table.key}
-        same = " AND ".join(f"t.{self.quote(field.name)} = s.{self.quote(field.name)}" for field in table.key)
-        sets = ", ".join(f"{self.quote(name)} = s.{self.quote(name)}" for name in names if name not in key)
+        key = {field.name for field in table.key_columns}
+        same = " AND ".join(
+            f"t.{self.quote_name(field.name)} = s.{self.quote_name(field.name)}" for field in table.key_columns
+        )
+        sets = ", ".join(f"{self.quote_name(name)} = s.{self.quote_name(name)}" for name in names if name not in key)
         matched = f" WHEN MATCHED THEN UPDATE SET {sets}" if sets else ""
-        values = ", ".join(f"s.{self.quote(name)}" for name in names)
+        values = ", ".join(f"s.{self.quote_name(name)}" for name in names)
         return (
-            f"MERGE INTO {self.full(table.name)}{self.HINT} t USING {self.source(fields)} ON ({same}){matched} "
-            f"WHEN NOT MATCHED THEN INSERT ({self.listed(names)}) VALUES ({values}){self.END}"
+            f"MERGE INTO {self.format_table_name(table.name)}{self.HINT} t USING {self.build_merge_source(fields)} ON ({same}){matched} "
+            f"WHEN NOT MATCHED THEN INSERT ({self.format_column_list(names)}) VALUES ({values}){self.END}"
         )
 
-    def row_update(self, table: SinkTable, key: Mapping[str, Field], rest: Sequence[Field]) -> str:
-        """The row of a key is changed.
+    def row_update(
+        self, table: DatabaseTargetTable, key: Mapping[str, DatabaseColumn], rest: Sequence[DatabaseColumn]
+    ) -> str:
+        """Build the statement that changes the row of a key.
 
         :param key: column of the table → the field that has its value; the last ones of the row that is bound
         """
-        sets = ", ".join(f"{self.quote(field.name)} = {self.mark(at, field)}" for at, field in enumerate(rest, 1))
-        return f"UPDATE {self.full(table.name)} SET {sets} WHERE {self._found(key, len(rest))}"
+        sets = ", ".join(
+            f"{self.quote_name(field.name)} = {self.build_placeholder(at, field)}" for at, field in enumerate(rest, 1)
+        )
+        return f"UPDATE {self.format_table_name(table.name)} SET {sets} WHERE {self._found(key, len(rest))}"
 
-    def deletion(self, table: SinkTable, keys: Sequence[Field]) -> str:
-        """The row of a key is deleted."""
-        return f"DELETE FROM {self.full(table.name)} WHERE {self._found({field.name: field for field in keys}, 0)}"
+    def build_delete(self, table: DatabaseTargetTable, keys: Sequence[DatabaseColumn]) -> str:
+        """Build the statement that deletes the row of a key."""
+        return f"DELETE FROM {self.format_table_name(table.name)} WHERE {self._found({field.name: field for field in keys}, 0)}"
 
-    def _found(self, key: Mapping[str, Field], after: int) -> str:
+    def _found(self, key: Mapping[str, DatabaseColumn], after: int) -> str:
         found = enumerate(key.items(), after + 1)
-        return " AND ".join(f"{self.quote(name)} = {self.mark(at, field)}" for at, (name, field) in found)
+        return " AND ".join(
+            f"{self.quote_name(name)} = {self.build_placeholder(at, field)}" for at, (name, field) in found
+        )
 
-    def mark(self, number: int, field: Field) -> str:
-        """Where a value is bound."""
+    def build_placeholder(self, number: int, field: DatabaseColumn) -> str:
+        """Format the placeholder where a value is bound."""
         return "?"
 
-    def collation(self, field: Field) -> str:
+    def build_collation(self, field: DatabaseColumn) -> str:
         """Stands after a value of a column, so that it is compared as those of the table."""
         return ""
 
-    def source(self, fields: Sequence[Field]) -> str:
-        """A row that is bound, as the table ``s``. Its values have types: the database cannot guess them here."""
+    def build_merge_source(self, fields: Sequence[DatabaseColumn]) -> str:
+        """Build the table ``s`` of one row that is bound. Its values have types: the database cannot guess them here."""
         values = ", ".join(
-            self.cast(self.mark(number, field), self.type_of(kind_of(field.column), key=field.key))
-            + self.collation(field)
+            self.build_cast(self.build_placeholder(number, field), self.type_of(kind_of(field.column), key=field.key))
+            + self.build_collation(field)
             for number, field in enumerate(fields, 1)
         )
-        return f"(VALUES ({values})) AS s ({self.listed(field.name for field in fields)})"
+        return f"(VALUES ({values})) AS s ({self.format_column_list(field.name for field in fields)})"
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    def each(self, connection: sa.Connection, statement: str, table: SinkTable, rows: pa.Table) -> None:
+    def execute_each_row(
+        self, connection: sa.Connection, statement: str, table: DatabaseTargetTable, rows: pa.Table
+    ) -> None:
         """Run a statement for each of some rows, which may be none."""
 
-    def insert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
-        self.each(connection, self.insertion(table, fields_of(table, rows)), table, rows)
+    def insert(self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table) -> None:
+        self.execute_each_row(connection, self.build_insert(table, fields_of(table, rows)), table, rows)
 
-    def upsert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, unique: bool) -> None:
-        self.each(connection, self.merge(table, fields_of(table, rows)), table, rows)
+    def upsert(self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table, *, unique: bool) -> None:
+        self.execute_each_row(connection, self.build_merge(table, fields_of(table, rows)), table, rows)
 
     def _update(
-        self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Mapping[str, str], rest: Sequence[str]
+        self,
+        connection: sa.Connection,
+        table: DatabaseTargetTable,
+        rows: pa.Table,
+        key: Mapping[str, str],
+        rest: Sequence[str],
     ) -> None:
         chosen = rows.select([*rest, *key.values()])
         fields = fields_of(table, chosen)
         found = dict(zip(key, fields[len(rest) :], strict=True))
-        self.each(connection, self.row_update(table, found, fields[: len(rest)]), table, chosen)
+        self.execute_each_row(connection, self.row_update(table, found, fields[: len(rest)]), table, chosen)
 
-    def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:
-        self.each(connection, self.deletion(table, fields_of(table, keys)), table, keys)
+    def delete(self, connection: sa.Connection, table: DatabaseTargetTable, keys: pa.Table) -> None:
+        self.execute_each_row(connection, self.build_delete(table, fields_of(table, keys)), table, keys)
 
 
 def sets_of(rows: Iterable[tuple[str, str]]) -> set[tuple[str, ...]]:
-    """The columns of each index, out of pairs of index and column."""
+    """Group pairs of index and column into the columns of each index."""
     found: dict[str, list[str]] = {}
     for index, column in rows:
         found.setdefault(index, []).append(column)

@@ -11,15 +11,29 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.model.table_schema import Column
 from airflow_provider_cdc.core.read_ahead import read_ahead
 from airflow_provider_cdc.targets.database.dialects import sql_literals
-from airflow_provider_cdc.targets.database.dialects.collations import collations, is_text, refuse_merging, text_keys
-from airflow_provider_cdc.targets.database.dialects.dialect import ColumnThere, There, fields_of, run
-from airflow_provider_cdc.targets.database.dialects.staging_dialect import StagingDialect, slices
+from airflow_provider_cdc.targets.database.dialects.key_collation_checks import (
+    is_text,
+    read_collations,
+    refuse_merging,
+    text_keys,
+)
+from airflow_provider_cdc.targets.database.dialects.staging_dialect import StagingDialect, split_rows
+from airflow_provider_cdc.targets.database.dialects.target_dialect import (
+    ExistingColumn,
+    ExistingTable,
+    execute_sql,
+    fields_of,
+)
 from airflow_provider_cdc.targets.database.schema import type_widening
-from airflow_provider_cdc.targets.database.schema.target_table import Field, Name, SinkTable
-from airflow_provider_cdc.targets.database.schema.value_types import Kind, kind_of
+from airflow_provider_cdc.targets.database.schema.target_table import (
+    DatabaseColumn,
+    DatabaseTargetTable,
+    TargetTableName,
+)
+from airflow_provider_cdc.targets.database.schema.value_kinds import ValueKind, kind_of
 
 _LONG = "longtext CHARACTER SET utf8mb4"
 _TYPES = {
@@ -78,7 +92,7 @@ class MariaDb(StagingDialect):
         super().__init__(zone)
         self._ignores_case, self._longest = False, 0
 
-    def look(self, connection: sa.Connection) -> None:
+    def detect_features(self, connection: sa.Connection) -> None:
         self._ignores_case = connection.exec_driver_sql("SELECT @@lower_case_table_names").scalar_one() != 0
 
     def length_of(self, name: str) -> int:
@@ -91,14 +105,14 @@ class MariaDb(StagingDialect):
         return name.lower()
 
     @property
-    def exact(self) -> str:
+    def key_collation(self) -> str:
         """The collation of keys: texts are equal that have the same characters, in the same case and with the same spaces at the end."""
         return "utf8mb4_nopad_bin"
 
-    def quote(self, name: str) -> str:
+    def quote_name(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
 
-    def type_of(self, kind: Kind, *, key: bool) -> str:
+    def type_of(self, kind: ValueKind, *, key: bool) -> str:
         match kind.name:
             case "int8" | "int16" | "int32" | "int64" if kind.told.partition(" ")[0] in _NUMBERS:
                 base, _, rest = kind.told.lower().partition(" ")
@@ -114,7 +128,7 @@ class MariaDb(StagingDialect):
                 length = self._length(kind, key=key)
                 return f"varbinary({length})" if length else "longblob"
             case "enum" | "set" if kind.members:
-                return f"{kind.name}({', '.join(map(self._text, kind.members))}) CHARACTER SET utf8mb4 COLLATE {self.exact}"
+                return f"{kind.name}({', '.join(map(self._text, kind.members))}) CHARACTER SET utf8mb4 COLLATE {self.key_collation}"
             case "enum" | "set":
                 return self._characters(_KEY_LENGTH if key else None, key=key)
             case "time" | "timestamp" | "timestamp_tz":
@@ -123,15 +137,18 @@ class MariaDb(StagingDialect):
             case _:
                 return _TYPES[kind.name]
 
-    def _decimal(self, kind: Kind, *, key: bool) -> str:
-        """A decimal; a text if it has more digits than a decimal has. Numbers whose digits are not declared have as many as there can be."""
+    def _decimal(self, kind: ValueKind, *, key: bool) -> str:
+        """Return the type of a decimal; a text if it has more digits than a decimal has.
+
+        Numbers whose digits are not declared have as many as there can be.
+        """
         if kind.length is None:
             return f"decimal({_MOST_DIGITS}, {_MOST_SCALE})"
         if _too_fine(kind):
             return self._characters(kind.length + _SIGNS, key=key)
         return f"decimal({kind.length}, {kind.scale or 0})"
 
-    def _length(self, kind: Kind, *, key: bool) -> int | None:
+    def _length(self, kind: ValueKind, *, key: bool) -> int | None:
         """Characters or bytes of a column; ``None`` if it is to hold any."""
         if key:
             return min(kind.length or _KEY_LENGTH, _VARCHAR)
@@ -139,26 +156,28 @@ class MariaDb(StagingDialect):
 
     def _characters(self, length: int | None, *, key: bool) -> str:
         plain = f"varchar({length})" if length else "longtext"
-        return f"{plain} CHARACTER SET utf8mb4{f' COLLATE {self.exact}' if key else ''}"
+        return f"{plain} CHARACTER SET utf8mb4{f' COLLATE {self.key_collation}' if key else ''}"
 
-    def create(self, table: SinkTable) -> str:
-        return f"{super().create(self._fitting(table))}{_MADE}"
+    def build_create_table(self, table: DatabaseTargetTable) -> str:
+        return f"{super().build_create_table(self._fitting(table))}{_MADE}"
 
-    def make(self, connection: sa.Connection, table: SinkTable) -> None:
-        """Where a page has no room for a row of the longest values, texts and bytes are kept apart from it; and if that is too long as well, the server is to look
-        at the rows that come."""
+    def create_table(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:
+        """Make a table, also one whose longest rows a page has no room for.
+
+        In that case, texts and bytes are kept apart from the row; and if that is too long as well, the server is to look at the rows that come.
+        """
         try:
-            run(connection, self.create(table))
+            execute_sql(connection, self.build_create_table(table))
         except sa.exc.DBAPIError as e:
-            if self.code(e) != _TOO_WIDE:
+            if self.extract_error_code(e) != _TOO_WIDE:
                 raise
-            self.alter(connection, f"{super().create(_apart(self._fitting(table)))}{_MADE}")
+            self.alter_table(connection, f"{super().build_create_table(_apart(self._fitting(table)))}{_MADE}")
 
-    def alter(self, connection: sa.Connection, statement: str) -> None:
+    def alter_table(self, connection: sa.Connection, statement: str) -> None:
         try:
-            run(connection, statement)
+            execute_sql(connection, statement)
         except sa.exc.DBAPIError as e:
-            if self.code(e) != _TOO_WIDE:
+            if self.extract_error_code(e) != _TOO_WIDE:
                 raise
             self._unless_strict(connection, statement)
 
@@ -168,7 +187,7 @@ class MariaDb(StagingDialect):
         :raises TargetError: that takes a privilege
         """
         try:
-            run(connection, "SET SESSION innodb_strict_mode = OFF")
+            execute_sql(connection, "SET SESSION innodb_strict_mode = OFF")
         except sa.exc.DBAPIError as e:
             raise TargetError(
                 f"A row of so many columns may be too long for a page of the server, and the account may not say that this is right: {e.orig}",
@@ -177,11 +196,11 @@ class MariaDb(StagingDialect):
                 f"{statement}; then run the apply again. Or leave columns out with field.exclude.list",
             ) from e
         try:
-            run(connection, statement)
+            execute_sql(connection, statement)
         finally:
-            run(connection, "SET SESSION innodb_strict_mode = DEFAULT")
+            execute_sql(connection, "SET SESSION innodb_strict_mode = DEFAULT")
 
-    def code(self, error: sa.exc.DBAPIError) -> str:
+    def extract_error_code(self, error: sa.exc.DBAPIError) -> str:
         # the server's number: the driver has the SQLSTATE, too, which is the same for most of them
         arguments: Any = getattr(error.orig, "args", ())
         return str(arguments[0]) if arguments else ""
@@ -190,70 +209,79 @@ class MariaDb(StagingDialect):
         # SQLAlchemy reads SHOW CREATE TABLE, and leaves names of columns as they are there
         return name.replace("``", "`")
 
-    def engine_without_transactions(self, inspector: Any, name: Name) -> str:
+    def engine_without_transactions(self, inspector: Any, name: TargetTableName) -> str:
         # read with the columns
         options = inspector.get_table_options(name.table, schema=name.schema)
         engine = str(options.get(f"{inspector.dialect.name}_engine") or "")
         return engine if engine.upper() in _WITHOUT_TRANSACTIONS else ""
 
-    def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
+    def build_add_columns(self, table: DatabaseTargetTable, fields: Sequence[DatabaseColumn]) -> list[str]:
         wanted = {field.name: field for field in fields}
         whole = replace(table, fields=tuple(wanted.get(field.name, field) for field in table.fields))
-        return super().add(table, [field for field in self._fitting(whole).fields if field.name in wanted])
+        return super().build_add_columns(
+            table, [field for field in self._fitting(whole).fields if field.name in wanted]
+        )
 
-    def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
+    def build_change_column(
+        self, table: DatabaseTargetTable, there: ExistingColumn, type_: str, *, nullable: bool
+    ) -> str:
         default = f" DEFAULT {there.default}" if there.default else ""
         null = "" if nullable else " NOT NULL"
-        return f"ALTER TABLE {self.full(table.name)} MODIFY COLUMN {self.quote(there.name)} {type_}{default}{null}"
+        return f"ALTER TABLE {self.format_table_name(table.name)} MODIFY COLUMN {self.quote_name(there.name)} {type_}{default}{null}"
 
-    def assignments(self, table: SinkTable, values: Mapping[str, str]) -> list[str]:
+    def build_assignments(self, table: DatabaseTargetTable, values: Mapping[str, str]) -> list[str]:
         # assigned from left to right: a column is read before it gets its own value
         rest, ordered = dict(values), dict[str, str]()
-        while unread := [name for name in rest if self.quote(name) not in rest.values()]:
+        while unread := [name for name in rest if self.quote_name(name) not in rest.values()]:
             ordered |= {name: rest.pop(name) for name in unread}
-        found = super().assignments(table, ordered)
+        found = super().build_assignments(table, ordered)
         if not rest:
             return found
         # columns that go round; without a limit, servers would read the table itself, which they refuse
-        key = [field.name for field in table.key]
-        same = " AND ".join(f"t.{self.quote(name)} <=> s.{self.quote(name)}" for name in key)
-        sets = ", ".join(f"t.{self.quote(name)} = s.{value}" for name, value in rest.items())
-        rows = f"SELECT {self.listed([*key, *rest])} FROM {self.full(table.name)} LIMIT 18446744073709551615"
-        return [*found, f"UPDATE {self.full(table.name)} t JOIN ({rows}) s ON {same} SET {sets}"]
+        key = [field.name for field in table.key_columns]
+        same = " AND ".join(f"t.{self.quote_name(name)} <=> s.{self.quote_name(name)}" for name in key)
+        sets = ", ".join(f"t.{self.quote_name(name)} = s.{value}" for name, value in rest.items())
+        rows = f"SELECT {self.format_column_list([*key, *rest])} FROM {self.format_table_name(table.name)} LIMIT 18446744073709551615"
+        return [*found, f"UPDATE {self.format_table_name(table.name)} t JOIN ({rows}) s ON {same} SET {sets}"]
 
-    def key_change(self, connection: sa.Connection, table: SinkTable, there: There) -> list[str]:
-        """One statement: what it cannot do, it does nothing of."""
-        fields = self._fitting(table).key
-        changes = [f"MODIFY COLUMN {self.quote(f.name)} {self._key_type(f, there)} NOT NULL" for f in fields]
-        key = self.listed(field.name for field in fields)
+    def key_change(self, connection: sa.Connection, table: DatabaseTargetTable, there: ExistingTable) -> list[str]:
+        """Build one statement for the change: what it cannot do, it does nothing of."""
+        fields = self._fitting(table).key_columns
+        changes = [f"MODIFY COLUMN {self.quote_name(f.name)} {self._key_type(f, there)} NOT NULL" for f in fields]
+        key = self.format_column_list(field.name for field in fields)
         return [
-            f"ALTER TABLE {self.full(table.name)} {', '.join(('DROP PRIMARY KEY', *changes))}, ADD PRIMARY KEY ({key})"
+            f"ALTER TABLE {self.format_table_name(table.name)} {', '.join(('DROP PRIMARY KEY', *changes))}, ADD PRIMARY KEY ({key})"
         ]
 
-    def _key_type(self, field: Field, there: There) -> str:
-        """The type of a column that becomes part of a key: its own, if that can be part of one, and tells texts apart."""
+    def _key_type(self, field: DatabaseColumn, there: ExistingTable) -> str:
+        """Return the type of a column that becomes part of a key.
+
+        It is its own, if that can be part of one, and keeps all texts distinct.
+        """
         kind, column = kind_of(field.column), there.columns.get(field.name)
         own = (
             column is None
             or self.type_of(kind, key=True) != self.type_of(kind, key=False)
-            or is_text(self.typed(field))
+            or is_text(self.build_column_type(field))
         )
-        return self.typed(field) if own or column is None else column.type or self.typed(field)
+        return self.build_column_type(field) if own or column is None else column.type or self.build_column_type(field)
 
-    def widened(self, there: ColumnThere, field: Field) -> str | None:
+    def find_wider_type(self, there: ExistingColumn, field: DatabaseColumn) -> str | None:
         kind = kind_of(field.column)
-        if kind.name in ("enum", "set") and (members := type_widening.members(there.type, kind.name)):
+        if kind.name in ("enum", "set") and (members := type_widening.parse_enum_members(there.type, kind.name)):
             new = tuple(member for member in kind.members if member not in members)
             return self.type_of(replace(kind, members=(*members, *new)), key=field.key) if new else None
-        return super().widened(there, field)
+        return super().find_wider_type(there, field)
 
-    def _fitting(self, table: SinkTable) -> SinkTable:
-        """The table with texts and bytes of any length, if it has more of those with a length than a row has room for; and with bytes instead of texts in a key
-        that would be too long."""
+    def _fitting(self, table: DatabaseTargetTable) -> DatabaseTargetTable:
+        """Fit the columns of a table into the longest row.
+
+        Texts and bytes get any length, if the table has more of those with a length than a row has room for; and a key that would be too long has bytes instead of texts.
+        """
         kinds = {field.name: kind_of(field.column) for field in table.fields}
-        told = [kind for field in table.rest if (kind := kinds[field.name]).told]
+        told = [kind for field in table.value_columns if (kind := kinds[field.name]).told]
         wide = sum((kind.length or 0) * _BYTES_EACH.get(kind.name, 0) for kind in told) >= _ROW_BYTES
-        keys = {field.name: self._key_bytes(field) for field in table.key}
+        keys = {field.name: self._key_bytes(field) for field in table.key_columns}
         if wide:
             table = _apart(table)
         if not self._key_is_long(table):
@@ -268,19 +296,19 @@ class MariaDb(StagingDialect):
         ]
         return replace(table, fields=tuple(fields))
 
-    def _key_bytes(self, field: Field) -> int:
+    def _key_bytes(self, field: DatabaseColumn) -> int:
         kind = kind_of(field.column)
         return (self._length(kind, key=True) or 0) * _BYTES_EACH.get(kind.name, 0) or _OTHER_KEY
 
-    def refuse_merging(self, connection: sa.Connection, table: SinkTable, rebuild: str) -> None:
+    def refuse_merging(self, connection: sa.Connection, table: DatabaseTargetTable, rebuild: str) -> None:
         if not (keys := text_keys(table)):
             return
-        there = collations(connection, table.name, default="DATABASE()", type_="COLUMN_TYPE")
+        there = read_collations(connection, table.name, default="DATABASE()", type_="COLUMN_TYPE")
         found = [(field, *there[field.name]) for field in keys if field.name in there]
-        wanted = f"CHARACTER SET utf8mb4 COLLATE {self.exact} NOT NULL"
+        wanted = f"CHARACTER SET utf8mb4 COLLATE {self.key_collation} NOT NULL"
         merging = [
             # texts of any length can be no key
-            (f.name, str(c), f"{self.typed(f)} NOT NULL" if "text" in t else f"{t} {wanted}")
+            (f.name, str(c), f"{self.build_column_type(f)} NOT NULL" if "text" in t else f"{t} {wanted}")
             for f, c, t in found
             if c and not self.tells_apart(c)
         ]
@@ -294,133 +322,159 @@ class MariaDb(StagingDialect):
         )
 
     def tells_apart(self, collation: str) -> bool:
-        """Whether no two texts are equal in a collation."""
-        return collation == self.exact or collation.endswith("_nopad_bin")
+        """Check whether no two texts are equal in a collation."""
+        return collation == self.key_collation or collation.endswith("_nopad_bin")
 
-    def refers_to_itself(self, connection: sa.Connection, name: Name) -> bool:
+    def refers_to_itself(self, connection: sa.Connection, name: TargetTableName) -> bool:
         return False  # foreign keys are not looked at in this session
 
-    def default(self, kind: Kind, text: str) -> str | None:
+    def build_default(self, kind: ValueKind, text: str) -> str | None:
         if kind.name in ("json", "xml") or (kind.name in ("text", "bytes") and self._length(kind, key=False) is None):
             return None  # MySQL has no plain defaults of long columns
-        return self._text(text) if kind.name in ("text", "enum", "set") else super().default(kind, text)
+        return self._text(text) if kind.name in ("text", "enum", "set") else super().build_default(kind, text)
 
     def _text(self, text: str) -> str:
         return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
-    def cast(self, text: str, type_: str) -> str:
+    def build_cast(self, text: str, type_: str) -> str:
         return text  # assigned to a column, it becomes of its type
 
-    def readable(self, column: str, type_: str) -> str:
+    def build_exact_column(self, column: str, type_: str) -> str:
         # a float is shown with six digits, if nothing is done with it
         return f"{column} * 1e0" if type_.upper().startswith("FLOAT") else column
 
-    def drop_session_table(self, name: Name) -> str:
-        return f"DROP TEMPORARY TABLE {self.full(name)}"
+    def drop_session_table(self, name: TargetTableName) -> str:
+        return f"DROP TEMPORARY TABLE {self.format_table_name(name)}"
 
-    def empty_session_table(self, name: Name, made: str) -> list[str]:
+    def empty_session_table(self, name: TargetTableName, made: str) -> list[str]:
         # rows that are deleted would stay until the transaction ends
         return [self.drop_session_table(name), made]
 
-    def insert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
-        self._insert(connection, self.full(table.name), table, rows)
+    def insert(self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table) -> None:
+        self._insert(connection, self.format_table_name(table.name), table, rows)
 
-    def upsert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, unique: bool) -> None:
-        key = [field.name for field in table.key]
+    def upsert(self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table, *, unique: bool) -> None:
+        key = [field.name for field in table.key_columns]
         rest = [name for name in rows.column_names if name not in key]
         if not unique:
-            self._insert(connection, self.full(table.name), table, rows, self._or_update(rest or key[:1]))
+            self._insert(connection, self.format_table_name(table.name), table, rows, self._or_update(rest or key[:1]))
             return
         self._write_by_key(connection, table, self._staged(connection, table, rows), rows.column_names)
 
-    def _write_by_key(self, connection: sa.Connection, table: SinkTable, stage: str, names: Sequence[str]) -> None:
-        """ON DUPLICATE KEY UPDATE would change whatever row has a unique value of these, and tell nobody."""
-        key = [field.name for field in table.key]
+    def _write_by_key(
+        self, connection: sa.Connection, table: DatabaseTargetTable, stage: str, names: Sequence[str]
+    ) -> None:
+        """Write rows by their key: ON DUPLICATE KEY UPDATE would change whatever row has a unique value of these, without an error."""
+        key = [field.name for field in table.key_columns]
         if rest := [name for name in names if name not in key]:
             self._from_stage(connection, table, stage, {name: name for name in key}, rest)
-        same = " AND ".join(f"t.{self.quote(name)} = s.{self.quote(name)}" for name in key)
-        columns = ", ".join(f"s.{self.quote(name)}" for name in names)
-        run(
+        same = " AND ".join(f"t.{self.quote_name(name)} = s.{self.quote_name(name)}" for name in key)
+        columns = ", ".join(f"s.{self.quote_name(name)}" for name in names)
+        execute_sql(
             connection,
-            f"INSERT INTO {self.full(table.name)} ({self.listed(names)}) SELECT {columns} FROM {stage} s "
-            f"LEFT JOIN {self.full(table.name)} t ON {same} WHERE t.{self.quote(key[0])} IS NULL",
+            f"INSERT INTO {self.format_table_name(table.name)} ({self.format_column_list(names)}) SELECT {columns} FROM {stage} s "
+            f"LEFT JOIN {self.format_table_name(table.name)} t ON {same} WHERE t.{self.quote_name(key[0])} IS NULL",
         )
 
     # -- from staging tables ------------------------------------------------------------------------------------------
 
-    def stage(self, connection: sa.Connection, table: SinkTable, name: str, rows: pa.Table) -> None:
-        self._make_stage(connection, table, rows, f"CREATE TABLE {self.quote(name)}", " ENGINE=InnoDB")
-        for some in slices(rows):
-            self._insert(connection, self.quote(name), table, some)
+    def create_staging_table(
+        self, connection: sa.Connection, table: DatabaseTargetTable, name: str, rows: pa.Table
+    ) -> None:
+        self._make_stage(connection, table, rows, f"CREATE TABLE {self.quote_name(name)}", " ENGINE=InnoDB")
+        for some in split_rows(rows):
+            self._insert(connection, self.quote_name(name), table, some)
 
     def write_staged(
-        self, connection: sa.Connection, table: SinkTable, name: str, columns: Sequence[str], *, unique: bool
+        self, connection: sa.Connection, table: DatabaseTargetTable, name: str, columns: Sequence[str], *, unique: bool
     ) -> None:
         if unique:
-            self._write_by_key(connection, table, self.quote(name), columns)
+            self._write_by_key(connection, table, self.quote_name(name), columns)
             return
-        key = [field.name for field in table.key]
+        key = [field.name for field in table.key_columns]
         rest = [column for column in columns if column not in key] or key[:1]
-        sets = ", ".join(f"{self.full(table.name)}.{self.quote(n)} = s.{self.quote(n)}" for n in rest)
-        taken = ", ".join(f"s.{self.quote(column)}" for column in columns)
-        run(
+        sets = ", ".join(
+            f"{self.format_table_name(table.name)}.{self.quote_name(n)} = s.{self.quote_name(n)}" for n in rest
+        )
+        taken = ", ".join(f"s.{self.quote_name(column)}" for column in columns)
+        execute_sql(
             connection,
-            f"INSERT INTO {self.full(table.name)} ({self.listed(columns)}) SELECT {taken} FROM {self.quote(name)} s "
+            f"INSERT INTO {self.format_table_name(table.name)} ({self.format_column_list(columns)}) SELECT {taken} FROM {self.quote_name(name)} s "
             f"ON DUPLICATE KEY UPDATE {sets}",
         )
 
-    def delete_staged(self, connection: sa.Connection, table: SinkTable, name: str) -> None:
-        same = " AND ".join(f"t.{self.quote(f.name)} = s.{self.quote(f.name)}" for f in table.key)
-        run(connection, f"DELETE t FROM {self.full(table.name)} t JOIN {self.quote(name)} s ON {same}")
+    def delete_staged(self, connection: sa.Connection, table: DatabaseTargetTable, name: str) -> None:
+        same = " AND ".join(f"t.{self.quote_name(f.name)} = s.{self.quote_name(f.name)}" for f in table.key_columns)
+        execute_sql(
+            connection, f"DELETE t FROM {self.format_table_name(table.name)} t JOIN {self.quote_name(name)} s ON {same}"
+        )
 
-    def unstage(self, connection: sa.Connection, name: str) -> None:
-        run(connection, "SET SESSION lock_wait_timeout = 5")
+    def drop_staging_table(self, connection: sa.Connection, name: str) -> None:
+        execute_sql(connection, "SET SESSION lock_wait_timeout = 5")
         try:
-            run(connection, f"DROP TABLE IF EXISTS {self.quote(name)}")
+            execute_sql(connection, f"DROP TABLE IF EXISTS {self.quote_name(name)}")
         finally:
-            run(connection, "SET SESSION lock_wait_timeout = DEFAULT")
+            execute_sql(connection, "SET SESSION lock_wait_timeout = DEFAULT")
 
     def _or_update(self, names: list[str]) -> str:
-        return " ON DUPLICATE KEY UPDATE " + ", ".join(f"{self.quote(n)} = VALUES({self.quote(n)})" for n in names)
+        return " ON DUPLICATE KEY UPDATE " + ", ".join(
+            f"{self.quote_name(n)} = VALUES({self.quote_name(n)})" for n in names
+        )
 
     def _update(
-        self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Mapping[str, str], rest: Sequence[str]
+        self,
+        connection: sa.Connection,
+        table: DatabaseTargetTable,
+        rows: pa.Table,
+        key: Mapping[str, str],
+        rest: Sequence[str],
     ) -> None:
         self._from_stage(connection, table, self._staged(connection, table, rows), key, rest)
 
     def _from_stage(
-        self, connection: sa.Connection, table: SinkTable, stage: str, key: Mapping[str, str], rest: Sequence[str]
+        self,
+        connection: sa.Connection,
+        table: DatabaseTargetTable,
+        stage: str,
+        key: Mapping[str, str],
+        rest: Sequence[str],
     ) -> None:
-        same = " AND ".join(f"t.{self.quote(name)} = s.{self.quote(staged)}" for name, staged in key.items())
-        sets = ", ".join(f"t.{self.quote(name)} = s.{self.quote(name)}" for name in rest)
-        run(connection, f"UPDATE {self.full(table.name)} t JOIN {stage} s ON {same} SET {sets}")
+        same = " AND ".join(f"t.{self.quote_name(name)} = s.{self.quote_name(staged)}" for name, staged in key.items())
+        sets = ", ".join(f"t.{self.quote_name(name)} = s.{self.quote_name(name)}" for name in rest)
+        execute_sql(connection, f"UPDATE {self.format_table_name(table.name)} t JOIN {stage} s ON {same} SET {sets}")
 
-    def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:
-        head = f"DELETE FROM {self.full(table.name)} WHERE ({self.listed(keys.column_names)}) IN ("
+    def delete(self, connection: sa.Connection, table: DatabaseTargetTable, keys: pa.Table) -> None:
+        head = f"DELETE FROM {self.format_table_name(table.name)} WHERE ({self.format_column_list(keys.column_names)}) IN ("
         self._run_all(connection, table, keys, head, ")")
 
-    def _staged(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> str:
-        """A table of the session's own that has these rows."""
+    def _staged(self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table) -> str:
+        """Make a table of the session's own that has these rows."""
         fields = fields_of(self._fitting(table) if self._key_is_long(table) else table, rows)
-        types = [self.typed(field) for field in fields]
+        types = [self.build_column_type(field) for field in fields]
         # also keys that rows had before, which are no key here
-        exact = [f"{one} COLLATE {self.exact}" if is_text(one) and "COLLATE" not in one else one for one in types]
-        columns = ", ".join(f"{self.quote(f.name)} {type_}" for f, type_ in zip(fields, exact, strict=True))
-        key = self.listed(f.name for f in fields if f.key)
-        stage = self.quote(_STAGE)
-        run(connection, f"DROP TEMPORARY TABLE IF EXISTS {stage}")
-        run(connection, f"CREATE TEMPORARY TABLE {stage} ({columns}, PRIMARY KEY ({key}))")
+        exact = [
+            f"{one} COLLATE {self.key_collation}" if is_text(one) and "COLLATE" not in one else one for one in types
+        ]
+        columns = ", ".join(f"{self.quote_name(f.name)} {type_}" for f, type_ in zip(fields, exact, strict=True))
+        key = self.format_column_list(f.name for f in fields if f.key)
+        stage = self.quote_name(_STAGE)
+        execute_sql(connection, f"DROP TEMPORARY TABLE IF EXISTS {stage}")
+        execute_sql(connection, f"CREATE TEMPORARY TABLE {stage} ({columns}, PRIMARY KEY ({key}))")
         self._insert(connection, stage, table, rows)
         return stage
 
-    def _key_is_long(self, table: SinkTable) -> bool:
-        return sum(map(self._key_bytes, table.key)) > _KEY_BYTES
+    def _key_is_long(self, table: DatabaseTargetTable) -> bool:
+        return sum(map(self._key_bytes, table.key_columns)) > _KEY_BYTES
 
-    def _insert(self, connection: sa.Connection, into: str, table: SinkTable, rows: pa.Table, tail: str = "") -> None:
-        head = f"INSERT INTO {into} ({self.listed(rows.column_names)}) VALUES "
+    def _insert(
+        self, connection: sa.Connection, into: str, table: DatabaseTargetTable, rows: pa.Table, tail: str = ""
+    ) -> None:
+        head = f"INSERT INTO {into} ({self.format_column_list(rows.column_names)}) VALUES "
         self._run_all(connection, table, rows, head, tail)
 
-    def _run_all(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, head: str, tail: str) -> None:
+    def _run_all(
+        self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table, head: str, tail: str
+    ) -> None:
         """Run statements with all rows between a head and a tail."""
         room = self._packet(connection) - len(f"{head}{tail}".encode()) - 1  # the command's own byte
         with read_ahead(self._statements(table, rows, room)) as statements:
@@ -430,7 +484,7 @@ class MariaDb(StagingDialect):
                     if isinstance(values, str)
                     else b"".join((head.encode(), values, tail.encode()))
                 )
-                run(connection, whole)
+                execute_sql(connection, whole)
 
     def _packet(self, connection: sa.Connection) -> int:
         """Bytes that the server takes at once; it closes the connection at more."""
@@ -438,7 +492,7 @@ class MariaDb(StagingDialect):
             self._longest = int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
         return self._longest
 
-    def _statements(self, table: SinkTable, rows: pa.Table, room: int) -> Iterator[str | bytes]:
+    def _statements(self, table: DatabaseTargetTable, rows: pa.Table, room: int) -> Iterator[str | bytes]:
         """``(…),(…)`` of as many rows as a statement takes; bytes where they are no text.
 
         :param room: bytes
@@ -446,34 +500,34 @@ class MariaDb(StagingDialect):
         piece = max(1, rows.num_rows * _STATEMENT // max(rows.nbytes, 1))
         for begin in range(0, rows.num_rows, piece):
             some = rows.slice(begin, piece)
-            columns = [self._literals(sql_literals.whole(some[f.name]), f) for f in fields_of(table, rows)]
+            columns = [self._literals(sql_literals.to_single_array(some[f.name]), f) for f in fields_of(table, rows)]
             made = pc.binary_join_element_wise(*columns, ",") if len(columns) > 1 else columns[0]
-            made = sql_literals.around(made, "(", "),")
+            made = sql_literals.surround_texts(made, "(", "),")
             step = max(1, len(made) * _STATEMENT // max(made.nbytes, 1))
             for at in range(0, len(made), step):
-                found = sql_literals.joined(made.slice(at, step))[:-1]
+                found = sql_literals.concatenate_texts(made.slice(at, step))[:-1]
                 if len(found) <= room:
                     yield found.decode()
                 else:
                     yield from self._one_by_one(table, some.slice(at, step), made.slice(at, step), room)
 
-    def _one_by_one(self, table: SinkTable, rows: pa.Table, made: pa.Array, room: int) -> Iterator[bytes]:
+    def _one_by_one(self, table: DatabaseTargetTable, rows: pa.Table, made: pa.Array, room: int) -> Iterator[bytes]:
         """Rows that are too much together; bytes of one that is too long stand there as they are, which is half as long.
 
         :raises sqlalchemy.exc.DataError: a row is too long
         """
         for at in range(len(made)):
-            found = sql_literals.joined(made.slice(at, 1))[:-1]
+            found = sql_literals.concatenate_texts(made.slice(at, 1))[:-1]
             if len(found) > room:
                 found = self._shorter(table, rows.slice(at, 1))
             if len(found) > room:
                 raise _too_long(len(found), self._longest)
             yield found
 
-    def _shorter(self, table: SinkTable, row: pa.Table) -> bytes:
+    def _shorter(self, table: DatabaseTargetTable, row: pa.Table) -> bytes:
         values = list[bytes]()
         for field in fields_of(table, row):
-            value = sql_literals.whole(row[field.name])
+            value = sql_literals.to_single_array(row[field.name])
             if kind_of(field.column).name == "bytes" and value[0].is_valid:
                 escaped = value[0].as_py().replace(b"\\", b"\\\\").replace(b"'", b"\\'")
                 values.append(b"_binary'" + escaped + b"'")
@@ -481,41 +535,41 @@ class MariaDb(StagingDialect):
                 values.append(self._literals(value, field)[0].as_py().encode())
         return b"(" + b",".join(values) + b")"
 
-    def _literals(self, values: pa.Array, field: Field) -> pa.Array:
+    def _literals(self, values: pa.Array, field: DatabaseColumn) -> pa.Array:
         """Values in SQL, NULL among them."""
         kind = kind_of(field.column)
         _refuse_finer(values, kind, field)
         text = self._as_text(values, kind)
         if kind.name in _QUOTED or _too_fine(kind):
-            there = sql_literals.joined(text)
+            there = sql_literals.concatenate_texts(text)
             for what, instead in (("\\", "\\\\"), ("'", "''")):
                 if what.encode() in there:
                     text = pc.replace_substring(text, what, instead)
-            text = sql_literals.around(text, "'", "'")
+            text = sql_literals.surround_texts(text, "'", "'")
         return pc.coalesce(text, "NULL")
 
-    def _as_text(self, values: pa.Array, kind: Kind) -> pa.Array:
+    def _as_text(self, values: pa.Array, kind: ValueKind) -> pa.Array:
         match kind.name:
             case "bytes":
-                return sql_literals.around(sql_literals.hexadecimal(values), "X'", "'")
+                return sql_literals.surround_texts(sql_literals.format_hexadecimal(values), "X'", "'")
             case "geometry":
-                wkb = sql_literals.around(
-                    sql_literals.hexadecimal(pc.struct_field(values, "wkb")), "ST_GeomFromWKB(X'", "'"
+                wkb = sql_literals.surround_texts(
+                    sql_literals.format_hexadecimal(pc.struct_field(values, "wkb")), "ST_GeomFromWKB(X'", "'"
                 )
                 srid = pc.coalesce(pc.struct_field(values, "srid"), 0).cast(pa.string())
-                return sql_literals.around(pc.binary_join_element_wise(wkb, srid, ", "), "", f"{self.AXES})")
+                return sql_literals.surround_texts(pc.binary_join_element_wise(wkb, srid, ", "), "", f"{self.AXES})")
             case "bits":
-                return sql_literals.around(sql_literals.bits(values, kind.length or 1), "b'", "'")
+                return sql_literals.surround_texts(sql_literals.format_bits(values, kind.length or 1), "b'", "'")
             case "time":
-                return sql_literals.clock(values, min(kind.scale or 0, 6))
+                return sql_literals.format_clock_times(values, min(kind.scale or 0, 6))
             case "timestamp" if not pa.types.is_string(values.type):
-                return sql_literals.moments(values)
+                return sql_literals.format_timestamps(values)
             case "timestamp_tz":
-                return sql_literals.zoned(values, self.zone)
+                return sql_literals.format_zoned_timestamps(values, self.zone)
             case "vector":
-                return sql_literals.lists(values, "[", "]")
+                return sql_literals.format_lists(values, "[", "]")
             case "decimal" if _too_fine(kind):
-                return sql_literals.decimals(values)
+                return sql_literals.format_decimals(values)
             case "float":  # read as a double first: the shortest text of the largest one is out of its range
                 return values.cast(pa.float64()).cast(pa.string())
             case _:
@@ -532,21 +586,23 @@ class MySql(MariaDb):
         super().__init__(zone)
         self._version: tuple[Any, ...] = ()
 
-    def look(self, connection: sa.Connection) -> None:
+    def detect_features(self, connection: sa.Connection) -> None:
         self._version = tuple(connection.dialect.server_version_info or ())
 
     @property
-    def exact(self) -> str:
+    def key_collation(self) -> str:
         return "utf8mb4_0900_bin" if self._version >= (8, 0, 17) else "utf8mb4_bin"
 
     def _or_update(self, names: list[str]) -> str:
         if self._version < (8, 0, 20):
             return super()._or_update(names)
-        return " AS new ON DUPLICATE KEY UPDATE " + ", ".join(f"{self.quote(n)} = new.{self.quote(n)}" for n in names)
+        return " AS new ON DUPLICATE KEY UPDATE " + ", ".join(
+            f"{self.quote_name(n)} = new.{self.quote_name(n)}" for n in names
+        )
 
 
 def _too_long(size: int, most: int) -> sa.exc.DataError:
-    """The error for a row at which the server would close the connection."""
+    """Build the error for a row at which the server would close the connection."""
     wanted = 1 << (size + _STATEMENT).bit_length()
     text = (
         f"the row needs a statement of {size:,} bytes, and max_allowed_packet is {most:,}: "
@@ -558,12 +614,12 @@ def _too_long(size: int, most: int) -> sa.exc.DataError:
     return sa.exc.DataError("", None, Exception(text))
 
 
-def _apart(table: SinkTable) -> SinkTable:
-    """The table with texts and bytes of any length, which are kept apart from a row that has no room for them."""
+def _apart(table: DatabaseTargetTable) -> DatabaseTargetTable:
+    """Return the table with texts and bytes of any length, which are kept apart from a row that has no room for them."""
     fields = [
         field
         if field.key or kind_of(field.column).name not in _BYTES_EACH
-        else Field(field.name, _untold(field.column))
+        else DatabaseColumn(field.name, _untold(field.column))
         for field in table.fields
     ]
     return replace(table, fields=tuple(fields))
@@ -576,17 +632,20 @@ def _as_bytes(column: Column, length: int) -> Column:
 
 
 def _untold(column: Column) -> Column:
-    """A column whose type the source does not tell."""
+    """Return a column whose type the source does not declare."""
     return column.model_copy(update={"parameters": {}})
 
 
-def _too_fine(kind: Kind) -> bool:
-    """Whether a decimal has more digits than the database's."""
+def _too_fine(kind: ValueKind) -> bool:
+    """Check whether a decimal has more digits than the database's."""
     return kind.name == "decimal" and ((kind.length or 0) > _MOST_DIGITS or (kind.scale or 0) > _MOST_SCALE)
 
 
-def _refuse_finer(values: pa.Array, kind: Kind, field: Field) -> None:
-    """:raises TargetError: a number has digits that the database would cut off without an error"""
+def _refuse_finer(values: pa.Array, kind: ValueKind, field: DatabaseColumn) -> None:
+    """Reject numbers that the database would round without an error.
+
+    :raises TargetError: a number has digits that the database would cut off without an error
+    """
     if kind.length is not None or kind.name not in ("decimal", "number"):
         return
     text = values.cast(pa.string())

@@ -12,10 +12,19 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from airflow_provider_cdc.targets.database.dialects import sql_literals
-from airflow_provider_cdc.targets.database.dialects.dialect import ColumnThere, There, fields_of, wrapped
 from airflow_provider_cdc.targets.database.dialects.merge_dialect import MergeDialect, sets_of
-from airflow_provider_cdc.targets.database.schema.target_table import Field, Name, SinkTable
-from airflow_provider_cdc.targets.database.schema.value_types import Kind, kind_of
+from airflow_provider_cdc.targets.database.dialects.target_dialect import (
+    ExistingColumn,
+    ExistingTable,
+    fields_of,
+    wrap_driver_error,
+)
+from airflow_provider_cdc.targets.database.schema.target_table import (
+    DatabaseColumn,
+    DatabaseTargetTable,
+    TargetTableName,
+)
+from airflow_provider_cdc.targets.database.schema.value_kinds import ValueKind, kind_of
 
 SESSION = (
     "ALTER SESSION SET NLS_DATE_FORMAT = 'YYYY-MM-DD HH24:MI:SS' NLS_TIMESTAMP_FORMAT = 'YYYY-MM-DD HH24:MI:SS.FF9' "
@@ -73,17 +82,17 @@ class Oracle(MergeDialect):
         }
     )  # fmt: skip
 
-    def look(self, connection: sa.Connection) -> None:
+    def detect_features(self, connection: sa.Connection) -> None:
         # 30 where the parameter COMPATIBLE is that of a version before 12.2
         self.longest = min(self.LONGEST, connection.dialect.max_identifier_length)
 
-    def fold(self, name: str) -> str:
+    def fold_name(self, name: str) -> str:
         return name.upper()
 
-    def type_of(self, kind: Kind, *, key: bool) -> str:
+    def type_of(self, kind: ValueKind, *, key: bool) -> str:
         match kind.name:
             case "decimal":
-                digits = self.digits(kind)
+                digits = self.fit_decimal_digits(kind)
                 return f"NUMBER({digits[0]},{digits[1]})" if digits else self.type_of(self.as_text(kind), key=key)
             case "timestamp" | "timestamp_tz":
                 zoned = " WITH TIME ZONE" if kind.name == "timestamp_tz" else ""
@@ -102,21 +111,25 @@ class Oracle(MergeDialect):
             case _:
                 return _TYPES[kind.name]
 
-    def column(self, field: Field) -> str:
-        made = super().column(field)
+    def build_column_definition(self, field: DatabaseColumn) -> str:
+        made = super().build_column_definition(field)
         empty = not field.key and kind_of(field.column).name in _EMPTY_IS_NULL
         return made.removesuffix(" NOT NULL") if empty else made
 
-    def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
-        return [f"ALTER TABLE {self.full(table.name)} ADD ({', '.join(map(self.column, fields))})"]
+    def build_add_columns(self, table: DatabaseTargetTable, fields: Sequence[DatabaseColumn]) -> list[str]:
+        return [
+            f"ALTER TABLE {self.format_table_name(table.name)} ADD ({', '.join(map(self.build_column_definition, fields))})"
+        ]
 
-    def not_null(self, field: Field) -> str:
-        return f"MODIFY ({self.quote(field.name)} NOT NULL)"
+    def not_null(self, field: DatabaseColumn) -> str:
+        return f"MODIFY ({self.quote_name(field.name)} NOT NULL)"
 
-    def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
-        column, full = self.quote(there.name), self.full(table.name)
+    def build_change_column(
+        self, table: DatabaseTargetTable, there: ExistingColumn, type_: str, *, nullable: bool
+    ) -> str:
+        column, full = self.quote_name(there.name), self.format_table_name(table.name)
         if (there.type, type_) == ("BINARY_FLOAT", "BINARY_DOUBLE"):
-            new = self.quote(f"{there.name[: self.LONGEST - 1]}_")
+            new = self.quote_name(f"{there.name[: self.LONGEST - 1]}_")
             statements = [
                 f"ALTER TABLE {full} ADD ({new} {type_})", f"UPDATE {full} SET {new} = {column}", f"ALTER TABLE {full} DROP COLUMN {column}",
                 f"ALTER TABLE {full} RENAME COLUMN {new} TO {column}",
@@ -127,35 +140,35 @@ class Oracle(MergeDialect):
             parts.append("NULL" if nullable else "NOT NULL")
         return f"ALTER TABLE {full} MODIFY ({' '.join(parts)})"
 
-    def widened(self, there: ColumnThere, field: Field) -> str | None:
-        type_ = super().widened(there, field)
+    def find_wider_type(self, there: ExistingColumn, field: DatabaseColumn) -> str | None:
+        type_ = super().find_wider_type(there, field)
         # a row that is too long for a column with a length is refused; the database makes no large object of it
         return None if type_ in ("CLOB", "BLOB") else type_
 
-    def exact(self, number: Decimal) -> bool:
+    def can_hold_exactly(self, number: Decimal) -> bool:
         digits, exponent = "".join(map(str, number.as_tuple().digits)), number.as_tuple().exponent
         if not isinstance(exponent, int) or not digits.strip("0"):
             return True
         first, last = exponent + len(digits.lstrip("0")) - 1, exponent + len(digits) - len(digits.rstrip("0"))
         return first // 2 - last // 2 < _PAIRS
 
-    def default(self, kind: Kind, text: str) -> str | None:
-        made = super().default(kind, text)
+    def build_default(self, kind: ValueKind, text: str) -> str | None:
+        made = super().build_default(kind, text)
         if made is None or kind.name not in ("date", "time", "timestamp"):
             return made
         # a plain text would mean what the session of whoever inserts says
         return f"TO_DSINTERVAL('0 {text}')" if kind.name == "time" else f"{kind.name.upper()} {made}"
 
-    def truth(self, value: bool) -> str:
+    def format_boolean(self, value: bool) -> str:
         return str(int(value))
 
-    def cast(self, text: str, type_: str) -> str:
-        return text if "LOB" in type_ or type_.startswith("INTERVAL") else super().cast(text, type_)
+    def build_cast(self, text: str, type_: str) -> str:
+        return text if "LOB" in type_ or type_.startswith("INTERVAL") else super().build_cast(text, type_)
 
-    def refers_to_itself(self, connection: sa.Connection, name: Name) -> bool:
+    def refers_to_itself(self, connection: sa.Connection, name: TargetTableName) -> bool:
         return True  # it may: the catalog is not asked
 
-    def there(self, connection: sa.Connection, name: Name) -> There | None:
+    def find_table(self, connection: sa.Connection, name: TargetTableName) -> ExistingTable | None:
         owner = (
             name.schema
             or connection.exec_driver_sql("SELECT SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA') FROM dual").scalar_one()
@@ -164,11 +177,11 @@ class Oracle(MergeDialect):
         def asked(query: str) -> Any:
             return connection.execute(sa.text(query), {"owner": owner, "name": name.table}).all()
 
-        columns = {row[0]: ColumnThere(row[0], _type(*row[1:2], *row[3:]), row[2] == "Y") for row in asked(_COLUMNS)}
+        columns = {row[0]: ExistingColumn(row[0], _type(*row[1:2], *row[3:]), row[2] == "Y") for row in asked(_COLUMNS)}
         if not columns:
             return None
         key = tuple(row[0] for row in asked(_KEY))
-        return There(
+        return ExistingTable(
             columns, key, any(set(one) != set(key) for one in sets_of((row[0], row[1]) for row in asked(_UNIQUE)))
         )
 
@@ -185,14 +198,14 @@ class Oracle(MergeDialect):
             )
         return None
 
-    def session_table(self, name: str) -> Name:
-        return Name(f"ORA$PTT_{name.upper()}")
+    def session_table(self, name: str) -> TargetTableName:
+        return TargetTableName(f"ORA$PTT_{name.upper()}")
 
-    def make_session_table(self, name: Name, columns: str, table: str) -> str:
-        made = f"CREATE PRIVATE TEMPORARY TABLE {self.full(name)} ON COMMIT PRESERVE DEFINITION"
+    def make_session_table(self, name: TargetTableName, columns: str, table: str) -> str:
+        made = f"CREATE PRIVATE TEMPORARY TABLE {self.format_table_name(name)} ON COMMIT PRESERVE DEFINITION"
         return f"{made} AS SELECT {columns} FROM {table} WHERE 1 = 0"
 
-    def readable(self, column: str, type_: str) -> str:
+    def build_exact_column(self, column: str, type_: str) -> str:
         # the driver makes floating-point numbers of some, cuts off nanoseconds, and has no times before Christ
         if type_.startswith(("NUMBER", "FLOAT")):
             return f"TO_CHAR({column}, 'TM9')"
@@ -210,17 +223,22 @@ class Oracle(MergeDialect):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def mark(self, number: int, field: Field) -> str:
+    def build_placeholder(self, number: int, field: DatabaseColumn) -> str:
         return f"TO_DSINTERVAL(:{number})" if kind_of(field.column).name == "time" else f":{number}"
 
-    def source(self, fields: Sequence[Field]) -> str:
-        marks = ", ".join(f"{self.mark(at, field)} AS {self.quote(field.name)}" for at, field in enumerate(fields, 1))
+    def build_merge_source(self, fields: Sequence[DatabaseColumn]) -> str:
+        marks = ", ".join(
+            f"{self.build_placeholder(at, field)} AS {self.quote_name(field.name)}"
+            for at, field in enumerate(fields, 1)
+        )
         return f"(SELECT {marks} FROM dual) s"
 
-    def each(self, connection: sa.Connection, statement: str, table: SinkTable, rows: pa.Table) -> None:
+    def execute_each_row(
+        self, connection: sa.Connection, statement: str, table: DatabaseTargetTable, rows: pa.Table
+    ) -> None:
         fields = fields_of(table, rows)
         types = [self.type_of(kind_of(field.column), key=field.key) for field in fields]
-        columns = [self.values(values, kind) for values, kind in self.bound(table, rows)]
+        columns = [self.to_driver_values(values, kind) for values, kind in self.bind_columns(table, rows)]
         # names of columns mean nothing here: values are bound by their place
         made = pa.table(columns, names=[str(number) for number in range(1, len(fields) + 1)])
         driver: Any = connection.connection.driver_connection
@@ -233,39 +251,39 @@ class Oracle(MergeDialect):
                         part = list(zip(*(column.to_pylist() for column in part.columns), strict=True))
                     cursor.executemany(statement, part)
         except connection.dialect.loaded_dbapi.Error as e:  # SQLAlchemy binds no arrays
-            raise wrapped(connection, statement, e) from e
+            raise wrap_driver_error(connection, statement, e) from e
 
-    def values(self, values: pa.Array, kind: Kind) -> pa.Array:
+    def to_driver_values(self, values: pa.Array, kind: ValueKind) -> pa.Array:
         """Values as the driver takes them."""
         match kind.name:
             case "bool":
                 return values.cast(pa.int8())
             case "geometry":
-                return sql_literals.geometries(values)
-            case "decimal" if self.digits(kind) is None:
-                return sql_literals.decimals(values)
+                return sql_literals.encode_geometries(values)
+            case "decimal" if self.fit_decimal_digits(kind) is None:
+                return sql_literals.format_decimals(values)
             case "time":
                 return _interval(values)
             case "timestamp" if pa.types.is_string(values.type):
                 return pc.replace_substring(values, "T", " ").cast(pa.timestamp("us"))
             case "timestamp_tz" if pa.types.is_string(values.type):
-                return sql_literals.zoned(values, "UTC").cast(pa.timestamp("us"))
+                return sql_literals.format_zoned_timestamps(values, "UTC").cast(pa.timestamp("us"))
             case "timestamp" if values.type.unit == "ns":  # the driver cuts them off
-                return sql_literals.moments(values, digits=9)
+                return sql_literals.format_timestamps(values, digits=9)
             case "timestamp_tz" if values.type.unit == "ns":
-                return sql_literals.around(sql_literals.moments(values, digits=9), "", " +00:00")
+                return sql_literals.surround_texts(sql_literals.format_timestamps(values, digits=9), "", " +00:00")
             case "vector":
-                return sql_literals.lists(values, "[", "]")
+                return sql_literals.format_lists(values, "[", "]")
             case _:
                 return values
 
-    def code(self, error: sa.exc.DBAPIError) -> str:
+    def extract_error_code(self, error: sa.exc.DBAPIError) -> str:
         found = _CODE.search(str(error.orig))
         return found[0] if found else ""
 
 
 def _type(name: str, digits: int | None, scale: int | None, length: int, characters: int, used: str | None) -> str:
-    """A type as it is written in DDL."""
+    """Format a type as it is written in DDL."""
     match name:
         case "NUMBER" if digits is not None or scale is not None:
             return f"NUMBER({digits or Oracle.DIGITS},{scale or 0})"
@@ -280,12 +298,12 @@ def _type(name: str, digits: int | None, scale: int | None, length: int, charact
 
 
 def _interval(micros: pa.Array) -> pa.Array:
-    """Times as ``0 12:00:00.000000``, which have a day and a sign before them."""
+    """Format times as ``0 12:00:00.000000``, which have a day and a sign before them."""
     size = pc.abs(micros)
     days = pc.divide(size, 86_400_000_000)
-    rest = sql_literals.clock(pc.subtract(size, pc.multiply(days, 86_400_000_000)))
+    rest = sql_literals.format_clock_times(pc.subtract(size, pc.multiply(days, 86_400_000_000)))
     text = pc.binary_join_element_wise(days.cast(pa.string()), rest, " ")
-    return pc.if_else(pc.less(micros, 0), sql_literals.around(text, "-"), text)
+    return pc.if_else(pc.less(micros, 0), sql_literals.surround_texts(text, "-"), text)
 
 
 def _parts(rows: pa.Table, types: Sequence[str]) -> Iterator[tuple[Any, dict[int, Any]]]:
@@ -296,7 +314,7 @@ def _parts(rows: pa.Table, types: Sequence[str]) -> Iterator[tuple[Any, dict[int
     bound = {at: large[type_][0] for at, type_ in enumerate(types) if type_ in large}
     long = pa.repeat(pa.scalar(False), rows.num_rows)
     for at in list(bound):
-        size = pc.fill_null(pc.binary_length(sql_literals.whole(rows.column(at))), 0)
+        size = pc.fill_null(pc.binary_length(sql_literals.to_single_array(rows.column(at))), 0)
         long = pc.or_(long, pc.greater(size, large[types[at]][1]))
     if bound:  # of a value of Python, the driver would make a number, which may not be infinite, or a date without fractions of seconds
         exact = {"BINARY_FLOAT": oracledb.DB_TYPE_BINARY_FLOAT, "BINARY_DOUBLE": oracledb.DB_TYPE_BINARY_DOUBLE}

@@ -10,17 +10,22 @@ import pyarrow.csv as pa_csv
 import sqlalchemy as sa
 
 from airflow_provider_cdc.targets.database.dialects import postgresql_copy, sql_literals
-from airflow_provider_cdc.targets.database.dialects.dialect import (
-    ColumnThere,
-    There,
+from airflow_provider_cdc.targets.database.dialects.staging_dialect import StagingDialect, split_rows
+from airflow_provider_cdc.targets.database.dialects.target_dialect import (
+    ExistingColumn,
+    ExistingTable,
+    execute_sql,
     fields_of,
     in_key_order,
-    run,
-    wrapped,
+    wrap_driver_error,
 )
-from airflow_provider_cdc.targets.database.dialects.staging_dialect import StagingDialect, slices
-from airflow_provider_cdc.targets.database.schema.target_table import PREVIOUS, Field, Name, SinkTable
-from airflow_provider_cdc.targets.database.schema.value_types import Kind, kind_of
+from airflow_provider_cdc.targets.database.schema.target_table import (
+    PREVIOUS,
+    DatabaseColumn,
+    DatabaseTargetTable,
+    TargetTableName,
+)
+from airflow_provider_cdc.targets.database.schema.value_kinds import ValueKind, kind_of
 
 _TYPES = {
     "bool": "boolean", "int8": "smallint", "int16": "smallint", "int32": "integer", "int64": "bigint", "float": "real",
@@ -60,20 +65,20 @@ class PostgreSql(StagingDialect):
         super().__init__(zone)
         self._extended: dict[str, str] = {}
 
-    def look(self, connection: sa.Connection) -> None:
+    def detect_features(self, connection: sa.Connection) -> None:
         found = connection.exec_driver_sql(
             "SELECT e.extname, n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace"
         )
         self._extended = {
-            _EXTENSIONS[name]: f"{self.quote(schema)}.{_EXTENSIONS[name]}"
+            _EXTENSIONS[name]: f"{self.quote_name(schema)}.{_EXTENSIONS[name]}"
             for name, schema in found
             if name in _EXTENSIONS
         }
 
-    def fold(self, name: str) -> str:
+    def fold_name(self, name: str) -> str:
         return name.lower()
 
-    def type_of(self, kind: Kind, *, key: bool) -> str:
+    def type_of(self, kind: ValueKind, *, key: bool) -> str:
         if kind.name in self._extended:
             return self._extended[kind.name]
         if kind.name == "text" and kind.told and kind.length:
@@ -87,152 +92,179 @@ class PostgreSql(StagingDialect):
             return name.format(min(_DIGITS if kind.scale is None else kind.scale, _DIGITS))
         return _TYPES[kind.name]
 
-    def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
-        column = f"ALTER COLUMN {self.quote(there.name)}"
+    def build_change_column(
+        self, table: DatabaseTargetTable, there: ExistingColumn, type_: str, *, nullable: bool
+    ) -> str:
+        column = f"ALTER COLUMN {self.quote_name(there.name)}"
         parts = [f"{column} TYPE {type_}"] if type_ != there.type else []
         if nullable != there.nullable:
             parts.append(f"{column} {'DROP' if nullable else 'SET'} NOT NULL")
-        return f"ALTER TABLE {self.full(table.name)} {', '.join(parts)}"
+        return f"ALTER TABLE {self.format_table_name(table.name)} {', '.join(parts)}"
 
-    def key_change(self, connection: sa.Connection, table: SinkTable, there: There) -> list[str]:
-        head = f"ALTER TABLE {self.full(table.name)} "
+    def key_change(self, connection: sa.Connection, table: DatabaseTargetTable, there: ExistingTable) -> list[str]:
+        head = f"ALTER TABLE {self.format_table_name(table.name)} "
         return [head + ", ".join(one.removeprefix(head) for one in super().key_change(connection, table, there))]
 
-    def insert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
+    def insert(self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table) -> None:
         if not any(_is_geometry(field) for field in fields_of(table, rows)):
-            self._copy(connection, self.full(table.name), table, rows)
+            self._copy(connection, self.format_table_name(table.name), table, rows)
             return
-        columns, stage = self.listed(rows.column_names), self._staged(connection, table, rows)
-        run(connection, f"INSERT INTO {self.full(table.name)} ({columns}) SELECT {columns} FROM {stage}")
+        columns, stage = self.format_column_list(rows.column_names), self._staged(connection, table, rows)
+        execute_sql(
+            connection, f"INSERT INTO {self.format_table_name(table.name)} ({columns}) SELECT {columns} FROM {stage}"
+        )
 
-    def upsert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, unique: bool) -> None:
+    def upsert(self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table, *, unique: bool) -> None:
         """Rows in the order of their keys need a third less of the server's work, and no statistics: there is one way to look for each."""
         rows = rows if unique else in_key_order(table, rows)
         stage = self._staged(connection, table, rows, planned=unique)
         self._write_from(connection, table, stage, rows.column_names, unique=unique)
 
     def _update(
-        self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Mapping[str, str], rest: Sequence[str]
+        self,
+        connection: sa.Connection,
+        table: DatabaseTargetTable,
+        rows: pa.Table,
+        key: Mapping[str, str],
+        rest: Sequence[str],
     ) -> None:
-        sets = ", ".join(f"{self.quote(name)} = s.{self.quote(name)}" for name in rest)
+        sets = ", ".join(f"{self.quote_name(name)} = s.{self.quote_name(name)}" for name in rest)
         stage = self._staged(connection, table, rows)
-        run(connection, f"UPDATE {self.full(table.name)} t SET {sets} FROM {stage} s WHERE {self._same(key)}")
+        execute_sql(
+            connection,
+            f"UPDATE {self.format_table_name(table.name)} t SET {sets} FROM {stage} s WHERE {self._same(key)}",
+        )
 
-    def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:
+    def delete(self, connection: sa.Connection, table: DatabaseTargetTable, keys: pa.Table) -> None:
         self._delete_from(connection, table, self._staged(connection, table, keys))
 
     # -- from staging tables ------------------------------------------------------------------------------------------
 
-    def stage(self, connection: sa.Connection, table: SinkTable, name: str, rows: pa.Table) -> None:
-        self._make_stage(connection, table, rows, f"CREATE UNLOGGED TABLE {self.quote(name)}")
-        for some in slices(rows):
-            self._copy(connection, self.quote(name), table, some)
-        run(connection, f"ANALYZE {self.quote(name)}")
+    def create_staging_table(
+        self, connection: sa.Connection, table: DatabaseTargetTable, name: str, rows: pa.Table
+    ) -> None:
+        self._make_stage(connection, table, rows, f"CREATE UNLOGGED TABLE {self.quote_name(name)}")
+        for some in split_rows(rows):
+            self._copy(connection, self.quote_name(name), table, some)
+        execute_sql(connection, f"ANALYZE {self.quote_name(name)}")
 
-    def stage_type(self, field: Field) -> str:
+    def stage_type(self, field: DatabaseColumn) -> str:
         # geometries come as bytes, of which the database makes whatever type its column has
         return "bytea" if _is_geometry(field) else super().stage_type(field)
 
     def write_staged(
-        self, connection: sa.Connection, table: SinkTable, name: str, columns: Sequence[str], *, unique: bool
+        self, connection: sa.Connection, table: DatabaseTargetTable, name: str, columns: Sequence[str], *, unique: bool
     ) -> None:
-        self._write_from(connection, table, self.quote(name), columns, unique=unique)
+        self._write_from(connection, table, self.quote_name(name), columns, unique=unique)
 
-    def delete_staged(self, connection: sa.Connection, table: SinkTable, name: str) -> None:
-        self._delete_from(connection, table, self.quote(name))
+    def delete_staged(self, connection: sa.Connection, table: DatabaseTargetTable, name: str) -> None:
+        self._delete_from(connection, table, self.quote_name(name))
 
-    def unstage(self, connection: sa.Connection, name: str) -> None:
-        run(connection, "SET LOCAL lock_timeout = '5s'")
-        run(connection, f"DROP TABLE IF EXISTS {self.quote(name)}")
+    def drop_staging_table(self, connection: sa.Connection, name: str) -> None:
+        execute_sql(connection, "SET LOCAL lock_timeout = '5s'")
+        execute_sql(connection, f"DROP TABLE IF EXISTS {self.quote_name(name)}")
 
     def _write_from(
-        self, connection: sa.Connection, table: SinkTable, stage: str, names: Sequence[str], *, unique: bool
+        self, connection: sa.Connection, table: DatabaseTargetTable, stage: str, names: Sequence[str], *, unique: bool
     ) -> None:
         """
         :param unique: rows are found by the table's key, whatever is unique there
         """
-        key = [field.name for field in table.key]
+        key = [field.name for field in table.key_columns]
         rest = [name for name in names if name not in key]
-        into, listed = f"INSERT INTO {self.full(table.name)} ({self.listed(names)})", self.listed(names)
+        into, listed = (
+            f"INSERT INTO {self.format_table_name(table.name)} ({self.format_column_list(names)})",
+            self.format_column_list(names),
+        )
         if not unique:
-            sets = ", ".join(f"{self.quote(name)} = EXCLUDED.{self.quote(name)}" for name in rest)
+            sets = ", ".join(f"{self.quote_name(name)} = EXCLUDED.{self.quote_name(name)}" for name in rest)
             instead = f"UPDATE SET {sets}" if rest else "NOTHING"
-            run(connection, f"{into} SELECT {listed} FROM {stage} ON CONFLICT ({self.listed(key)}) DO {instead}")
+            execute_sql(
+                connection,
+                f"{into} SELECT {listed} FROM {stage} ON CONFLICT ({self.format_column_list(key)}) DO {instead}",
+            )
             return
         same = self._same({name: name for name in key})
         if rest:
-            sets = ", ".join(f"{self.quote(name)} = s.{self.quote(name)}" for name in rest)
-            run(connection, f"UPDATE {self.full(table.name)} t SET {sets} FROM {stage} s WHERE {same}")
-        absent = f"NOT EXISTS (SELECT 1 FROM {self.full(table.name)} t WHERE {same})"
-        run(connection, f"{into} SELECT {listed} FROM {stage} s WHERE {absent}")
+            sets = ", ".join(f"{self.quote_name(name)} = s.{self.quote_name(name)}" for name in rest)
+            execute_sql(
+                connection, f"UPDATE {self.format_table_name(table.name)} t SET {sets} FROM {stage} s WHERE {same}"
+            )
+        absent = f"NOT EXISTS (SELECT 1 FROM {self.format_table_name(table.name)} t WHERE {same})"
+        execute_sql(connection, f"{into} SELECT {listed} FROM {stage} s WHERE {absent}")
 
-    def _delete_from(self, connection: sa.Connection, table: SinkTable, stage: str) -> None:
-        where = self._same({field.name: field.name for field in table.key})
-        run(connection, f"DELETE FROM {self.full(table.name)} t USING {stage} s WHERE {where}")
+    def _delete_from(self, connection: sa.Connection, table: DatabaseTargetTable, stage: str) -> None:
+        where = self._same({field.name: field.name for field in table.key_columns})
+        execute_sql(connection, f"DELETE FROM {self.format_table_name(table.name)} t USING {stage} s WHERE {where}")
 
-    def session_table(self, name: str) -> Name:
-        return Name(name, "pg_temp")
+    def session_table(self, name: str) -> TargetTableName:
+        return TargetTableName(name, "pg_temp")
 
-    def empty_session_table(self, name: Name, made: str) -> list[str]:
-        return [f"TRUNCATE {self.full(name)}"]
+    def empty_session_table(self, name: TargetTableName, made: str) -> list[str]:
+        return [f"TRUNCATE {self.format_table_name(name)}"]
 
-    def readable(self, column: str, type_: str) -> str:
+    def build_exact_column(self, column: str, type_: str) -> str:
         return (
             column if type_ == "BYTEA" else f"{column}::text"
         )  # Python has no infinite times, nor those before Christ
 
     def _same(self, key: Mapping[str, str]) -> str:
-        return " AND ".join(f"t.{self.quote(name)} = s.{self.quote(staged)}" for name, staged in key.items())
+        return " AND ".join(f"t.{self.quote_name(name)} = s.{self.quote_name(staged)}" for name, staged in key.items())
 
-    def _staged(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, planned: bool = True) -> str:
-        """A table of the session's own that has these rows, until the next one is made or the transaction ends. Its columns have the types of the table's,
-        whoever has made that.
+    def _staged(
+        self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table, *, planned: bool = True
+    ) -> str:
+        """Make a table of the session's own that has these rows, until the next one is made or the transaction ends.
+
+        Its columns have the types of the table's, by whatever statement that was made.
 
         :param planned: whether the server has several ways to join it, and needs to know how many rows and keys it has
         """
         columns = ", ".join(self._like(field, table) for field in fields_of(table, rows))
-        run(connection, f"DROP TABLE IF EXISTS pg_temp.{_STAGE}")
-        run(
+        execute_sql(connection, f"DROP TABLE IF EXISTS pg_temp.{_STAGE}")
+        execute_sql(
             connection,
-            f"CREATE TEMPORARY TABLE {_STAGE} ON COMMIT DROP AS SELECT {columns} FROM {self.full(table.name)} WITH NO DATA",
+            f"CREATE TEMPORARY TABLE {_STAGE} ON COMMIT DROP AS SELECT {columns} FROM {self.format_table_name(table.name)} WITH NO DATA",
         )
         self._copy(connection, f"pg_temp.{_STAGE}", table, rows)
         if planned:
-            run(connection, f"ANALYZE pg_temp.{_STAGE}")
+            execute_sql(connection, f"ANALYZE pg_temp.{_STAGE}")
         return f"pg_temp.{_STAGE}"
 
-    def _like(self, field: Field, table: SinkTable) -> str:
-        """A column of the stage. Geometries are bytes there, of which the database makes whatever type its column has."""
+    def _like(self, field: DatabaseColumn, table: DatabaseTargetTable) -> str:
+        """Build a column of the stage. Geometries are bytes there, of which the database makes whatever type its column has."""
         if _is_geometry(field):
-            return f"NULL::bytea AS {self.quote(field.name)}"
-        before = {PREVIOUS.format(at): key.name for at, key in enumerate(table.key)}
-        return f"{self.quote(before.get(field.name, field.name))} AS {self.quote(field.name)}"
+            return f"NULL::bytea AS {self.quote_name(field.name)}"
+        before = {PREVIOUS.format(at): key.name for at, key in enumerate(table.key_columns)}
+        return f"{self.quote_name(before.get(field.name, field.name))} AS {self.quote_name(field.name)}"
 
-    def _copy(self, connection: sa.Connection, into: str, table: SinkTable, rows: pa.Table) -> None:
+    def _copy(self, connection: sa.Connection, into: str, table: DatabaseTargetTable, rows: pa.Table) -> None:
         if not rows.num_rows:
             return
         fields = fields_of(table, rows)
-        columns = [(sql_literals.whole(rows[field.name]), kind_of(field.column)) for field in fields]
+        columns = [(sql_literals.to_single_array(rows[field.name]), kind_of(field.column)) for field in fields]
         driver: Any = connection.connection.driver_connection
         binary = None
         if driver.info.encoding == "utf-8":
             types = _types(connection, into)
-            binary = postgresql_copy.encoded(
+            binary = postgresql_copy.encode_columns(
                 [(v, k, types.get(f.name, 0)) for (v, k), f in zip(columns, fields, strict=True)]
             )
         form = "csv, ENCODING 'UTF8'" if binary is None else "binary"
-        statement = f"COPY {into} ({self.listed(field.name for field in fields)}) FROM STDIN (FORMAT {form})"
-        pieces = _csv(columns) if binary is None else postgresql_copy.pieces(binary, rows.num_rows)
+        statement = (
+            f"COPY {into} ({self.format_column_list(field.name for field in fields)}) FROM STDIN (FORMAT {form})"
+        )
+        pieces = _csv(columns) if binary is None else postgresql_copy.build_copy_blocks(binary, rows.num_rows)
         try:
             with driver.cursor() as cursor, cursor.copy(statement) as copy:
                 for piece in pieces:
                     copy.write(piece)
         except connection.dialect.loaded_dbapi.Error as e:  # SQLAlchemy knows nothing of COPY
-            raise wrapped(connection, statement, e) from e
+            raise wrap_driver_error(connection, statement, e) from e
 
 
 def _types(connection: sa.Connection, into: str) -> dict[str, int]:
-    """The columns of a table, and the numbers of their types."""
+    """Read the columns of a table, and the numbers of their types."""
     found = connection.execute(
         sa.text("SELECT attname, atttypid FROM pg_attribute WHERE attrelid = CAST(:name AS regclass) AND attnum > 0"),
         {"name": into},
@@ -240,7 +272,7 @@ def _types(connection: sa.Connection, into: str) -> dict[str, int]:
     return {str(name): int(type_) for name, type_ in found}
 
 
-def _csv(columns: Sequence[tuple[pa.Array, Kind]]) -> Iterator[Any]:
+def _csv(columns: Sequence[tuple[pa.Array, ValueKind]]) -> Iterator[Any]:
     """Rows as texts, in some pieces."""
     made = pa.table([as_text(*one) for one in columns], names=[str(number) for number in range(len(columns))])
     step = max(1, made.num_rows * _COPY_BYTES // max(made.nbytes, 1))
@@ -250,30 +282,32 @@ def _csv(columns: Sequence[tuple[pa.Array, Kind]]) -> Iterator[Any]:
         yield text.getvalue()
 
 
-def _is_geometry(field: Field) -> bool:
+def _is_geometry(field: DatabaseColumn) -> bool:
     return kind_of(field.column).name == "geometry"
 
 
-def as_text(values: pa.Array, kind: Kind) -> pa.Array:
-    """Values as COPY reads them. Texts are told from NULL by their quotes."""
+def as_text(values: pa.Array, kind: ValueKind) -> pa.Array:
+    """Format values as COPY reads them. Texts differ from NULL by their quotes."""
     match kind.name:
         case "bytes":
-            return sql_literals.around(sql_literals.hexadecimal(values), "\\x")
+            return sql_literals.surround_texts(sql_literals.format_hexadecimal(values), "\\x")
         case "geometry":
-            return sql_literals.around(sql_literals.hexadecimal(sql_literals.geometries(values)), "\\x")
+            return sql_literals.surround_texts(
+                sql_literals.format_hexadecimal(sql_literals.encode_geometries(values)), "\\x"
+            )
         case "bits":
-            return sql_literals.bits(values, kind.length or 1)
+            return sql_literals.format_bits(values, kind.length or 1)
         case "time":
-            return sql_literals.clock(values, min(kind.scale or 0, _DIGITS))
+            return sql_literals.format_clock_times(values, min(kind.scale or 0, _DIGITS))
         case "timestamp" if not pa.types.is_string(values.type):
-            return sql_literals.moments(values, digits=_DIGITS)
+            return sql_literals.format_timestamps(values, digits=_DIGITS)
         case "timestamp_tz" if not pa.types.is_string(values.type):
-            return sql_literals.around(sql_literals.moments(values, digits=_DIGITS), "", "+00")
+            return sql_literals.surround_texts(sql_literals.format_timestamps(values, digits=_DIGITS), "", "+00")
         case "duration":
-            return sql_literals.around(values.cast(pa.string()), "", " microseconds")
+            return sql_literals.surround_texts(values.cast(pa.string()), "", " microseconds")
         case "vector":
-            return sql_literals.lists(values, "{", "}")
+            return sql_literals.format_lists(values, "{", "}")
         case "int8" | "int16" | "int32" | "int64" | "float" | "double" | "decimal":
             return values  # the writer makes their texts, and puts no quotes around them
         case _:
-            return sql_literals.numbers(values)
+            return sql_literals.format_numbers(values)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.targets.database.dialects import sql_literals
-from airflow_provider_cdc.targets.database.schema.value_types import Kind
+from airflow_provider_cdc.targets.database.schema.value_kinds import ValueKind
 
 HEAD, TAIL = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 BOOL, BYTEA, INT8, INT2, INT4, TEXT, JSON = 16, 17, 20, 21, 23, 25, 114
@@ -40,7 +40,7 @@ _Bytes = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class CopyColumn:
     """Values of a column.
 
     :param fixed: values that all have the same length, none of them NULL; as an array of any numbers, in the order of bytes that is sent
@@ -55,15 +55,15 @@ class Cells:
         return int(self.values.nbytes if self.fixed is None else self.fixed.nbytes)  # type: ignore[union-attr]
 
 
-Encoder = Callable[[pa.Array, Kind], Cells | None]
+Encoder = Callable[[pa.Array, ValueKind], CopyColumn | None]
 
 
-def encoded(columns: Sequence[tuple[pa.Array, Kind, int]]) -> list[Cells] | None:
+def encode_columns(columns: Sequence[tuple[pa.Array, ValueKind, int]]) -> list[CopyColumn] | None:
     """Values as they are sent; ``None`` if some of them need to be sent as texts.
 
     :param columns: values, what they are, and the number of the type that the target has for them
     """
-    found = list[Cells]()
+    found = list[CopyColumn]()
     for values, kind, type_ in columns:
         encoder = _ENCODERS.get((kind.name if kind.name in _OWN else "", type_))
         cells = None if encoder is None else encoder(values, kind)
@@ -73,8 +73,8 @@ def encoded(columns: Sequence[tuple[pa.Array, Kind, int]]) -> list[Cells] | None
     return found
 
 
-def pieces(cells: Sequence[Cells], rows: int) -> Iterator[bytes]:
-    """The whole of what COPY reads, in some pieces."""
+def build_copy_blocks(cells: Sequence[CopyColumn], rows: int) -> Iterator[bytes]:
+    """Yield the whole of what COPY reads, in some pieces."""
     size = sum(one.nbytes + 4 * rows for one in cells)
     step = max(1, rows * _BYTES // max(size, 1))
     yield HEAD
@@ -83,7 +83,7 @@ def pieces(cells: Sequence[Cells], rows: int) -> Iterator[bytes]:
     yield TAIL
 
 
-def _tuples(cells: Sequence[Cells], at: int, rows: int) -> bytes:
+def _tuples(cells: Sequence[CopyColumn], at: int, rows: int) -> bytes:
     """Rows. What has the same length in all of them is written at once: numbers, and the lengths of what stands behind them."""
     parts, fields, arrays = list[pa.Array](), [("", ">i2")], [np.full(rows, len(cells), ">i2")]
 
@@ -110,26 +110,26 @@ def _tuples(cells: Sequence[Cells], at: int, rows: int) -> bytes:
     if fields:
         block()
     whole = pc.binary_join_element_wise(*parts, b"") if len(parts) > 1 else parts[0]
-    return sql_literals.joined(whole)
+    return sql_literals.concatenate_texts(whole)
 
 
 def _binary(rows: _Bytes) -> pa.Array:
-    """An array of numbers of any kind as bytes."""
+    """Convert an array of numbers of any kind to bytes."""
     offsets = (np.arange(len(rows) + 1) * rows.dtype.itemsize).astype(np.int32)
     return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
 
 
-def _cells(values: pa.Array, numbers: _Bytes) -> Cells:
+def _cells(values: pa.Array, numbers: _Bytes) -> CopyColumn:
     """Numbers that stand for values, of which some may be NULL."""
     if not values.null_count:
-        return Cells(fixed=numbers)
-    return Cells(
+        return CopyColumn(fixed=numbers)
+    return CopyColumn(
         values=pc.if_else(values.is_valid(), _binary(np.ascontiguousarray(numbers)), pa.scalar(None, pa.binary()))
     )
 
 
 def _filled(values: pa.Array, as_: pa.DataType) -> _Bytes:
-    """The values of an array of numbers, of NULL whatever."""
+    """Return the values of an array of numbers, of NULL whatever."""
     found: _Bytes = pc.fill_null(values.cast(as_), 0).to_numpy(zero_copy_only=False)
     return found
 
@@ -138,7 +138,7 @@ def _filled(values: pa.Array, as_: pa.DataType) -> _Bytes:
 
 
 def _whole(bits: int) -> Encoder:
-    def encode(values: pa.Array, _: Kind) -> Cells | None:
+    def encode(values: pa.Array, _: ValueKind) -> CopyColumn | None:
         if not pa.types.is_signed_integer(values.type) or values.type.bit_width > bits:
             return None
         return _cells(values, _filled(values, values.type).astype(f">i{bits // 8}"))
@@ -147,7 +147,7 @@ def _whole(bits: int) -> Encoder:
 
 
 def _real(type_: pa.DataType) -> Encoder:
-    def encode(values: pa.Array, _: Kind) -> Cells | None:
+    def encode(values: pa.Array, _: ValueKind) -> CopyColumn | None:
         # a number of another length would be another one than its text says
         return (
             _cells(values, _filled(values, type_).astype(f">f{type_.bit_width // 8}")) if values.type == type_ else None
@@ -156,30 +156,30 @@ def _real(type_: pa.DataType) -> Encoder:
     return encode
 
 
-def _truth(values: pa.Array, _: Kind) -> Cells | None:
+def _truth(values: pa.Array, _: ValueKind) -> CopyColumn | None:
     return _cells(values, _filled(values, pa.uint8()).astype("u1")) if pa.types.is_boolean(values.type) else None
 
 
-def _text(values: pa.Array, _: Kind) -> Cells | None:
-    return Cells(values=values.cast(pa.binary())) if pa.types.is_string(values.type) else None
+def _text(values: pa.Array, _: ValueKind) -> CopyColumn | None:
+    return CopyColumn(values=values.cast(pa.binary())) if pa.types.is_string(values.type) else None
 
 
-def _bytes(values: pa.Array, _: Kind) -> Cells | None:
-    return Cells(values=values) if pa.types.is_binary(values.type) else None
+def _bytes(values: pa.Array, _: ValueKind) -> CopyColumn | None:
+    return CopyColumn(values=values) if pa.types.is_binary(values.type) else None
 
 
-def _geometry(values: pa.Array, _: Kind) -> Cells | None:
-    return Cells(values=sql_literals.geometries(values))
+def _geometry(values: pa.Array, _: ValueKind) -> CopyColumn | None:
+    return CopyColumn(values=sql_literals.encode_geometries(values))
 
 
-def _date(values: pa.Array, _: Kind) -> Cells | None:
+def _date(values: pa.Array, _: ValueKind) -> CopyColumn | None:
     if not pa.types.is_date32(values.type):
         return None
     days = _filled(values, pa.int32())
     return _cells(values, (days - _EPOCH_DAYS).astype(">i4")) if _within(days, *_DAYS) else None
 
 
-def _moment(values: pa.Array, _: Kind) -> Cells | None:
+def _moment(values: pa.Array, _: ValueKind) -> CopyColumn | None:
     if not pa.types.is_timestamp(values.type) or values.type.unit not in ("us", "ns"):
         return None
     micros = _filled(values, pa.int64())
@@ -190,7 +190,7 @@ def _moment(values: pa.Array, _: Kind) -> Cells | None:
     return _cells(values, (micros - _EPOCH_DAYS * _DAY_US).astype(">i8"))
 
 
-def _clock(values: pa.Array, kind: Kind) -> Cells | None:
+def _clock(values: pa.Array, kind: ValueKind) -> CopyColumn | None:
     if values.type != pa.int64():
         return None
     micros = _filled(values, pa.int64())
@@ -202,8 +202,8 @@ def _within(numbers: _Bytes, least: int, most: int) -> bool:
     return not len(numbers) or bool(numbers.min() >= least and numbers.max() <= most)
 
 
-def _numeric(values: pa.Array, _: Kind) -> Cells | None:
-    """Groups of four digits, before and after the point; the server drops those that are zero at both ends."""
+def _numeric(values: pa.Array, _: ValueKind) -> CopyColumn | None:
+    """Encode groups of four digits, before and after the point; the server drops those that are zero at both ends."""
     type_ = values.type
     if not pa.types.is_decimal128(type_) or not 0 <= type_.scale <= type_.precision:
         return None

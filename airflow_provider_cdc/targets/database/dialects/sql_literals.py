@@ -20,10 +20,10 @@ _ARROW_UNTIL = 2037
 _MICROS = re.compile(r"(\.\d{6})\d+")
 
 
-def hexadecimal(values: pa.Array) -> pa.Array:
+def format_hexadecimal(values: pa.Array) -> pa.Array:
     """Bytes as hexadecimal digits.
 
-    >>> hexadecimal(pa.array([b"\\x00\\xff", None, b""])).to_pylist()
+    >>> format_hexadecimal(pa.array([b"\\x00\\xff", None, b""])).to_pylist()
     ['00ff', None, '']
     """
     plain = pa.concat_arrays([values.cast(pa.binary())])  # without an offset
@@ -39,10 +39,10 @@ def hexadecimal(values: pa.Array) -> pa.Array:
     return pc.if_else(plain.is_valid(), made, pa.scalar(None, pa.large_string())).cast(pa.string())
 
 
-def bits(values: pa.Array, length: int) -> pa.Array:
+def format_bits(values: pa.Array, length: int) -> pa.Array:
     """Bits, which the change log has as bytes with the lowest first, as zeros and ones.
 
-    >>> bits(pa.array([b"\\x05", None]), 4).to_pylist()
+    >>> format_bits(pa.array([b"\\x05", None]), 4).to_pylist()
     ['0101', None]
     """
     texts = [None if v is None else f"{int.from_bytes(v, 'little'):0{length}b}" for v in values.to_pylist()]
@@ -53,11 +53,11 @@ _SRID = 0x20000000
 """Flag in the type of a geometry: its reference system is told, too."""
 
 
-def geometries(values: pa.Array) -> pa.Array:
+def encode_geometries(values: pa.Array) -> pa.Array:
     """Geometries as bytes that PostGIS and others read (EWKB): with the reference system, if it is known.
 
     >>> point = bytes.fromhex("0101000000" + "00" * 16)
-    >>> geometries(pa.array([{"wkb": point, "srid": 4326}]))[0].as_py()[:9].hex()
+    >>> encode_geometries(pa.array([{"wkb": point, "srid": 4326}]))[0].as_py()[:9].hex()
     '0101000020e6100000'
     """
 
@@ -72,10 +72,10 @@ def geometries(values: pa.Array) -> pa.Array:
     return pa.array([one(wkb, srid) for wkb, srid in pairs], pa.binary())
 
 
-def clock(micros: pa.Array, scale: int = 6) -> pa.Array:
+def format_clock_times(micros: pa.Array, scale: int = 6) -> pa.Array:
     """Microseconds as hours, minutes and seconds; negative ones and those of more than a day, too.
 
-    >>> clock(pa.array([1_500_000, -3_600_000_000, None, 838 * 3_600_000_000]), 3).to_pylist()
+    >>> format_clock_times(pa.array([1_500_000, -3_600_000_000, None, 838 * 3_600_000_000]), 3).to_pylist()
     ['00:00:01.500', '-01:00:00.000', None, '838:00:00.000']
     """
     size = pc.abs(micros)
@@ -97,13 +97,13 @@ def _digits(numbers: pa.Array, width: int) -> pa.Array:
     return pc.utf8_lpad(numbers.cast(pa.string()), width, "0")
 
 
-def moments(values: pa.Array, *, zone: str | None = None, digits: int = 6) -> pa.Array:
-    """Times as ``2024-02-29 12:00:00.000001``.
+def format_timestamps(values: pa.Array, *, zone: str | None = None, digits: int = 6) -> pa.Array:
+    """Format times as ``2024-02-29 12:00:00.000001``.
 
-    :param zone: of moments, the zone in which they are told; times without one are told as they are
+    :param zone: of moments, the zone in which they are written; times without one are written as they are
     :param digits: of seconds; further ones are cut off
 
-    >>> moments(pa.array([0], pa.timestamp("us", tz="UTC")), zone="Europe/Berlin", digits=0).to_pylist()
+    >>> format_timestamps(pa.array([0], pa.timestamp("us", tz="UTC")), zone="Europe/Berlin", digits=0).to_pylist()
     ['1970-01-01 01:00:00']
     """
     if zone is not None and values.type.tz is not None:
@@ -116,16 +116,16 @@ def moments(values: pa.Array, *, zone: str | None = None, digits: int = 6) -> pa
     return text if digits >= there else pc.utf8_slice_codeunits(text, 0, stop=_cut(text, there - digits, digits == 0))
 
 
-def zoned(values: pa.Array, zone: str) -> pa.Array:
-    """Moments, also those that are texts of ISO 8601 with an offset, as they are told in a zone.
+def format_zoned_timestamps(values: pa.Array, zone: str) -> pa.Array:
+    """Format moments, also those that are texts of ISO 8601 with an offset, as the time in a zone.
 
-    >>> zoned(pa.array(["2024-02-29T12:00:00.5+02:00", None]), "UTC").to_pylist()
+    >>> format_zoned_timestamps(pa.array(["2024-02-29T12:00:00.5+02:00", None]), "UTC").to_pylist()
     ['2024-02-29 10:00:00.500000', None]
     """
     if not pa.types.is_string(values.type):
         last = pc.max(values).as_py()
         if zone == "UTC" or last is None or last.year < _ARROW_UNTIL:
-            return moments(values, zone=zone)
+            return format_timestamps(values, zone=zone)
         values = pa.array([None if v is None else v.isoformat() for v in values.to_pylist()], pa.string())
     there = zoneinfo.ZoneInfo(zone)
 
@@ -138,7 +138,7 @@ def zoned(values: pa.Array, zone: str) -> pa.Array:
 
 @functools.cache
 def repeats_hours(zone: str) -> bool:
-    """Whether two moments since 1970 are told alike in a zone, as where summer time ends.
+    """Check whether two moments since 1970 have the same text in a zone, as where summer time ends.
 
     >>> repeats_hours("UTC"), repeats_hours("Europe/Berlin"), repeats_hours("Asia/Tokyo")
     (False, True, False)
@@ -150,20 +150,20 @@ def repeats_hours(zone: str) -> bool:
 
 
 def _cut(texts: pa.Array, less: int, whole: bool) -> int:
-    """Where texts end that are all equally long: years have four digits."""
+    """Find the end of texts that are all equally long: years have four digits."""
     longest = pc.max(pc.utf8_length(texts)).as_py() or 0
     return longest - less - (1 if whole else 0)
 
 
-def numbers(values: pa.Array) -> pa.Array:
+def format_numbers(values: pa.Array) -> pa.Array:
     """Numbers of any kind, and truth values."""
     return values.cast(pa.string())
 
 
-def decimals(values: pa.Array) -> pa.Array:
+def format_decimals(values: pa.Array) -> pa.Array:
     """Decimals as digits and a point: arrays write small ones, and those of hundreds, with an exponent, which databases read as another type. Texts stay.
 
-    >>> decimals(pa.array(["-0.00000001", "12.5", None]).cast(pa.decimal128(12, 8))).to_pylist()
+    >>> format_decimals(pa.array(["-0.00000001", "12.5", None]).cast(pa.decimal128(12, 8))).to_pylist()
     ['-0.00000001', '12.50000000', None]
     """
     if not pa.types.is_decimal(values.type):
@@ -176,24 +176,24 @@ def decimals(values: pa.Array) -> pa.Array:
     digits = pc.utf8_lpad(pc.utf8_ltrim(text, "-"), scale + 1, "0")
     whole, rest = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)
     made = pc.binary_join_element_wise(whole, rest, ".")
-    return pc.if_else(pc.starts_with(text, "-"), around(made, "-"), made)
+    return pc.if_else(pc.starts_with(text, "-"), surround_texts(made, "-"), made)
 
 
-def lists(values: pa.Array, begin: str, end: str) -> pa.Array:
-    """Lists of numbers with commas between them."""
+def format_lists(values: pa.Array, begin: str, end: str) -> pa.Array:
+    """Format lists of numbers with commas between them."""
     texts = [None if v is None else begin + ",".join(map(repr, v)) + end for v in values.to_pylist()]
     return pa.array(texts, pa.string())
 
 
-def around(values: pa.Array, before: str, after: str = "") -> pa.Array:
+def surround_texts(values: pa.Array, before: str, after: str = "") -> pa.Array:
     """Texts with something before and after."""
     return pc.binary_join_element_wise(before, values, after, "")
 
 
-def joined(values: pa.StringArray) -> bytes:
+def concatenate_texts(values: pa.StringArray) -> bytes:
     """All texts as one, in UTF-8.
 
-    >>> joined(pa.array(["x", "a", None, "ä"]).slice(1))
+    >>> concatenate_texts(pa.array(["x", "a", None, "ä"]).slice(1))
     b'a\\xc3\\xa4'
     """
     _, offsets, data = values.buffers()
@@ -203,18 +203,18 @@ def joined(values: pa.StringArray) -> bytes:
     return memoryview(data)[starts[values.offset] : starts[values.offset + len(values)]].tobytes()
 
 
-def shown(values: pa.ChunkedArray) -> str:
-    """The first value for people. Times are told by arrays: Python has not all of them.
+def format_first_value(values: pa.ChunkedArray) -> str:
+    """Format the first value for people. Arrays format times: Python has not all of them.
 
-    >>> shown(pa.chunked_array([pa.array([1], pa.timestamp("ns"))]))
+    >>> format_first_value(pa.chunked_array([pa.array([1], pa.timestamp("ns"))]))
     '1970-01-01 00:00:00.000000001'
     """
     first = values.slice(0, 1)
     return str((first.cast(pa.string()) if pa.types.is_temporal(values.type) else first)[0].as_py())
 
 
-def whole(values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """One array."""
+def to_single_array(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Combine values into a single array."""
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 

@@ -11,11 +11,20 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from airflow_provider_cdc.targets.database.dialects import sql_literals
-from airflow_provider_cdc.targets.database.dialects.collations import collations, is_text, refuse_merging, text_keys
-from airflow_provider_cdc.targets.database.dialects.dialect import ColumnThere
+from airflow_provider_cdc.targets.database.dialects.key_collation_checks import (
+    is_text,
+    read_collations,
+    refuse_merging,
+    text_keys,
+)
 from airflow_provider_cdc.targets.database.dialects.merge_dialect import MergeDialect
-from airflow_provider_cdc.targets.database.schema.target_table import Field, Name, SinkTable
-from airflow_provider_cdc.targets.database.schema.value_types import Kind
+from airflow_provider_cdc.targets.database.dialects.target_dialect import ExistingColumn
+from airflow_provider_cdc.targets.database.schema.target_table import (
+    DatabaseColumn,
+    DatabaseTargetTable,
+    TargetTableName,
+)
+from airflow_provider_cdc.targets.database.schema.value_kinds import ValueKind
 
 _TYPES = {
     "bool": "bit", "int8": "smallint", "int16": "smallint", "int32": "int", "int64": "bigint", "float": "real", "double": "float(53)",
@@ -59,7 +68,7 @@ class SqlServer(MergeDialect):
         super().__init__(zone)
         self._ignores_case = True
 
-    def look(self, connection: sa.Connection) -> None:
+    def detect_features(self, connection: sa.Connection) -> None:
         found = connection.exec_driver_sql("SELECT CONVERT(nvarchar(128), DATABASEPROPERTYEX(DB_NAME(), 'Collation'))")
         self._ignores_case = "_CI_" in str(found.scalar_one()).upper()
 
@@ -72,15 +81,15 @@ class SqlServer(MergeDialect):
     def same_column(self, name: str) -> str:
         return self.same_table(name)
 
-    def quote(self, name: str) -> str:
+    def quote_name(self, name: str) -> str:
         return "[" + name.replace("]", "]]") + "]"
 
-    def type_of(self, kind: Kind, *, key: bool) -> str:
+    def type_of(self, kind: ValueKind, *, key: bool) -> str:
         match kind.name:
             case "number":
                 return f"decimal({self.DIGITS}, {_NUMBER_SCALE})"
             case "decimal":
-                digits = self.digits(kind)
+                digits = self.fit_decimal_digits(kind)
                 return f"decimal({digits[0]}, {digits[1]})" if digits else self.type_of(self.as_text(kind), key=key)
             case "time" | "timestamp" | "timestamp_tz":
                 name = {"time": "time", "timestamp": "datetime2", "timestamp_tz": "datetimeoffset"}[kind.name]
@@ -101,18 +110,18 @@ class SqlServer(MergeDialect):
             case _:
                 return _TYPES[kind.name]
 
-    def typed(self, field: Field) -> str:
-        return super().typed(field) + self.collation(field)
+    def build_column_type(self, field: DatabaseColumn) -> str:
+        return super().build_column_type(field) + self.build_collation(field)
 
-    def collation(self, field: Field) -> str:
-        return f" COLLATE {_EXACT}" if field.key and is_text(super().typed(field)) else ""
+    def build_collation(self, field: DatabaseColumn) -> str:
+        return f" COLLATE {_EXACT}" if field.key and is_text(super().build_column_type(field)) else ""
 
-    def refuse_merging(self, connection: sa.Connection, table: SinkTable, rebuild: str) -> None:
+    def refuse_merging(self, connection: sa.Connection, table: DatabaseTargetTable, rebuild: str) -> None:
         if not (keys := text_keys(table)):
             return
-        there = collations(connection, table.name, default="SCHEMA_NAME()", type_="DATA_TYPE")
+        there = read_collations(connection, table.name, default="SCHEMA_NAME()", type_="DATA_TYPE")
         merging = [
-            (field.name, str(there[field.name][0]), f"{self.typed(field)} NOT NULL")
+            (field.name, str(there[field.name][0]), f"{self.build_column_type(field)} NOT NULL")
             for field in keys
             if field.name in there and not str(there[field.name][0]).endswith(("_BIN", "_BIN2"))
         ]
@@ -120,33 +129,39 @@ class SqlServer(MergeDialect):
             self, table, merging, rebuild=rebuild, equal="their case or accents", alter="ALTER COLUMN {column}"
         )
 
-    def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
-        return [f"ALTER TABLE {self.full(table.name)} ADD {', '.join(map(self.column, fields))}"]
+    def build_add_columns(self, table: DatabaseTargetTable, fields: Sequence[DatabaseColumn]) -> list[str]:
+        return [
+            f"ALTER TABLE {self.format_table_name(table.name)} ADD {', '.join(map(self.build_column_definition, fields))}"
+        ]
 
-    def not_null(self, field: Field) -> str:
-        return f"ALTER COLUMN {self.quote(field.name)} {self.typed(field)} NOT NULL"
+    def not_null(self, field: DatabaseColumn) -> str:
+        return f"ALTER COLUMN {self.quote_name(field.name)} {self.build_column_type(field)} NOT NULL"
 
-    def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
+    def build_change_column(
+        self, table: DatabaseTargetTable, there: ExistingColumn, type_: str, *, nullable: bool
+    ) -> str:
         # what is not said here is lost: the collation becomes the database's, and NOT NULL goes
         collation = re.search(r" COLLATE \S+", there.type)
         kept = collation[0] if collation and "char" in type_ and collation[0] not in type_ else ""
         null = "NULL" if nullable else "NOT NULL"
-        return f"ALTER TABLE {self.full(table.name)} ALTER COLUMN {self.quote(there.name)} {type_}{kept} {null}"
+        return f"ALTER TABLE {self.format_table_name(table.name)} ALTER COLUMN {self.quote_name(there.name)} {type_}{kept} {null}"
 
-    def rename(self, table: SinkTable, old: str, new: str) -> str:
-        place, name = (text.replace("'", "''") for text in (f"{self.full(table.name)}.{self.quote(old)}", new))
+    def build_rename_column(self, table: DatabaseTargetTable, old: str, new: str) -> str:
+        place, name = (
+            text.replace("'", "''") for text in (f"{self.format_table_name(table.name)}.{self.quote_name(old)}", new)
+        )
         return f"EXEC sp_rename N'{place}', N'{name}', 'COLUMN'"
 
-    def exact(self, number: Decimal) -> bool:
+    def can_hold_exactly(self, number: Decimal) -> bool:
         _, digits, exponent = number.as_tuple()
         zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
         return not isinstance(exponent, int) or exponent + zeros >= -_NUMBER_SCALE
 
-    def default(self, kind: Kind, text: str) -> str | None:
-        made = super().default(kind, text)
+    def build_default(self, kind: ValueKind, text: str) -> str | None:
+        made = super().build_default(kind, text)
         return f"N{made}" if made is not None and made.startswith("'") else made
 
-    def truth(self, value: bool) -> str:
+    def format_boolean(self, value: bool) -> str:
         return str(int(value))
 
     # -- comparisons --------------------------------------------------------------------------------------------------
@@ -159,18 +174,18 @@ class SqlServer(MergeDialect):
             return None
         return (
             f"the database {name} does not allow snapshots, in which nothing has to stand still",
-            f"run ALTER DATABASE {self.quote(name)} SET ALLOW_SNAPSHOT_ISOLATION ON",
+            f"run ALTER DATABASE {self.quote_name(name)} SET ALLOW_SNAPSHOT_ISOLATION ON",
         )
 
-    def session_table(self, name: str) -> Name:
-        return Name(f"#{name}")
+    def session_table(self, name: str) -> TargetTableName:
+        return TargetTableName(f"#{name}")
 
-    def make_session_table(self, name: Name, columns: str, table: str) -> str:
+    def make_session_table(self, name: TargetTableName, columns: str, table: str) -> str:
         # of a query with UNION, a column that counts by itself becomes a plain one
         empty = f"FROM {table} WHERE 1 = 0"
-        return f"SELECT {columns} INTO {self.full(name)} {empty} UNION ALL SELECT {columns} {empty}"
+        return f"SELECT {columns} INTO {self.format_table_name(name)} {empty} UNION ALL SELECT {columns} {empty}"
 
-    def readable(self, column: str, type_: str) -> str:
+    def build_exact_column(self, column: str, type_: str) -> str:
         # the drivers cut off what is less than microseconds, and some know no offsets
         match type_.partition("(")[0].upper():
             case "DATETIME2" | "TIME":
@@ -182,41 +197,43 @@ class SqlServer(MergeDialect):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def each(self, connection: sa.Connection, statement: str, table: SinkTable, rows: pa.Table) -> None:
-        columns = [self.values(values, kind) for values, kind in self.bound(table, rows)]
+    def execute_each_row(
+        self, connection: sa.Connection, statement: str, table: DatabaseTargetTable, rows: pa.Table
+    ) -> None:
+        columns = [self.to_driver_values(values, kind) for values, kind in self.bind_columns(table, rows)]
         made = list(zip(*columns, strict=True))
-        text = statement if connection.dialect.paramstyle == "qmark" else formatted(statement)
+        text = statement if connection.dialect.paramstyle == "qmark" else convert_placeholders(statement)
         for at in range(0, len(made), _ROWS):
             connection.exec_driver_sql(text, made[at : at + _ROWS])
 
-    def values(self, values: pa.Array, kind: Kind) -> list[Any]:
+    def to_driver_values(self, values: pa.Array, kind: ValueKind) -> list[Any]:
         """Values as the drivers take them: times as texts, which keep all digits."""
         match kind.name:
             case "geometry":
-                values = sql_literals.geometries(values)
-            case "decimal" if self.digits(kind) is None:
-                values = sql_literals.decimals(values)
+                values = sql_literals.encode_geometries(values)
+            case "decimal" if self.fit_decimal_digits(kind) is None:
+                values = sql_literals.format_decimals(values)
             case "time":
-                values = sql_literals.clock(values, min(kind.scale or 0, 6))
+                values = sql_literals.format_clock_times(values, min(kind.scale or 0, 6))
             case "timestamp" if not pa.types.is_string(values.type):
-                values = sql_literals.moments(values, digits=_SECOND_DIGITS)
+                values = sql_literals.format_timestamps(values, digits=_SECOND_DIGITS)
             case "timestamp_tz":
-                values = sql_literals.around(sql_literals.zoned(values, "UTC"), "", " +00:00")
+                values = sql_literals.surround_texts(sql_literals.format_zoned_timestamps(values, "UTC"), "", " +00:00")
             case "vector":
-                values = sql_literals.lists(values, "[", "]")
+                values = sql_literals.format_lists(values, "[", "]")
             case "date":
                 values = values.cast(pa.string())
         return list(values.to_pylist())
 
-    def code(self, error: sa.exc.DBAPIError) -> str:
+    def extract_error_code(self, error: sa.exc.DBAPIError) -> str:
         found = _NATIVE.search(str(error.orig))
-        return found[1] if found else super().code(error)
+        return found[1] if found else super().extract_error_code(error)
 
 
-def formatted(statement: str) -> str:
-    """A statement with ``%s`` for question marks, as pymssql reads it.
+def convert_placeholders(statement: str) -> str:
+    """Format a statement with ``%s`` for question marks, as pymssql reads it.
 
-    >>> formatted("UPDATE [a?b] SET [100%] = ?")
+    >>> convert_placeholders("UPDATE [a?b] SET [100%] = ?")
     'UPDATE [a?b] SET [100%%] = %s'
     """
     return _WORD.sub(lambda found: "%s" if found[0] == "?" else found[0], statement.replace("%", "%%"))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.targets.database.dialects.dialect import Dialect, fields_of, run
-from airflow_provider_cdc.targets.database.schema.target_table import Field, SinkTable
+from airflow_provider_cdc.targets.database.dialects.target_dialect import TargetDialect, execute_sql, fields_of
+from airflow_provider_cdc.targets.database.schema.target_table import DatabaseColumn, DatabaseTargetTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,11 +18,13 @@ SLICE_BYTES = 8 << 20
 """So many bytes of rows, as Arrow has them, are made texts at once, which are several times larger."""
 
 
-class StagingDialect(Dialect):
+class StagingDialect(TargetDialect):
     """A dialect that knows staging tables: real ones, in the schema of the connection, whose columns are some of a target table's, without any constraint."""
 
     @abc.abstractmethod
-    def stage(self, connection: sa.Connection, table: SinkTable, name: str, rows: pa.Table) -> None:
+    def create_staging_table(
+        self, connection: sa.Connection, table: DatabaseTargetTable, name: str, rows: pa.Table
+    ) -> None:
         """Make a staging table with some rows, by the fastest way that the driver has.
 
         :param name: of the staging table; there is none of this name
@@ -30,42 +32,42 @@ class StagingDialect(Dialect):
 
     @abc.abstractmethod
     def write_staged(
-        self, connection: sa.Connection, table: SinkTable, name: str, columns: Sequence[str], *, unique: bool
+        self, connection: sa.Connection, table: DatabaseTargetTable, name: str, columns: Sequence[str], *, unique: bool
     ) -> None:
-        """Insert the rows of a staging table whose key is not there, and change those whose key is; as :meth:`Dialect.upsert`.
+        """Insert the rows of a staging table whose key is not there, and change those whose key is; as :meth:`TargetDialect.upsert`.
 
         :param columns: of the staging table
         """
 
     @abc.abstractmethod
-    def delete_staged(self, connection: sa.Connection, table: SinkTable, name: str) -> None:
+    def delete_staged(self, connection: sa.Connection, table: DatabaseTargetTable, name: str) -> None:
         """Delete the rows whose keys a staging table has."""
 
     @abc.abstractmethod
-    def unstage(self, connection: sa.Connection, name: str) -> None:
+    def drop_staging_table(self, connection: sa.Connection, name: str) -> None:
         """Drop a staging table, if it is there. Who still writes it is waited for only for seconds."""
 
-    def staged(self, connection: sa.Connection, prefix: str) -> list[str]:
+    def list_staging_tables(self, connection: sa.Connection, prefix: str) -> list[str]:
         """Names of the tables that begin with a text."""
         return [name for name in sa.inspect(connection).get_table_names() if name.lower().startswith(prefix)]
 
     def staged_rows(self, connection: sa.Connection, name: str) -> int:
-        """How many rows a staging table has."""
-        found = connection.exec_driver_sql(f"SELECT COUNT(*) FROM {self.quote(name)}")
+        """Count the rows of a staging table."""
+        found = connection.exec_driver_sql(f"SELECT COUNT(*) FROM {self.quote_name(name)}")
         return int(found.scalar_one())
 
-    def stage_type(self, field: Field) -> str:
-        """The type of a column of a staging table."""
-        return self.typed(field)
+    def stage_type(self, field: DatabaseColumn) -> str:
+        """Return the type of a column of a staging table."""
+        return self.build_column_type(field)
 
     def _make_stage(
-        self, connection: sa.Connection, table: SinkTable, rows: pa.Table, what: str, tail: str = ""
+        self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table, what: str, tail: str = ""
     ) -> None:
-        columns = ", ".join(f"{self.quote(f.name)} {self.stage_type(f)}" for f in fields_of(table, rows))
-        run(connection, f"{what} ({columns}){tail}")
+        columns = ", ".join(f"{self.quote_name(f.name)} {self.stage_type(f)}" for f in fields_of(table, rows))
+        execute_sql(connection, f"{what} ({columns}){tail}")
 
 
-def slices(rows: pa.Table) -> Iterator[pa.Table]:
+def split_rows(rows: pa.Table) -> Iterator[pa.Table]:
     """Rows in parts of about :data:`SLICE_BYTES`."""
     step = max(1, rows.num_rows * SLICE_BYTES // max(rows.nbytes, 1))
     for at in range(0, rows.num_rows, step):

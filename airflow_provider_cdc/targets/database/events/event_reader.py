@@ -14,16 +14,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog, committed_ms
-from airflow_provider_cdc.changelog.reading.partial_updates import partial
-from airflow_provider_cdc.changelog.reading.pending_batches import Pending, lineage
+from airflow_provider_cdc.changelog.reading.partial_document_updates import find_partial_documents
+from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches, trace_columns
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, TargetError
-from airflow_provider_cdc.core.model.manifest import DataFile
-from airflow_provider_cdc.core.model.schema import Column, arrow_type
+from airflow_provider_cdc.core.model.batch_manifest import DataFile
+from airflow_provider_cdc.core.model.table_schema import Column, arrow_type
 from airflow_provider_cdc.targets.database.schema.target_table import (
     COORDINATES,
     PREVIOUS,
-    Field,
-    SinkTable,
+    DatabaseColumn,
+    DatabaseTargetTable,
     exclude_columns,
 )
 
@@ -36,7 +36,7 @@ _TRIED = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class TableEvents:
     """Some events, in their order.
 
     :param rows: with the columns of the target; of a delete, the key
@@ -56,8 +56,8 @@ class Events:
     partial: pa.Table | None = None
     unfit: npt.NDArray[np.object_] | None = None
 
-    def take(self, chosen: npt.NDArray[Any]) -> Events:
-        """Some of them.
+    def select_events(self, chosen: npt.NDArray[Any]) -> TableEvents:
+        """Return some of the events.
 
         :param chosen: which ones: truth values, or numbers in order, each once
         """
@@ -68,14 +68,14 @@ class Events:
         left_out = None if self.left_out is None else self.left_out[at]
         partial = None if self.partial is None else self.partial.take(numbers)
         unfit = None if self.unfit is None or not self.unfit[at].any() else self.unfit[at]
-        found = Events(self.op[at], self.seq[at], self.rows.take(numbers), left_out, partial=partial, unfit=unfit)
+        found = TableEvents(self.op[at], self.seq[at], self.rows.take(numbers), left_out, partial=partial, unfit=unfit)
         if self.previous is None or self.moves is None or not self.moves[at].any():
             return found
         return replace(found, previous=self.previous.take(numbers), moves=self.moves[at])
 
 
-def files_of(pending: Pending) -> list[DataFile]:
-    """The files of a topic, in the order of their events.
+def files_of(pending: PendingBatches) -> list[DataFile]:
+    """List the files of a topic, in the order of their events.
 
     :raises ChangeLogDamaged: two of them have events of the same time
     """
@@ -94,30 +94,30 @@ def files_of(pending: Pending) -> list[DataFile]:
 def events_after(
     changelog: ChangeLog,
     connector: str,
-    pending: Pending,
-    table: SinkTable,
+    pending: PendingBatches,
+    table: DatabaseTargetTable,
     after: int,
     committed: Callable[[int], None],
-) -> Iterator[Events]:
-    """The events of pending batches, in their order.
+) -> Iterator[TableEvents]:
+    """Read the events of pending batches, in their order.
 
     :param after: the number of the last one that is left out
-    :param committed: as of :func:`read`
+    :param committed: as of :func:`read_file_events`
     :raises ChangeLogDamaged: a file is not what its manifest says
     """
     for file in files_of(pending):
         if file.last_seq <= after:
             continue
-        for found in read(changelog, connector, file, pending, table, committed=committed):
-            yield found if file.first_seq > after else found.take(found.seq > after)
+        for found in read_file_events(changelog, connector, file, pending, table, committed=committed):
+            yield found if file.first_seq > after else found.select_events(found.seq > after)
 
 
-def read(
+def read_file_events(
     changelog: ChangeLog,
     connector: str,
     file: DataFile,
-    pending: Pending,
-    table: SinkTable,
+    pending: PendingBatches,
+    table: DatabaseTargetTable,
     *,
     share: int = 0,
     of: int = 1,
@@ -125,60 +125,65 @@ def read(
     only_keys: bool = False,
     most: int | None = None,
     committed: Callable[[int], None] = lambda _: None,
-) -> Iterator[Events]:
-    """The events of a file, in their order.
+) -> Iterator[TableEvents]:
+    """Read the events of a file, in their order.
 
     :param share: which one of its shares is read
     :param of: how many shares it has; each has some of its row groups
     :param groups: its row groups that are read, instead of those of a share
     :param only_keys: nothing is read but what the keys need, which are all columns that the table has
     :param most: events that come together; :data:`WHOLE_GROUP` if nothing is said
-    :param committed: told when the newest of the file's events was committed, in ms since 1970
+    :param committed: gets the time at which the newest of the file's events was committed, in ms since 1970
     """
-    with changelog.open(connector, file) as opened:
+    with changelog.open_file(connector, file) as opened:
         source = pq.ParquetFile(opened)
         committed(committed_ms(source.metadata))
         there = set(source.schema_arrow.names)
         wanted = [name for name in ("seq", "op", "key", "after", "unavailable", "previous_key") if name in there]
-        documents = partial(pending) if file.sparse else None
+        documents = find_partial_documents(pending) if file.sparse_columns else None
         if documents is not None:
             wanted += [name for name in (BEFORE, *(column.name for column in documents.columns)) if name in there]
         if only_keys:
-            origins = lineage(pending, file.schema_version)
-            images = [f"after.{origins[field.column.name].column}" for field in table.key]
+            origins = trace_columns(pending, file.schema_version)
+            images = [f"after.{origins[field.column.name].column}" for field in table.key_columns]
             wanted = ["seq", "op", *(["key"] if "key" in there else []), *images]
         chosen = range(share, source.num_row_groups, of) if groups is None else groups
         for batch in source.iter_batches(most or WHOLE_GROUP, row_groups=chosen, columns=wanted):
             yield _made(pa.Table.from_batches([batch]), file, pending, table)
 
 
-def width(changelog: ChangeLog, connector: str, pending: Pending, table: SinkTable) -> float:
+def estimate_row_bytes(
+    changelog: ChangeLog, connector: str, pending: PendingBatches, table: DatabaseTargetTable
+) -> float:
     """About how many bytes a row has as Arrow has it, by some of the rows of a topic's largest file.
 
     :raises ChangeLogDamaged: the file is not what its manifest says
     """
     _, largest = max(pending.files, key=lambda found: found[1].rows)
-    some = next(read(changelog, connector, largest, pending, table, most=_TRIED), None)
+    some = next(read_file_events(changelog, connector, largest, pending, table, most=_TRIED), None)
     return 0.0 if some is None else some.rows.nbytes / max(some.rows.num_rows, 1)
 
 
-def newest_commit(changelog: ChangeLog, connector: str, pending: Pending) -> int:
-    """When the newest of a topic's events was committed at the source, in ms since 1970; 0 if that is not known."""
+def newest_commit(changelog: ChangeLog, connector: str, pending: PendingBatches) -> int:
+    """Return the time at which the newest of a topic's events was committed at the source.
+
+    It is in ms since 1970; 0 if that is not known.
+    """
     newest = 0
     for _, file in pending.files:
-        with changelog.open(connector, file) as opened:
+        with changelog.open_file(connector, file) as opened:
             newest = max(newest, committed_ms(pq.read_metadata(opened)))
     return newest
 
 
-def _made(events: pa.Table, file: DataFile, pending: Pending, table: SinkTable) -> Events:
+def _made(events: pa.Table, file: DataFile, pending: PendingBatches, table: DatabaseTargetTable) -> TableEvents:
     key, after = _fields(events, "key"), _fields(events, "after")
-    origins = lineage(pending, file.schema_version)
+    origins = trace_columns(pending, file.schema_version)
     columns, unfit = {}, np.full(events.num_rows, "", object)
     for field in table.fields:
         value, bad = _value(field, origins, key, after, events, file)
         if bad is not None:
-            if field.key or file.sparse:
+            if field.key or file.sparse_columns:
                 raise unfit_value(table, field.name, int(events["seq"].to_numpy()[bad][0]))
             unfit[bad] = field.name
         # databases take both zeros as one key
@@ -187,7 +192,7 @@ def _made(events: pa.Table, file: DataFile, pending: Pending, table: SinkTable) 
         )
     op = events["op"].to_numpy(zero_copy_only=False)
     left_out = None
-    if file.sparse:
+    if file.sparse_columns:
         final = {
             origin.column: field.name
             for field in table.fields
@@ -195,20 +200,23 @@ def _made(events: pa.Table, file: DataFile, pending: Pending, table: SinkTable) 
         }
         left_out = _left_out(events, final)
     said = None
-    if (documents := partial(pending) if file.sparse else None) is not None:
+    if (documents := find_partial_documents(pending) if file.sparse_columns else None) is not None:
         before = _fields(events, BEFORE).get(documents.body, pa.nulls(events.num_rows, pa.string()))
         given = {c.name: events[c.name] for c in documents.columns if c.name in events.column_names}
         said = pa.table({BEFORE: before, **given})
-    found = Events(op, events["seq"].to_numpy(), pa.table(columns), left_out, partial=said)
+    found = TableEvents(op, events["seq"].to_numpy(), pa.table(columns), left_out, partial=said)
     if unfit.any():
         found = replace(found, unfit=unfit)
     return found if left_out is None else _with_moves(found, events, left_out, origins, table)
 
 
 def _value(
-    field: Field, origins: Any, key: dict[str, Any], after: dict[str, Any], events: pa.Table, file: DataFile
+    field: DatabaseColumn, origins: Any, key: dict[str, Any], after: dict[str, Any], events: pa.Table, file: DataFile
 ) -> tuple[pa.ChunkedArray, npt.NDArray[np.bool_] | None]:
-    """A column of the target, for all events; and where it has a value that is none of the column's type, if there is such an event."""
+    """Read a column of the target, for all events.
+
+    If an event has a value that is none of the column's type, also return where there are such values.
+    """
     column, rows = field.column, events.num_rows
     if column in COORDINATES:
         constant = {"__connect_topic": pa.scalar(file.topic), "__connect_partition": pa.scalar(0, pa.int32())}
@@ -238,7 +246,7 @@ def _typed(value: pa.ChunkedArray | None, column: Column, rows: int) -> pa.Chunk
 
 
 def _fitting(value: pa.ChunkedArray, wanted: pa.DataType) -> tuple[pa.ChunkedArray, npt.NDArray[np.bool_]]:
-    """The values that are of a type, NULL for all others; and which ones these are."""
+    """Return the values that are of a type, NULL for all others; and which ones these are."""
     encoded = value.combine_chunks().dictionary_encode()
     casts = []
     for distinct in encoded.dictionary:
@@ -251,8 +259,8 @@ def _fitting(value: pa.ChunkedArray, wanted: pa.DataType) -> tuple[pa.ChunkedArr
     return pa.chunked_array([found]), bad.to_numpy(zero_copy_only=False)
 
 
-def unfit_value(table: SinkTable, column: str, seq: int) -> TargetError:
-    """The error for a value that is none of the type which the source has given its column since."""
+def unfit_value(table: DatabaseTargetTable, column: str, seq: int) -> TargetError:
+    """Build the error for a value that is none of the type which the source has given its column since."""
     return TargetError(
         f"The column {column} has got another type at the source, and a value from before is none of it.",
         where=f"{table.topic}, event {seq}",
@@ -271,10 +279,10 @@ def _left_out(events: pa.Table, final: dict[str | None, str]) -> npt.NDArray[np.
 
 
 def _with_moves(
-    found: Events, events: pa.Table, left_out: npt.NDArray[np.object_], origins: Any, table: SinkTable
-) -> Events:
+    found: TableEvents, events: pa.Table, left_out: npt.NDArray[np.object_], origins: Any, table: DatabaseTargetTable
+) -> TableEvents:
     """With the keys before, if an event changes a key and leaves values out."""
-    if "previous_key" not in events.column_names or not table.key:
+    if "previous_key" not in events.column_names or not table.key_columns:
         return found
     moves = events["previous_key"].is_valid().to_numpy(zero_copy_only=False) & (left_out != "")
     if not moves.any():
@@ -282,13 +290,13 @@ def _with_moves(
     before = _fields(events, "previous_key")
     columns = {
         PREVIOUS.format(at): _typed(before.get(origins[field.column.name].column), field.column, events.num_rows)
-        for at, field in enumerate(table.key)
+        for at, field in enumerate(table.key_columns)
     }
     return replace(found, previous=pa.table(columns), moves=moves)
 
 
 def _fields(events: pa.Table, name: str) -> dict[str, pa.ChunkedArray]:
-    """The fields of a column of structs. Those of a missing struct are NULL."""
+    """Return the fields of a column of structs. Those of a missing struct are NULL."""
     if name not in events.column_names or not pa.types.is_struct(events[name].type):
         return {}
     return {field.name: pc.struct_field(events[name], [i]) for i, field in enumerate(events[name].type)}

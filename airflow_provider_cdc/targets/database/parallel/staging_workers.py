@@ -1,13 +1,13 @@
-"""What many workers do for one sink at once: read shares of the change log, and write what is left of each key into staging tables of the target database.
+"""Tasks of many workers for one sink: read shares of the change log, and write the remaining rows of each key into staging tables.
 
-The rows of a key all come to one **partition** (:func:`read_share`), whose worker reduces them to one and writes them over a connection of its own
-(:func:`write_partition`). Each try of a partition has tables of its own, named so that everybody knows what they are::
+Staging tables are in the target database. The rows of a key all come to one **partition** (:func:`read_share`), whose worker reduces them to one and writes them
+over a separate connection (:func:`write_partition`). Each try of a partition has separate tables, whose names say what they are::
 
     cdc_stage_<sink>_<batch>_<run>_<partition>_<try>_<number>
     cdc_stage_1f0c22ab_41_9b3e61_7_19_0
 
 ``sink`` is a digest of connector, sink and marker table, ``batch`` the marker's batch when the run began with the group. Rows of a staging table count only if they
-are merged in the transaction that moves the marker on from this batch. So one with a lower number than the marker is of no use to anybody, whoever made it,
+are merged in the transaction that moves the marker on from this batch. So one with a lower number than the marker has no use any more, whichever run made it,
 and is dropped.
 """
 
@@ -27,17 +27,23 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reading.pending_batches import Pending
+from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
 from airflow_provider_cdc.core.errors import ConfigError, TargetUnavailable, TransientError
-from airflow_provider_cdc.core.model.manifest import DataFile
-from airflow_provider_cdc.targets.database.config import SinkConfig
+from airflow_provider_cdc.core.model.batch_manifest import DataFile
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of
-from airflow_provider_cdc.targets.database.dialects.dialect import Dialect
 from airflow_provider_cdc.targets.database.dialects.staging_dialect import StagingDialect
-from airflow_provider_cdc.targets.database.engine import open_engine
-from airflow_provider_cdc.targets.database.events.event_reader import read
-from airflow_provider_cdc.targets.database.parallel.fold_events import ANEW, DELETED, LEFT_OUT, SEQ, fold
-from airflow_provider_cdc.targets.database.schema.target_table import SinkTable
+from airflow_provider_cdc.targets.database.dialects.target_dialect import TargetDialect
+from airflow_provider_cdc.targets.database.events.event_reader import read_file_events
+from airflow_provider_cdc.targets.database.parallel.merged_key_events import (
+    ANEW,
+    DELETED,
+    LEFT_OUT,
+    SEQ,
+    merge_events_per_key,
+)
+from airflow_provider_cdc.targets.database.schema.target_table import DatabaseTargetTable
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 
 PREFIX = "cdc_stage"
 MOST_PATTERNS = 16
@@ -46,50 +52,50 @@ _NAME = re.compile(PREFIX + r"_([0-9a-f]{8})_(\d+)_([0-9a-f]{6})_\d+_\d+_\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Whose staging tables they are.
+class StagingRun:
+    """The run that staging tables belong to.
 
     :param sink: digest, see :func:`digest_of`
     :param batch: of the marker
-    :param run: tells runs apart
+    :param run: distinguishes runs
     """
 
     sink: str
     batch: int
     run: str
 
-    def name(self, partition: int, attempt: int, number: int) -> str:
-        """The name of a staging table."""
-        return f"{self.prefix}_{partition}_{attempt}_{number}"
+    def build_table_name(self, partition: int, attempt: int, number: int) -> str:
+        """Build the name of a staging table."""
+        return f"{self.table_prefix}_{partition}_{attempt}_{number}"
 
     @property
-    def prefix(self) -> str:
-        """What the names of its tables begin with."""
+    def table_prefix(self) -> str:
+        """Prefix of the names of its tables."""
         return f"{PREFIX}_{self.sink}_{self.batch}_{self.run}"
 
     @classmethod
-    def of(cls, name: str) -> Run | None:
+    def from_table_name(cls, name: str) -> StagingRun | None:
         """Whose table it is; ``None`` if it is none of these.
 
-        >>> Run.of("cdc_stage_1f0c22ab_41_9b3e61_7_19_0")
+        >>> StagingRun.from_table_name("cdc_stage_1f0c22ab_41_9b3e61_7_19_0")
         Run(sink='1f0c22ab', batch=41, run='9b3e61')
         """
         found = _NAME.fullmatch(name.lower())
         return None if found is None else cls(found[1], int(found[2]), found[3])
 
 
-def digest_of(connector: str, config: SinkConfig) -> str:
-    """Tells the sinks of a database apart.
+def digest_of(connector: str, config: DatabaseTargetConfig) -> str:
+    """Build the digest that distinguishes the sinks of a database.
 
-    >>> digest_of("shop", SinkConfig())
+    >>> digest_of("shop", DatabaseTargetConfig())
     '4d8ec024'
     """
     return hashlib.sha256("\0".join((connector, config.name, config.marker_table)).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)
-class TopicWork:
-    """What is to be staged of one topic.
+class TopicStaging:
+    """The part of one topic that is to be staged.
 
     :param pending: its schemas; files are in shares
     :param after: number of the event after which it begins
@@ -97,15 +103,15 @@ class TopicWork:
     :param partitions: how many it has
     """
 
-    pending: Pending
-    table: SinkTable
+    pending: PendingBatches
+    table: DatabaseTargetTable
     after: int
     first: int
     partitions: int
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class FileShare:
     """A part of a file that one worker reads."""
 
     topic: str
@@ -115,32 +121,32 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Work:
-    """What workers have to know. It has secrets: it is never shown.
+class StagingWork:
+    """The input of workers. It has secrets: it is never shown.
 
     :param changelog: URL
     :param options: of its storage
     """
 
-    run: Run
+    run: StagingRun
     connector: str
     changelog: str
     options: Mapping[str, Any]
-    config: SinkConfig
-    topics: Mapping[str, TopicWork]
+    config: DatabaseTargetConfig
+    topics: Mapping[str, TopicStaging]
 
     @property
-    def partitions(self) -> int:
+    def partition_count(self) -> int:
         return sum(topic.partitions for topic in self.topics.values())
 
-    def of(self, partition: int) -> TopicWork:
-        """The topic of a partition."""
+    def find_topic(self, partition: int) -> TopicStaging:
+        """Return the topic of a partition."""
         return next(t for t in self.topics.values() if t.first <= partition < t.first + t.partitions)
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """What a share says to all partitions of its topic.
+class ShareSummary:
+    """The report of a share to all partitions of its topic.
 
     :param events: that it has read
     :param emptied: number of the last event that empties the table; -1 if there is none
@@ -154,7 +160,7 @@ class Note:
     why_not: str = ""
 
 
-Message = bytes | Note
+Message = bytes | ShareSummary
 """What goes to a partition: rows, or a note."""
 
 
@@ -172,8 +178,8 @@ class StagedTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What was staged of a partition.
+class StagedPartition:
+    """The result of the staging of a partition.
 
     :param events: of all shares of the topic, as its worker has heard of them
     :param emptied: whether the table is emptied first
@@ -190,8 +196,8 @@ class Part:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_share(work: Work, share: Share) -> Iterator[tuple[int, Message]]:
-    """What a share of the change log has for each partition. A topic that cannot be read is told as such: others can."""
+def read_share(work: StagingWork, share: FileShare) -> Iterator[tuple[int, Message]]:
+    """Read what a share of the change log has for each partition. A topic that cannot be read is reported as such: others can."""
     topic = work.topics[share.topic]
     try:
         yield from _read(work, share, topic)
@@ -199,13 +205,15 @@ def read_share(work: Work, share: Share) -> Iterator[tuple[int, Message]]:
         raise
     except Exception as e:
         for partition in range(topic.first, topic.first + topic.partitions):
-            yield partition, Note(0, why_not=f"{share.file.path} cannot be read: {e}")
+            yield partition, ShareSummary(0, why_not=f"{share.file.path} cannot be read: {e}")
 
 
-def _read(work: Work, share: Share, topic: TopicWork) -> Iterator[tuple[int, Message]]:
-    key, changelog = [one.name for one in topic.table.key], ChangeLog(work.changelog, dict(work.options))
+def _read(work: StagingWork, share: FileShare, topic: TopicStaging) -> Iterator[tuple[int, Message]]:
+    key, changelog = [one.name for one in topic.table.key_columns], ChangeLog(work.changelog, dict(work.options))
     events, emptied, moves = 0, -1, False
-    found = read(changelog, work.connector, share.file, topic.pending, topic.table, share=share.number, of=share.of)
+    found = read_file_events(
+        changelog, work.connector, share.file, topic.pending, topic.table, share=share.number, of=share.of
+    )
     for chunk in found:
         events += len(chunk.op)
         moves = moves or chunk.moves is not None
@@ -216,13 +224,13 @@ def _read(work: Work, share: Share, topic: TopicWork) -> Iterator[tuple[int, Mes
         kept = ~truncates & (chunk.seq > max(emptied, topic.after))
         if not work.config.delete_enabled:
             kept &= chunk.op != "d"
-        yield from _parted(fold(rows.filter(pa.array(kept)), key), key, topic)
+        yield from _parted(merge_events_per_key(rows.filter(pa.array(kept)), key), key, topic)
     for partition in range(topic.first, topic.first + topic.partitions):
-        yield partition, Note(events, emptied, moves)
+        yield partition, ShareSummary(events, emptied, moves)
 
 
 def _with_own(chunk: Any) -> pa.Table:
-    """Rows with the columns of :mod:`.fold_events`."""
+    """Rows with the columns of :mod:`.merged_key_events`."""
     none = np.full(len(chunk.op), "", object)
     left_out = none if chunk.left_out is None else np.where(chunk.op == "d", "", chunk.left_out)
     rows = chunk.rows.append_column(SEQ, pa.array(chunk.seq, pa.int64()))
@@ -231,8 +239,8 @@ def _with_own(chunk: Any) -> pa.Table:
     return rows.append_column(LEFT_OUT, pa.array(left_out, pa.string()))
 
 
-def _parted(rows: pa.Table, key: Sequence[str], topic: TopicWork) -> Iterator[tuple[int, bytes]]:
-    which = spread(rows.select(key), topic.partitions)
+def _parted(rows: pa.Table, key: Sequence[str], topic: TopicStaging) -> Iterator[tuple[int, bytes]]:
+    which = assign_partitions(rows.select(key), topic.partitions)
     order = np.argsort(which, kind="stable")
     bounds = np.searchsorted(which[order], np.arange(topic.partitions + 1))
     sorted_rows = rows.take(pa.array(order))
@@ -241,10 +249,10 @@ def _parted(rows: pa.Table, key: Sequence[str], topic: TopicWork) -> Iterator[tu
             yield topic.first + number, _packed(sorted_rows.slice(int(bounds[number]), size))
 
 
-def spread(keys: pa.Table, partitions: int) -> npt.NDArray[np.int64]:
-    """For each key, the number of its partition: the same for equal keys, whoever asks.
+def assign_partitions(keys: pa.Table, partitions: int) -> npt.NDArray[np.int64]:
+    """Return the number of the partition for each key: the same for equal keys in every worker.
 
-    >>> bool((spread(pa.table({"id": [1, 2, 1]}), 8) == spread(pa.table({"id": [1, 2, 1, 9]}), 8)[:3]).all())
+    >>> bool((assign_partitions(pa.table({"id": [1, 2, 1]}), 8) == assign_partitions(pa.table({"id": [1, 2, 1, 9]}), 8)[:3]).all())
     True
     """
     mixed = np.zeros(keys.num_rows, np.uint64)
@@ -280,38 +288,38 @@ def _packed(rows: pa.Table) -> bytes:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write_partition(work: Work, partition: int, attempt: int, messages: Iterable[Message]) -> Part:
+def write_partition(work: StagingWork, partition: int, attempt: int, messages: Iterable[Message]) -> StagedPartition:
     """Reduce what has come to a partition, and write it into staging tables.
 
-    :param attempt: tells the tries of a partition apart
+    :param attempt: distinguishes the tries of a partition
     :raises TargetUnavailable: the database cannot be reached; another try may succeed
     """
-    topic, notes, parts = work.of(partition), list[Note](), list[pa.Table]()
+    topic, notes, parts = work.find_topic(partition), list[ShareSummary](), list[pa.Table]()
     for message in messages:
-        if isinstance(message, Note):
+        if isinstance(message, ShareSummary):
             notes.append(message)
         else:
             parts.append(pa.ipc.open_stream(message).read_all())
     name, events, emptied = topic.pending.topic, sum(note.events for note in notes), max(note.emptied for note in notes)
     if why_not := next((note.why_not for note in notes if note.why_not), ""):
-        return Part(name, why_not=why_not)
+        return StagedPartition(name, why_not=why_not)
     if any(note.moves for note in notes):
-        return Part(name, why_not="rows get other keys, and their events leave values out")
+        return StagedPartition(name, why_not="rows get other keys, and their events leave values out")
     if not parts:
-        return Part(name, (), events, emptied >= 0)
-    rows = fold(_after(parts, emptied), [one.name for one in topic.table.key])
-    steps = _Steps(rows, topic.table)
+        return StagedPartition(name, (), events, emptied >= 0)
+    rows = merge_events_per_key(_after(parts, emptied), [one.name for one in topic.table.key_columns])
+    steps = _StagingOperations(rows, topic.table)
     if len(steps.patterns) > MOST_PATTERNS:
-        return Part(name, why_not=f"rows leave out more than {MOST_PATTERNS} different sets of columns")
+        return StagedPartition(name, why_not=f"rows leave out more than {MOST_PATTERNS} different sets of columns")
     del rows
     tables = list[StagedTable]()
     if error := _written(work.config, topic.table, _named(steps, work.run, partition, attempt, tables)):
-        return Part(name, why_not=error)
-    return Part(name, tuple(tables), events, emptied >= 0)
+        return StagedPartition(name, why_not=error)
+    return StagedPartition(name, tuple(tables), events, emptied >= 0)
 
 
 def _after(parts: list[pa.Table], emptied: int) -> pa.Table:
-    """Rows of the events after one, as one table. Nothing is left in ``parts``, so that nobody holds them besides it.
+    """Return the rows of the events after one, as one table. Nothing is left in ``parts``, so that only the result holds them.
 
     :param emptied: number of the event; -1 if all count
     """
@@ -320,16 +328,16 @@ def _after(parts: list[pa.Table], emptied: int) -> pa.Table:
     return rows if emptied < 0 else rows.filter(pc.greater(rows[SEQ], emptied))
 
 
-class _Steps:
+class _StagingOperations:
     """Keys whose rows go, and rows by the columns that they have: one after the other, as each is a copy.
 
     :ivar patterns: sets of columns that rows leave out
     """
 
-    def __init__(self, rows: pa.Table, table: SinkTable) -> None:
+    def __init__(self, rows: pa.Table, table: DatabaseTargetTable) -> None:
         self._table = table
         gone = pc.or_(rows[DELETED], rows[ANEW])
-        key = [one.name for one in table.key]
+        key = [one.name for one in table.key_columns]
         self._gone = rows.select(key).filter(gone) if rows.num_rows and pc.any(gone).as_py() else None
         kept = pc.invert(rows[DELETED])
         self._rows = rows if pc.all(kept).as_py() else rows.filter(kept)
@@ -348,19 +356,19 @@ class _Steps:
 
 
 def _named(
-    steps: _Steps, run: Run, partition: int, attempt: int, named: list[StagedTable]
+    steps: _StagingOperations, run: StagingRun, partition: int, attempt: int, named: list[StagedTable]
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Steps with the names of their tables.
+    """Yield steps with the names of their tables.
 
     :param named: gets a note of each
     """
     for number, (what, rows) in enumerate(steps):
-        name = run.name(partition, attempt, number)
+        name = run.build_table_name(partition, attempt, number)
         named.append(StagedTable(name, what, tuple(rows.column_names), rows.num_rows))
         yield name, rows
 
 
-def _written(config: SinkConfig, table: SinkTable, tables: Iterable[tuple[str, pa.Table]]) -> str:
+def _written(config: DatabaseTargetConfig, table: DatabaseTargetTable, tables: Iterable[tuple[str, pa.Table]]) -> str:
     """Make staging tables; what the database says against their rows, or nothing.
 
     :raises TargetUnavailable: it cannot be reached, or says something that passes
@@ -370,9 +378,9 @@ def _written(config: SinkConfig, table: SinkTable, tables: Iterable[tuple[str, p
         dialect = _dialect(engine, config)
         for name, rows in tables:
             with engine.begin() as connection:
-                dialect.stage(connection, table, name, rows)
+                dialect.create_staging_table(connection, table, name, rows)
     except sa.exc.DBAPIError as e:
-        if dialect.transient(e):
+        if dialect.is_transient(e):
             raise _later(e) from None
         return f"the database refuses rows: {e.orig}"
     except TransientError:
@@ -384,16 +392,16 @@ def _written(config: SinkConfig, table: SinkTable, tables: Iterable[tuple[str, p
     return ""
 
 
-def _dialect(engine: sa.Engine, config: SinkConfig) -> StagingDialect:
+def _dialect(engine: sa.Engine, config: DatabaseTargetConfig) -> StagingDialect:
     try:
         with engine.connect():  # only then is it known what it is
-            return staging_dialect(dialect_of(engine, config.zone))
+            return staging_dialect(dialect_of(engine, config.effective_time_zone))
     except sa.exc.OperationalError as e:
         raise _later(e) from None
 
 
-def staging_dialect(dialect: Dialect) -> StagingDialect:
-    """The dialect itself.
+def staging_dialect(dialect: TargetDialect) -> StagingDialect:
+    """Return the dialect itself.
 
     :raises ConfigError: it knows no staging tables
     """
@@ -411,10 +419,10 @@ def _later(error: sa.exc.DBAPIError) -> TargetUnavailable:
     return TargetUnavailable(f"A staging table cannot be written now: {error.orig}")
 
 
-def leftovers(dialect: StagingDialect, connection: sa.Connection, sink: str, batch: int) -> list[str]:
-    """Staging tables of a sink that are of no use to anybody.
+def list_stale_tables(dialect: StagingDialect, connection: sa.Connection, sink: str, batch: int) -> list[str]:
+    """List the staging tables of a sink that no run can use any more.
 
     :param batch: that the marker has
     """
-    found = [(name, Run.of(name)) for name in dialect.staged(connection, PREFIX)]
+    found = [(name, StagingRun.from_table_name(name)) for name in dialect.list_staging_tables(connection, PREFIX)]
     return [name for name, run in found if run is not None and run.sink == sink and run.batch < batch]

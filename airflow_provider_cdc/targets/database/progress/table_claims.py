@@ -14,9 +14,9 @@ from typing import Final
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
-from airflow_provider_cdc.targets.database.config import SinkConfig
-from airflow_provider_cdc.targets.database.progress.exact_names import TRANSACTIONAL, exact_name
-from airflow_provider_cdc.targets.database.progress.markers import TEXT
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.progress.exact_name_columns import TRANSACTIONAL, exact_name
+from airflow_provider_cdc.targets.database.progress.marker_table import TEXT
 
 CLAIMS: Final = "cdc_tables"
 """The name of that table."""
@@ -30,10 +30,10 @@ _AT_ONCE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class TableClaim:
     """A topic that writes to a table.
 
-    :param table: as the database tells it from others
+    :param table: the name by which the database distinguishes it from others
     :param source: the topic's table at the source
     """
 
@@ -49,7 +49,7 @@ class TableClaims:
     :ivar refused: topic → why its table is not its own
     """
 
-    def __init__(self, config: SinkConfig, connector: str) -> None:
+    def __init__(self, config: DatabaseTargetConfig, connector: str) -> None:
         self._config, self._connector = config, connector
         self.refused, self._claimed = dict[str, ConfigError](), dict[str, str]()
         name = exact_name(255)
@@ -65,7 +65,7 @@ class TableClaims:
             **TRANSACTIONAL,
         )
 
-    def ensure(self, connection: sa.Connection, before: Mapping[str, str]) -> None:
+    def create_if_missing(self, connection: sa.Connection, before: Mapping[str, str]) -> None:
         """Make the table, if it is not there.
 
         :param before: topic → the table to which an earlier version has written it
@@ -85,15 +85,17 @@ class TableClaims:
                 remedy=f"allow the account to make tables, or run {' '.join(statement.split())}; then run the apply again",
             ) from e
         first = {table: topic for topic, table in sorted(before.items(), reverse=True)}
-        self._insert(connection, [Claim(table, self._connector, topic) for table, topic in first.items()])
+        self._insert(connection, [TableClaim(table, self._connector, topic) for table, topic in first.items()])
 
-    def claim(self, connection: sa.Connection, wanted: Mapping[str, Claim], names: Mapping[str, str]) -> None:
+    def claim_tables(
+        self, connection: sa.Connection, wanted: Mapping[str, TableClaim], names: Mapping[str, str]
+    ) -> None:
         """Claim the tables of topics. Which cannot be had is in :attr:`refused`. Another run may do the same now: then the database refuses one of both.
 
         :param wanted: topic → its claim
         :param names: topic → its table, for people
         """
-        new = {topic: claim for topic, claim in sorted(wanted.items()) if not self.has(claim)}
+        new = {topic: claim for topic, claim in sorted(wanted.items()) if not self.is_claimed(claim)}
         owners = self._owners(connection, {claim.table for claim in new.values()})
         for topic, claim in new.items():
             of_table = owners.setdefault(claim.table, [])
@@ -109,18 +111,18 @@ class TableClaims:
                     of_table.append(claim)
                 self._claimed[topic] = claim.table
 
-    def has(self, claim: Claim) -> bool:
-        """Whether a claim was made before."""
+    def is_claimed(self, claim: TableClaim) -> bool:
+        """Check whether a claim was made before."""
         return self._claimed.get(claim.topic) == claim.table
 
-    def other(self, connection: sa.Connection, claim: Claim) -> str | None:
+    def find_other_topic(self, connection: sa.Connection, claim: TableClaim) -> str | None:
         """Another topic whose rows a table has as well (``collection.name.shared``)."""
         claims = self._owners(connection, {claim.table}).get(claim.table, [])
         others = (one.topic for one in claims if (one.connector, one.topic) != (claim.connector, claim.topic))
         return next(others, None)
 
-    def move(self, connection: sa.Connection, topic: str, table: str, source: str) -> None:
-        """A table has got another name at the source, and its rows stay where they are: the claim is the new topic's.
+    def move_claim(self, connection: sa.Connection, topic: str, table: str, source: str) -> None:
+        """Move the claim to the new topic, as a table has got another name at the source, and its rows stay where they are.
 
         :param source: the table's name before
         """
@@ -128,16 +130,16 @@ class TableClaims:
         mine = (columns.connector == self._connector) & (columns.table_name == table) & (columns.source_table == source)
         connection.execute(self._table.delete().where(mine & (columns.topic != topic)))
 
-    def _owners(self, connection: sa.Connection, tables: set[str]) -> dict[str, list[Claim]]:
-        found, names, columns = dict[str, list[Claim]](), sorted(tables), self._table.c
+    def _owners(self, connection: sa.Connection, tables: set[str]) -> dict[str, list[TableClaim]]:
+        found, names, columns = dict[str, list[TableClaim]](), sorted(tables), self._table.c
         asked = sa.select(columns.table_name, columns.connector, columns.topic, columns.source_table)
         for at in range(0, len(names), _AT_ONCE):
             some = asked.where(columns.table_name.in_(names[at : at + _AT_ONCE]))
             for row in connection.execute(some.order_by(columns.claimed_at)):
-                found.setdefault(row.table_name, []).append(Claim(*row))
+                found.setdefault(row.table_name, []).append(TableClaim(*row))
         return found
 
-    def _insert(self, connection: sa.Connection, claims: list[Claim]) -> None:
+    def _insert(self, connection: sa.Connection, claims: list[TableClaim]) -> None:
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         rows = [
             {
@@ -163,7 +165,7 @@ class TableClaims:
             remedy="give tables other names with collection.name.format, or leave the topic out with topics.regex",
         )
 
-    def _not_its_own(self, connection: sa.Connection, topic: str, name: str, other: Claim) -> ConfigError:
+    def _not_its_own(self, connection: sa.Connection, topic: str, name: str, other: TableClaim) -> ConfigError:
         whose = "" if other.connector == self._connector else f" of the connector {other.connector}"
         columns = self._table.c
         forgotten = self._table.delete().where(columns.table_name == other.table, columns.topic == other.topic)

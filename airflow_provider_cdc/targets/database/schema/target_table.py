@@ -1,4 +1,4 @@
-"""What a target table is to look like: its name, its columns and its key, by the schema of a topic and the configuration."""
+"""Structure of a target table: its name, its columns and its key, by the schema of a topic and the configuration."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import HEADER, Column, TableSchema
-from airflow_provider_cdc.targets.database.config import PrimaryKeyMode, SinkConfig
+from airflow_provider_cdc.core.model.table_schema import HEADER, Column, TableSchema
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, PrimaryKeyMode
 
 COORDINATES = (
     Column(name="__connect_topic", type="string", nullable=False),
@@ -23,7 +23,7 @@ _PLACE = re.compile(r"\$\{(topic|source\.db|source\.schema|source\.table)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class DatabaseColumn:
     """A column of a target table.
 
     :param name: in the target, as its dialect folds it
@@ -36,19 +36,19 @@ class Field:
     key: bool = False
 
     @property
-    def required(self) -> bool:
-        """Whether it may not be NULL."""
+    def is_required(self) -> bool:
+        """Check whether it must not be NULL."""
         return self.key or not self.column.nullable
 
     @property
-    def optional(self) -> Field:
+    def nullable_copy(self) -> DatabaseColumn:
         """The same that may be NULL."""
         return replace(self, column=self.column.model_copy(update={"nullable": True}))
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
-    """Of a table.
+class TargetTableName:
+    """The name of a table.
 
     :param schema: ``None``: that of the connection
     """
@@ -57,8 +57,8 @@ class Name:
     schema: str | None = None
 
     @classmethod
-    def parse(cls, text: str, form: str) -> Name:
-        """The name that a text like that of :meth:`__str__` has.
+    def parse(cls, text: str, form: str) -> TargetTableName:
+        """Parse a text like that of :meth:`__str__` into the name that it has.
 
         :param form: ``collection.name.format``, whose points stand between a schema and a table
         """
@@ -72,34 +72,34 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkTable:
+class DatabaseTargetTable:
     """A target table as a topic wants it.
 
     :param fields: key columns first
     """
 
     topic: str
-    name: Name
-    fields: tuple[Field, ...]
+    name: TargetTableName
+    fields: tuple[DatabaseColumn, ...]
 
     @property
-    def key(self) -> tuple[Field, ...]:
+    def key_columns(self) -> tuple[DatabaseColumn, ...]:
         return tuple(field for field in self.fields if field.key)
 
     @property
-    def moving(self) -> SinkTable:
+    def with_previous_key(self) -> DatabaseTargetTable:
         """The same with the keys that rows had before, which are in no target: see :data:`PREVIOUS`."""
-        before = tuple(Field(PREVIOUS.format(at), field.column) for at, field in enumerate(self.key))
-        return SinkTable(self.topic, self.name, (*self.fields, *before))
+        before = tuple(DatabaseColumn(PREVIOUS.format(at), field.column) for at, field in enumerate(self.key_columns))
+        return DatabaseTargetTable(self.topic, self.name, (*self.fields, *before))
 
     @property
-    def rest(self) -> tuple[Field, ...]:
-        """What is not part of the key."""
+    def value_columns(self) -> tuple[DatabaseColumn, ...]:
+        """Columns that are not part of the key."""
         return tuple(field for field in self.fields if not field.key)
 
 
-class Names(Protocol):
-    """What a database makes of names, see :class:`airflow_provider_cdc.targets.database.dialects.dialect.Dialect`."""
+class NameRules(Protocol):
+    """The rules of a database for names, see :class:`airflow_provider_cdc.targets.database.dialects.target_dialect.TargetDialect`."""
 
     @property
     def name(self) -> str: ...
@@ -107,45 +107,50 @@ class Names(Protocol):
     def longest(self) -> int: ...
     @property
     def SYSTEM_COLUMNS(self) -> frozenset[str]: ...
-    def fold(self, name: str) -> str: ...
+    def fold_name(self, name: str) -> str: ...
     def length_of(self, name: str) -> int: ...
     def same_column(self, name: str) -> str: ...
 
 
-def table_of(topic: str, schema: TableSchema, config: SinkConfig, names: Names) -> SinkTable:
-    """The target table of a topic.
+def table_of(topic: str, schema: TableSchema, config: DatabaseTargetConfig, names: NameRules) -> DatabaseTargetTable:
+    """Build the target table of a topic.
 
     :param names: what the database makes of names
     :raises ConfigError: the configuration does not fit this table, see :func:`_keys`, or the database cannot have its names
     """
-    fold = (lambda name: name) if config.quote_identifiers else names.fold
+    fold = (lambda name: name) if config.quote_identifiers else names.fold_name
     chosen = _wanted(topic, schema, config)
     keys = _keys(topic, schema, chosen, config)
     own = [] if config.primary_key_mode is not PrimaryKeyMode.KAFKA else list(COORDINATES)
-    fields = [Field(fold(column.name.removeprefix(HEADER)), column, key=True) for column in (*own, *keys)]
+    fields = [DatabaseColumn(fold(column.name.removeprefix(HEADER)), column, key=True) for column in (*own, *keys)]
     taken = {field.name for field in fields} if config.primary_key_mode is PrimaryKeyMode.RECORD_HEADER else set()
-    rest = [Field(fold(column.name.removeprefix(HEADER)), column) for column in chosen if column not in keys]
+    rest = [DatabaseColumn(fold(column.name.removeprefix(HEADER)), column) for column in chosen if column not in keys]
     # a header that is the key stands for a column of its name
     fields += [field for field in rest if field.name not in taken]
     _refuse_twice(topic, fields, names)
-    table = SinkTable(topic, name_of(topic, schema, config, fold), tuple(fields))
+    table = DatabaseTargetTable(topic, name_of(topic, schema, config, fold), tuple(fields))
     _refuse_long(table, names)
     _refuse_columns(table, names)
     return table
 
 
-def name_of(topic: str, schema: TableSchema, config: SinkConfig, fold: Callable[[str], str]) -> Name:
-    """A table's name: dots of the topic become underscores; one that the format has itself stands between schema and table."""
+def name_of(
+    topic: str, schema: TableSchema, config: DatabaseTargetConfig, fold: Callable[[str], str]
+) -> TargetTableName:
+    """Build a table's name.
+
+    Dots of the topic become underscores; one that the format has itself stands between schema and table.
+    """
     values = {
-        "topic": topic.replace(".", "_"), "source.db": schema.id.database, "source.schema": schema.id.namespace,
+        "topic": topic.replace(".", "_"), "source.db": schema.id.database_name, "source.schema": schema.id.namespace,
         "source.table": schema.id.name,
     }  # fmt: skip
     parts = _joined(config.name_format, values, fold)
-    return Name(parts[-1], ".".join(parts[:-1]) or None)
+    return TargetTableName(parts[-1], ".".join(parts[:-1]) or None)
 
 
 def _joined(form: str, values: dict[str, str], fold: Callable[[str], str]) -> list[str]:
-    """The parts of a format between its own dots, with values in place of ``${…}``, whose dots separate nothing."""
+    """Split a format at its own dots, with values in place of ``${…}``, whose dots separate nothing."""
     parts, at = [""], 0
     for found in _PLACE.finditer(form):
         first, *more = form[at : found.start()].split(".")
@@ -158,7 +163,7 @@ def _joined(form: str, values: dict[str, str], fold: Callable[[str], str]) -> li
     return [fold(part) for part in (*parts, *more)]
 
 
-def _wanted(topic: str, schema: TableSchema, config: SinkConfig) -> list[Column]:
+def _wanted(topic: str, schema: TableSchema, config: DatabaseTargetConfig) -> list[Column]:
     """Columns that lists of fields leave, and that can be captured."""
 
     columns = [column for column in schema.columns if column.type != "null"]
@@ -168,7 +173,7 @@ def _wanted(topic: str, schema: TableSchema, config: SinkConfig) -> list[Column]
     return [c for c in columns if c.name in key or not leaves_out(topic, c.name, config)]
 
 
-def leaves_out(topic: str, name: str, config: SinkConfig) -> bool:
+def leaves_out(topic: str, name: str, config: DatabaseTargetConfig) -> bool:
     """Return whether a list of fields leaves a column out of a topic's table, unless it is one of the key."""
 
     def listed(patterns: Iterable[str]) -> bool:
@@ -179,8 +184,8 @@ def leaves_out(topic: str, name: str, config: SinkConfig) -> bool:
     return listed(config.field_exclude_list)
 
 
-def _keys(topic: str, schema: TableSchema, columns: list[Column], config: SinkConfig) -> list[Column]:
-    """The key columns of the source that the table's key has.
+def _keys(topic: str, schema: TableSchema, columns: list[Column], config: DatabaseTargetConfig) -> list[Column]:
+    """List the key columns of the source that the table's key has.
 
     :raises ConfigError: there are none, or ``primary.key.fields`` names others than there are
     """
@@ -205,11 +210,11 @@ def _keys(topic: str, schema: TableSchema, columns: list[Column], config: SinkCo
             remedy="give the source's table a primary key, or name columns with message.key.columns of the connector, and have the table read again with "
             "`airflow cdc snapshot … --replace`, as events from before have none; or leave the topic out with topics.regex",
         )
-    return [schema.column(name) for name in wanted]
+    return [schema.get_column(name) for name in wanted]
 
 
 def _headers(topic: str, columns: list[Column], fields: tuple[str, ...]) -> list[Column]:
-    """The headers that the table's key has.
+    """List the headers that the table's key has.
 
     :raises ConfigError: there are none, or not all that ``primary.key.fields`` names
     """
@@ -225,8 +230,11 @@ def _headers(topic: str, columns: list[Column], fields: tuple[str, ...]) -> list
     return [kept[name] for name in fields] if fields else list(kept.values())
 
 
-def _refuse_twice(topic: str, fields: list[Field], names: Names) -> None:
-    """:raises ConfigError: two columns of the source are one in the target"""
+def _refuse_twice(topic: str, fields: list[DatabaseColumn], names: NameRules) -> None:
+    """Reject columns whose names are equal in the target.
+
+    :raises ConfigError: two columns of the source are one in the target
+    """
     first: dict[str, str] = {}
     for field in fields:
         if (other := first.setdefault(names.same_column(field.name), field.column.name)) != field.column.name:
@@ -239,8 +247,11 @@ def _refuse_twice(topic: str, fields: list[Field], names: Names) -> None:
             )
 
 
-def _refuse_long(table: SinkTable, names: Names) -> None:
-    """:raises ConfigError: the database would cut a name, or not take it"""
+def _refuse_long(table: DatabaseTargetTable, names: NameRules) -> None:
+    """Reject names that are too long for the database.
+
+    :raises ConfigError: the database would cut a name, or not take it
+    """
     most = f"{names.name} has names of {names.longest} {'characters' if names.length_of('ä') == 1 else 'bytes'} at most"
     for part in filter(None, (table.name.schema, table.name.table)):
         if (length := names.length_of(part)) > names.longest:
@@ -257,8 +268,11 @@ def _refuse_long(table: SinkTable, names: Names) -> None:
         )
 
 
-def _refuse_columns(table: SinkTable, names: Names) -> None:
-    """:raises ConfigError: the database has columns of these names itself"""
+def _refuse_columns(table: DatabaseTargetTable, names: NameRules) -> None:
+    """Reject columns with names of the database's system columns.
+
+    :raises ConfigError: the database has columns of these names itself
+    """
     if taken := [field for field in table.fields if names.same_column(field.name) in names.SYSTEM_COLUMNS]:
         raise ConfigError(
             f"The table of {table.topic} cannot have the columns {_listed(taken)}: {names.name} has columns of these names itself.",
@@ -267,21 +281,21 @@ def _refuse_columns(table: SinkTable, names: Names) -> None:
         )
 
 
-def _listed(fields: Iterable[Field]) -> str:
+def _listed(fields: Iterable[DatabaseColumn]) -> str:
     return ", ".join(field.name for field in fields)
 
 
-def _excluded(topic: str, *fields: Field) -> str:
+def _excluded(topic: str, *fields: DatabaseColumn) -> str:
     return exclude_columns(topic, *(field.column.name for field in fields))
 
 
 def exclude_columns(topic: str, *columns: str) -> str:
-    """The property that leaves columns of a topic out."""
+    """Build the property that leaves columns of a topic out."""
     return "field.exclude.list=" + ",".join(f"{re.escape(topic)}:{re.escape(name)}" for name in columns)
 
 
-def _without(topic: str, fields: list[Field]) -> str:
-    """How a table does without some columns."""
+def _without(topic: str, fields: list[DatabaseColumn]) -> str:
+    """Describe how a table does without some columns."""
     if keys := [field for field in fields if field.key]:
         return f"{_listed(keys)} is part of the key, without which no row is found: leave the topic out with topics.regex, or rename the column at the source"
     return f"leave them out with {_excluded(topic, *fields)}, or rename them at the source"

@@ -1,4 +1,4 @@
-"""Which topics a sink takes."""
+"""The selection of the topics that a sink takes."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.targets.database.config import SinkConfig
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 
 
-def chosen(topic: str, config: SinkConfig) -> bool:
-    """Whether the table of a topic is kept; all are if nothing is said.
+def is_topic_selected(topic: str, config: DatabaseTargetConfig) -> bool:
+    """Check whether the table of a topic is kept; all are if nothing is said.
 
-    >>> chosen("shop.orders", SinkConfig.parse({"topics": "shop.customers"}))
+    >>> is_topic_selected("shop.orders", DatabaseTargetConfig.parse({"topics": "shop.customers"}))
     False
     """
     return _selects(config.topics, config.topics_regex, topic)
 
 
-def topic_selection(config: SinkConfig) -> dict[str, Any]:
+def topic_selection(config: DatabaseTargetConfig) -> dict[str, Any]:
     """Return the topics that a sink takes, as its report records them.
 
-    >>> topic_selection(SinkConfig.parse({"topics": "shop.customers"}))
+    >>> topic_selection(DatabaseTargetConfig.parse({"topics": "shop.customers"}))
     {'topics': ['shop.customers'], 'regex': None}
     """
     return {"topics": [*config.topics], "regex": config.topics_regex}
@@ -49,7 +49,7 @@ def newly_selected(
     :param until: the batch of the other tables
     :return: topic → the last batch that its table has; 0 if it has none
     """
-    found, mark = dict[str, int](), changelog.beginning(connector)
+    found, mark = dict[str, int](), changelog.read_truncation_marker(connector)
 
     def lacks(topics: Collection[str], batch: int) -> None:
         for topic in topics:
@@ -66,6 +66,6 @@ def newly_selected(
         for topic in mark.topics or {}:
             if mark.may_lack(topic, int(stands.get(topic, {}).get("batch", 0))):
                 lacks([topic], mark.first - 1)
-    for manifest in changelog.manifests(connector, after=mark.first - 1 if mark is not None else 0, until=until):
+    for manifest in changelog.read_manifests(connector, after=mark.first - 1 if mark is not None else 0, until=until):
         lacks({file.topic for file in manifest.files}, manifest.batch)
     return found

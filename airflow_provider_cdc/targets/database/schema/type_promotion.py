@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from airflow_provider_cdc.changelog.reading.pending_batches import Pending, lineage
+from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches, trace_columns
 
 _WHOLE = ("int8", "int16", "int32", "int64")
 _DECIMAL = re.compile(r"decimal128\((\d+), (-?\d+)\)")
 
 
-def with_room(pending: Pending) -> Pending:
-    """Batches whose newest schema has room for the values of all their events. A type with less room changes nothing in a table: rows with larger values may
-    have been there before, and are gone."""
+def with_room(pending: PendingBatches) -> PendingBatches:
+    """Return batches whose newest schema has room for the values of all their events.
+
+    A type with less room changes nothing in a table: rows with larger values may have been there before, and are gone.
+    """
     types = {column.name: column.type for column in pending.schema.columns}
-    for version in sorted({file.schema_version for _, file in pending.files} - {pending.version}):
+    for version in sorted({file.schema_version for _, file in pending.files} - {pending.schema_version}):
         then = pending.schemas[version]
-        for name, origin in lineage(pending, version).items():
-            if origin.column is not None and has_more(type_ := then.column(origin.column).type, types[name]):
+        for name, origin in trace_columns(pending, version).items():
+            if origin.column is not None and has_more(type_ := then.get_column(origin.column).type, types[name]):
                 types[name] = type_
     columns = tuple(column.model_copy(update={"type": types[column.name]}) for column in pending.schema.columns)
     if columns == pending.schema.columns:
@@ -27,7 +29,7 @@ def with_room(pending: Pending) -> Pending:
 
 
 def has_more(wide: str, narrow: str) -> bool:
-    """Whether a type of the change log has all values of another, and more.
+    """Check whether a type of the change log has all values of another, and more.
 
     >>> has_more("int64", "int32"), has_more("decimal128(9, 2)", "decimal128(12, 2)")
     (True, False)

@@ -21,22 +21,22 @@ _WITH_LENGTH = frozenset({"varchar", "varbinary", "time", "timestamp", "datetime
 _DECIMAL, _PLAIN = "decimal", ""
 
 
-def wider(there: str, wanted: str) -> bool:
-    """Whether one type has room for all values of another, and for more.
+def is_wider_type(there: str, wanted: str) -> bool:
+    """Check whether one type has room for all values of another, and for more.
 
-    >>> wider("NUMBER(19)", "NUMBER(19,0)"), wider("NUMBER(19,0)", "NUMBER(19)")
+    >>> is_wider_type("NUMBER(19)", "NUMBER(19,0)"), is_wider_type("NUMBER(19,0)", "NUMBER(19)")
     (False, False)
-    >>> wider("VARCHAR(10)", "varchar(20)"), wider("BIGINT", "integer"), wider("INTEGER", "numeric(12, 2)")
+    >>> is_wider_type("VARCHAR(10)", "varchar(20)"), is_wider_type("BIGINT", "integer"), is_wider_type("INTEGER", "numeric(12, 2)")
     (True, False, True)
     """
     narrow, wide = _read(there), _read(wanted)
     return narrow is not None and wide is not None and narrow != wide and _holds(wide, narrow)
 
 
-def members(there: str, name: str) -> tuple[str, ...]:
-    """The members of an enumeration or a set; none if it is of another type.
+def parse_enum_members(there: str, name: str) -> tuple[str, ...]:
+    """List the members of an enumeration or a set; none if it is of another type.
 
-    >>> members("ENUM('a','it''s')", "enum")
+    >>> parse_enum_members("ENUM('a','it''s')", "enum")
     ('a', "it's")
     """
     if not there.lower().startswith(f"{name}("):

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.core.model.schema import arrow_type
-from airflow_provider_cdc.targets.database.schema.target_table import SinkTable
-from airflow_provider_cdc.targets.database.schema.value_types import Kind, kind_of
+from airflow_provider_cdc.core.model.table_schema import arrow_type
+from airflow_provider_cdc.targets.database.schema.target_table import DatabaseTargetTable
+from airflow_provider_cdc.targets.database.schema.value_kinds import ValueKind, kind_of
 
 _ROWS: Final = 10_000
 _CLOCK: Final = re.compile(r"([+-]?)(?:(\d+) )?(\d+):(\d\d):(\d\d)(?:\.(\d+))?")
@@ -27,33 +27,33 @@ class DifferingKeys:
     :param zone: of moments, in a database that has no type for them
     """
 
-    def __init__(self, storage: Storage, folder: str, table: SinkTable, zone: str) -> None:
+    def __init__(self, storage: Storage, folder: str, table: DatabaseTargetTable, zone: str) -> None:
         self._storage, self.folder, self._table, self._zone = storage, folder, table, zone
-        self._types = [arrow_type(one.column.type) for one in table.key]
-        key = pa.struct([(one.column.name, type_) for one, type_ in zip(table.key, self._types, strict=True)])
+        self._types = [arrow_type(one.column.type) for one in table.key_columns]
+        key = pa.struct([(one.column.name, type_) for one, type_ in zip(table.key_columns, self._types, strict=True)])
         self._schema = pa.schema([("key", key), ("source", pa.int64()), ("target", pa.int64())])
         self._parts, self._waiting = list[pa.Table](), 0
         self._file: Any = None
         self._writer: pq.ParquetWriter | None = None
 
-    def expected(self, rows: pa.Table, number: int, *, there: int) -> None:
-        """The key of a row that the source has.
+    def add_expected_key(self, rows: pa.Table, number: int, *, there: int) -> None:
+        """Record the key of a row that the source has.
 
         :param there: rows that the table has of this key
         """
         if self.folder:
             row = rows.slice(number, 1)
-            self._add([row[one.name].combine_chunks() for one in self._table.key], 1, there)
+            self._add([row[one.name].combine_chunks() for one in self._table.key_columns], 1, there)
 
-    def surplus(self, key: Sequence[Any]) -> None:
-        """A key that only the table has.
+    def add_surplus_key(self, key: Sequence[Any]) -> None:
+        """Record a key that only the table has.
 
         :param key: as the database gives it
         """
         if not self.folder:
             return
         try:
-            parts = zip(key, self._table.key, self._types, strict=True)
+            parts = zip(key, self._table.key_columns, self._types, strict=True)
             self._add([_typed(value, kind_of(one.column), type_, self._zone) for value, one, type_ in parts], 0, 1)
         except (pa.ArrowException, ValueError, TypeError, OverflowError):  # none of the source
             self._add(None, 0, 1)
@@ -79,7 +79,7 @@ class DifferingKeys:
         if not self._parts:
             return
         if self._writer is None:
-            files, path = self._storage.elsewhere(self.folder)
+            files, path = self._storage.resolve_url(self.folder)
             files.makedirs(path, exist_ok=True)
             self._file = files.open(f"{path}/part-0.parquet", "wb")
             self._writer = pq.ParquetWriter(self._file, self._schema)
@@ -87,8 +87,8 @@ class DifferingKeys:
         self._parts, self._waiting = [], 0
 
 
-def _typed(value: Any, kind: Kind, type_: pa.DataType, zone: str) -> pa.Array:
-    """A value of the database as the change log would have it.
+def _typed(value: Any, kind: ValueKind, type_: pa.DataType, zone: str) -> pa.Array:
+    """Convert a value of the database to the one that the change log would have.
 
     :param zone: of moments that do not say theirs
     :raises ArrowException: it cannot have such a value
@@ -107,7 +107,7 @@ def _typed(value: Any, kind: Kind, type_: pa.DataType, zone: str) -> pa.Array:
 
 
 def _micros(value: Any) -> int:
-    """A time of a day as a database tells it, in microseconds.
+    """Parse a time of a day as a database writes it, in microseconds.
 
     >>> _micros("+000 00:00:01.500000"), _micros(dt.time(1)), _micros("-01:00:00")
     (1500000, 3600000000, -3600000000)

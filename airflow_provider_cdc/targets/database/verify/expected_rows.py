@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.schema import arrow_type
-from airflow_provider_cdc.targets.database.events.table_operations import Step
-from airflow_provider_cdc.targets.database.schema.target_table import PREVIOUS, SinkTable
+from airflow_provider_cdc.core.model.table_schema import arrow_type
+from airflow_provider_cdc.targets.database.events.table_operations import TableOperation
+from airflow_provider_cdc.targets.database.schema.target_table import PREVIOUS, DatabaseTargetTable
 
 CHUNK_ROWS: Final = 5_000
 """Rows that are in memory together, at most."""
@@ -23,7 +23,7 @@ _AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ExpectedChunk:
     """Some rows.
 
     :param rows: by the columns of the target
@@ -38,16 +38,16 @@ class ExpectedRows:
     """The rows of one table, from steps in their order.
 
         >>> with ExpectedRows(f"{folder}/orders.db", table) as rows:
-        ...     rows.add(steps(changelog, "shop", pending, table, config))
-        ...     for chunk in rows.chunks():
+        ...     rows.apply_operations(steps(changelog, "shop", pending, table, config))
+        ...     for chunk in rows.read_chunks():
         ...         ...
 
     :param path: of a file that is not there yet
     """
 
-    def __init__(self, path: str, table: SinkTable) -> None:
+    def __init__(self, path: str, table: DatabaseTargetTable) -> None:
         self._schema = pa.schema([(field.name, arrow_type(field.column.type)) for field in table.fields])
-        self._key = [field.name for field in table.key]
+        self._key = [field.name for field in table.key_columns]
         self._database = sqlite3.connect(path, isolation_level=None)
         for statement in (
             "PRAGMA journal_mode = OFF",  # nobody needs it after a crash
@@ -64,7 +64,7 @@ class ExpectedRows:
     def __exit__(self, *_: object) -> None:
         self._database.close()
 
-    def add(self, steps: Iterable[Step]) -> None:
+    def apply_operations(self, steps: Iterable[TableOperation]) -> None:
         """Make some steps."""
         for step in steps:
             match step.what:
@@ -82,7 +82,7 @@ class ExpectedRows:
         (number,) = self._database.execute("SELECT COUNT(*) FROM latest").fetchone()
         return int(number)
 
-    def chunks(self) -> Iterator[Chunk]:
+    def read_chunks(self) -> Iterator[ExpectedChunk]:
         """All rows."""
         self._database.execute("CREATE INDEX IF NOT EXISTS by_part ON latest (part)")
         found, unknown, size = list[pa.Table](), list[frozenset[str]](), 0
@@ -93,16 +93,16 @@ class ExpectedRows:
                 continue
             part = self._part(number).take([at for at, _ in rows])
             if found and (len(unknown) + len(rows) > CHUNK_ROWS or size + part.nbytes > CHUNK_BYTES):
-                yield Chunk(pa.concat_tables(found), unknown)
+                yield ExpectedChunk(pa.concat_tables(found), unknown)
                 found, unknown, size = [], [], 0
             found.append(part)
             unknown += [_names(text) for _, text in rows]
             size += part.nbytes
         if found:
-            yield Chunk(pa.concat_tables(found), unknown)
+            yield ExpectedChunk(pa.concat_tables(found), unknown)
 
-    def values(self, column: str, keys: Sequence[Hashable]) -> dict[Hashable, Any]:
-        """What rows have in a column, by the keys among these that there are.
+    def read_values(self, column: str, keys: Sequence[Hashable]) -> dict[Hashable, Any]:
+        """Return the values that rows have in a column, by the keys among these that there are.
 
         :param keys: each a tuple, of values that Python has
         """
@@ -146,7 +146,7 @@ class ExpectedRows:
     def _completed(
         self, rows: pa.Table, lacking: frozenset[str], before: Sequence[bytes]
     ) -> tuple[pa.Table, list[str]]:
-        """Rows with all columns, and for each of them those that nobody knows."""
+        """Return rows with all columns, and for each of them the columns whose values are not known."""
         wanted: dict[int, list[tuple[int, int]]] = {}
         unknown = ["\0".join(sorted(lacking))] * rows.num_rows
         for row, key in enumerate(before):
@@ -192,7 +192,7 @@ def keys_of(keys: pa.Table) -> list[bytes]:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Times as numbers: Python has not all of them."""
+    """Convert times to numbers: Python has not all of them."""
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.int64())
     return column.cast(pa.int32()) if pa.types.is_date32(column.type) else column

@@ -16,18 +16,18 @@ from typing import Any, Final
 import pyarrow as pa
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.model.table_schema import Column
 from airflow_provider_cdc.targets.database.dialects import sql_literals
-from airflow_provider_cdc.targets.database.dialects.dialect import Dialect, There, run
-from airflow_provider_cdc.targets.database.schema.target_table import Field, SinkTable
+from airflow_provider_cdc.targets.database.dialects.target_dialect import ExistingTable, TargetDialect, execute_sql
+from airflow_provider_cdc.targets.database.schema.target_table import DatabaseColumn, DatabaseTargetTable
 from airflow_provider_cdc.targets.database.verify.differing_keys import DifferingKeys
-from airflow_provider_cdc.targets.database.verify.expected_rows import Chunk, ExpectedRows
-from airflow_provider_cdc.verify.verification_report import Compared
+from airflow_provider_cdc.targets.database.verify.expected_rows import ExpectedChunk, ExpectedRows
+from airflow_provider_cdc.verify.verification_report import TableVerification
 
 EXAMPLES: Final = 5
 """Rows that a result names."""
 _STAGE: Final = "cdc_verify"
-_NUMBER: Final = Field("cdc row", Column(name="cdc row", type="int32", nullable=False))
+_NUMBER: Final = DatabaseColumn("cdc row", Column(name="cdc row", type="int32", nullable=False))
 """Column of the session's own table that tells which of the expected rows one is."""
 _FETCHED: Final = 5_000
 _TOGETHER: Final = 400
@@ -35,37 +35,37 @@ _TOGETHER: Final = 400
 Row = Sequence[Any]
 
 
-class CannotHold(Exception):
+class RowNotStorable(Exception):
     """The table refuses a row that it ought to have."""
 
 
 @dataclass(slots=True)
 class TableComparison:
-    """One table, in a transaction that sees one state of it.
+    """The comparison of a table, in a transaction that sees one state of it.
 
     :param there: the table as it is; it has all columns
     :param values: whether examples show values; they may be personal data
     :param seen: file for the keys that were found, which is not there yet
     """
 
-    dialect: Dialect
+    dialect: TargetDialect
     connection: sa.Connection
-    table: SinkTable
-    there: There
-    result: Compared
+    table: DatabaseTargetTable
+    there: ExistingTable
+    result: TableVerification
     keys: DifferingKeys
     values: bool
     seen: str
     _names: list[str] = field(init=False)
     _columns: dict[str, str] = field(init=False)
-    _stage: SinkTable = field(init=False)
+    _stage: DatabaseTargetTable = field(init=False)
     _made: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
         self._names = [one.name for one in self.table.fields]
         self._columns = {name: self.there.columns[name].type for name in self._names}
         name = self.dialect.session_table(_STAGE)
-        self._stage = SinkTable(self.table.topic, name, (*self.table.fields, _NUMBER))
+        self._stage = DatabaseTargetTable(self.table.topic, name, (*self.table.fields, _NUMBER))
 
     def compare(self, expected: ExpectedRows) -> None:
         """Put into the result what differs.
@@ -79,7 +79,7 @@ class TableComparison:
             seen.execute("CREATE TABLE seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
             seen.execute("BEGIN")
             matched = 0
-            for chunk in expected.chunks():
+            for chunk in expected.read_chunks():
                 matched += self._chunk(chunk, seen)
             self.result.target = self._count()
             if matched != self.result.target or self.result.different:
@@ -88,23 +88,25 @@ class TableComparison:
             seen.close()
 
     @contextlib.contextmanager
-    def staged(self) -> Iterator[None]:
+    def open_session_table(self) -> Iterator[None]:
         """With the session's own table. Some databases end the transaction when they make it: what is compared has to be read after that."""
-        columns = f"{self.dialect.listed(self._names)}, 0 AS {self.dialect.quote(_NUMBER.name)}"
-        self._made = self.dialect.make_session_table(self._stage.name, columns, self.dialect.full(self.table.name))
-        run(self.connection, self._made)
+        columns = f"{self.dialect.format_column_list(self._names)}, 0 AS {self.dialect.quote_name(_NUMBER.name)}"
+        self._made = self.dialect.make_session_table(
+            self._stage.name, columns, self.dialect.format_table_name(self.table.name)
+        )
+        execute_sql(self.connection, self._made)
         self.connection.commit()
         try:
             yield
         finally:
             if not self.connection.invalidated:
                 self.connection.rollback()
-                run(self.connection, self.dialect.drop_session_table(self._stage.name))
+                execute_sql(self.connection, self.dialect.drop_session_table(self._stage.name))
                 self.connection.commit()
 
     # -- rows of the source -------------------------------------------------------------------------------------------
 
-    def _chunk(self, chunk: Chunk, seen: sqlite3.Connection) -> int:
+    def _chunk(self, chunk: ExpectedChunk, seen: sqlite3.Connection) -> int:
         """Compare some rows; how many keys of them the table has."""
         self._fill(chunk)
         found, numbers = list[tuple[bytes]](), set[int]()
@@ -126,23 +128,26 @@ class TableComparison:
                 self.result.unknown[name] = self.result.unknown.get(name, 0) + 1
         return len(found)
 
-    def _fill(self, chunk: Chunk) -> None:
+    def _fill(self, chunk: ExpectedChunk) -> None:
         for statement in self.dialect.empty_session_table(self._stage.name, self._made):
-            run(self.connection, statement)
+            execute_sql(self.connection, statement)
         numbers = pa.array(range(chunk.rows.num_rows), pa.int32())
         point = self.connection.begin_nested()
         try:
             self.dialect.insert(self.connection, self._stage, chunk.rows.append_column(_NUMBER.name, numbers))
         except sa.exc.DBAPIError as e:
-            if self.dialect.transient(e):
+            if self.dialect.is_transient(e):
                 raise
             point.rollback()
-            raise CannotHold(f"it cannot have rows that the source has: {e.orig}") from e
+            raise RowNotStorable(f"it cannot have rows that the source has: {e.orig}") from e
         point.commit()
 
     def _both(self) -> Iterator[tuple[int, Row, Row, bytes | None]]:
-        """The number of each expected row, its values, those of the table's row of the same key, and that row's key; ``None`` if there is none."""
-        key, width = len(self.table.key), len(self._names)
+        """Yield the number of each expected row, its values, those of the table's row of the same key, and that row's key.
+
+        The key is ``None`` if there is none.
+        """
+        key, width = len(self.table.key_columns), len(self._names)
         if width <= _TOGETHER:
             read: Iterator[Row] = self._joined(self._names)
         else:
@@ -153,17 +158,17 @@ class TableComparison:
             yield int(row[0]), source, target, None if target[0] is None else _digest(target[:key])
 
     def _joined(self, names: Sequence[str]) -> Iterator[Row]:
-        """The number of each expected row, its values of some columns, and those of the table's row of the same key."""
-        quote = self.dialect.quote
+        """Read the number of each expected row, its values of some columns, and those of the table's row of the same key."""
+        quote = self.dialect.quote_name
         sides = [self._read(f"{side}.{quote(name)}", name) for side in "st" for name in names]
-        same = " AND ".join(f"t.{quote(one.name)} = s.{quote(one.name)}" for one in self.table.key)
+        same = " AND ".join(f"t.{quote(one.name)} = s.{quote(one.name)}" for one in self.table.key_columns)
         return self._rows(
-            f"SELECT s.{quote(_NUMBER.name)}, {', '.join(sides)} FROM {self.dialect.full(self._stage.name)} s "
-            f"LEFT JOIN {self.dialect.full(self.table.name)} t ON {same}"
+            f"SELECT s.{quote(_NUMBER.name)}, {', '.join(sides)} FROM {self.dialect.format_table_name(self._stage.name)} s "
+            f"LEFT JOIN {self.dialect.format_table_name(self.table.name)} t ON {same}"
         )
 
     def _unlike(self, source: Row, target: Row, unknown: frozenset[str]) -> list[str]:
-        """The columns in which two rows differ."""
+        """List the columns in which two rows differ."""
         pairs = zip(self._names, source, target, strict=True)
         # what is not a number is not even equal to itself
         return [name for name, a, b in pairs if a != b and repr(a) != repr(b) and name not in unknown]
@@ -172,16 +177,16 @@ class TableComparison:
 
     def _surplus(self, seen: sqlite3.Connection) -> None:
         """Rows of the table whose key no expected row has."""
-        names = [one.name for one in self.table.key]
-        read = ", ".join(self._read(self.dialect.quote(name), name) for name in names)
-        for row in self._rows(f"SELECT {read} FROM {self.dialect.full(self.table.name)}"):
+        names = [one.name for one in self.table.key_columns]
+        read = ", ".join(self._read(self.dialect.quote_name(name), name) for name in names)
+        for row in self._rows(f"SELECT {read} FROM {self.dialect.format_table_name(self.table.name)}"):
             if seen.execute("SELECT 1 FROM seen WHERE key = ?", (_digest(row),)).fetchone() is None:
                 self.result.surplus += 1
-                self.keys.surplus(row)
+                self.keys.add_surplus_key(row)
                 self._example("surplus", dict(zip(names, map(str, row), strict=True)))
 
     def _count(self) -> int:
-        statement = f"SELECT COUNT(*) FROM {self.dialect.full(self.table.name)}"
+        statement = f"SELECT COUNT(*) FROM {self.dialect.format_table_name(self.table.name)}"
         return int(next(self._rows(statement))[0])
 
     def _rows(self, statement: str) -> Iterator[Row]:
@@ -191,14 +196,14 @@ class TableComparison:
                 yield from map(tuple, part)
 
     def _read(self, sql: str, name: str) -> str:
-        return self.dialect.readable(sql, self._columns[name])
+        return self.dialect.build_exact_column(sql, self._columns[name])
 
     # -- what differs -------------------------------------------------------------------------------------------------
 
     def _differs(
         self,
         what: str,
-        chunk: Chunk,
+        chunk: ExpectedChunk,
         number: int,
         columns: Sequence[str] = (),
         both: tuple[Row, Row] | None = None,
@@ -208,12 +213,12 @@ class TableComparison:
         """:param there: rows that the table has of the key"""
         result = self.result
         setattr(result, what, getattr(result, what) + 1)
-        self.keys.expected(chunk.rows, number, there=there)
+        self.keys.add_expected_key(chunk.rows, number, there=there)
         for name in columns:
             result.differing[name] = result.differing.get(name, 0) + 1
         if len(result.examples) < EXAMPLES:
             row = chunk.rows.slice(number, 1)
-            key = {one.name: sql_literals.shown(row[one.name]) for one in self.table.key}
+            key = {one.name: sql_literals.format_first_value(row[one.name]) for one in self.table.key_columns}
             self._example(what, key, columns, both)
 
     def _example(
@@ -239,7 +244,7 @@ def _number(row: Row) -> int:
 
 
 def _side_by_side(parts: Sequence[Row]) -> Row:
-    """A row as one statement would have it: its number, the columns of one side, those of the other one."""
+    """Arrange a row as one statement would have it: its number, the columns of one side, those of the other one."""
     halves = [(part[1 : 1 + len(part) // 2], part[1 + len(part) // 2 :]) for part in parts]
     return (
         parts[0][0],

@@ -1,6 +1,6 @@
-"""Compares the tables of a database with the source while capture and apply go on, without Spark.
+"""Compares the tables of a database with the source while capture and apply continue, without Spark.
 
-Each table is compared in one transaction that sees one state of it and of the marker, with the rows of a reference (``airflow_provider_cdc.verify.reference``) and what
+Each table is compared in one transaction that sees one state of it and of the marker, with the rows of a reference (``airflow_provider_cdc.verify.verification_preparation``) and what
 was captured between its position and the marker.
 """
 
@@ -14,29 +14,38 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.files.temporary_log import scratch_folder
-from airflow_provider_cdc.changelog.reading.partial_updates import partial
-from airflow_provider_cdc.changelog.reading.pending_batches import Pending, collect, joined
+from airflow_provider_cdc.changelog.files.scratch_change_log import scratch_folder
+from airflow_provider_cdc.changelog.reading.partial_document_updates import find_partial_documents
+from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches, collect_topics, merge_pending
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError, TransientError
-from airflow_provider_cdc.core.remedy_commands import cdc
-from airflow_provider_cdc.core.reporting.work_progress import Ticker, WorkProgress
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.reporting.progress_reporter import ProgressReporter, ProgressTicker
 from airflow_provider_cdc.targets.database.apply.start_batches import refuse_another
-from airflow_provider_cdc.targets.database.config import InsertMode, PrimaryKeyMode, SinkConfig
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, InsertMode, PrimaryKeyMode
 from airflow_provider_cdc.targets.database.dialects import dialect_of
-from airflow_provider_cdc.targets.database.dialects.dialect import Dialect
-from airflow_provider_cdc.targets.database.engine import place_of, unavailable
-from airflow_provider_cdc.targets.database.events.late_moves import late_moves
-from airflow_provider_cdc.targets.database.events.partial_updates import Completion, body_of, completes
-from airflow_provider_cdc.targets.database.events.table_operations import steps
-from airflow_provider_cdc.targets.database.progress.markers import MarkerTable
-from airflow_provider_cdc.targets.database.schema.target_table import SinkTable, table_of
-from airflow_provider_cdc.targets.database.schema.topic_filter import chosen
+from airflow_provider_cdc.targets.database.dialects.target_dialect import TargetDialect
+from airflow_provider_cdc.targets.database.events.crossing_key_moves import late_moves
+from airflow_provider_cdc.targets.database.events.partial_update_completion import (
+    DocumentCompletion,
+    body_of,
+    select_documents_to_complete,
+)
+from airflow_provider_cdc.targets.database.events.table_operations import read_operations
+from airflow_provider_cdc.targets.database.progress.marker_table import MarkerTable
+from airflow_provider_cdc.targets.database.schema.target_table import DatabaseTargetTable, table_of
+from airflow_provider_cdc.targets.database.schema.topic_filter import is_topic_selected
+from airflow_provider_cdc.targets.database.target_engine import build_unavailable_error, place_of
 from airflow_provider_cdc.targets.database.verify.differing_keys import DifferingKeys
 from airflow_provider_cdc.targets.database.verify.expected_rows import ExpectedRows
-from airflow_provider_cdc.targets.database.verify.table_comparison import CannotHold, TableComparison
-from airflow_provider_cdc.verify.captured_since import ONLY_CHANGES, NeverComparable, NotComparable, Since
-from airflow_provider_cdc.verify.verification_plan import ReferencePoint, VerifyPlan
-from airflow_provider_cdc.verify.verification_report import Compared, Verified
+from airflow_provider_cdc.targets.database.verify.table_comparison import RowNotStorable, TableComparison
+from airflow_provider_cdc.verify.batches_after_reference import (
+    ONLY_CHANGES,
+    BatchesAfterReference,
+    NeverComparable,
+    NotComparable,
+)
+from airflow_provider_cdc.verify.verification_plan import ReferencePoint, VerificationPlan
+from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 
 log = logging.getLogger(__name__)
 
@@ -47,13 +56,13 @@ _NAMED: Final = 5
 """How many tables the command of an error names."""
 
 
-def why_not(config: SinkConfig, topic: str) -> str:
+def why_not(config: DatabaseTargetConfig, topic: str) -> str:
     """Why the table of a topic can never be compared with the source; empty if it can.
 
-    >>> why_not(SinkConfig.parse({}), "shop.orders")
+    >>> why_not(DatabaseTargetConfig.parse({}), "shop.orders")
     'insert.mode=insert: its rows are events, and the source has no such rows to compare them with'
     """
-    if not chosen(topic, config):
+    if not is_topic_selected(topic, config):
         return "topics or topics.regex leaves it out, so that there is no table of it"
     if config.insert_mode is InsertMode.INSERT:
         return "insert.mode=insert: its rows are events, and the source has no such rows to compare them with"
@@ -86,8 +95,8 @@ class VerifyDatabase:
     def __init__(
         self,
         engine: sa.Engine,
-        config: SinkConfig,
-        plan: VerifyPlan,
+        config: DatabaseTargetConfig,
+        plan: VerificationPlan,
         scratch: ChangeLog,
         changelog: ChangeLog,
         *,
@@ -99,10 +108,12 @@ class VerifyDatabase:
         self._place = place_of(engine, config)
         try:
             with engine.connect() as connection:  # only then is it known what it is
-                self._dialect: Dialect = dialect_of(engine, config.zone)
-                why = self._dialect.not_comparable(connection, cdc("rebuild", plan.connector, *self._topics()[:_NAMED]))
+                self._dialect: TargetDialect = dialect_of(engine, config.effective_time_zone)
+                why = self._dialect.not_comparable(
+                    connection, format_cdc_command("rebuild", plan.connector, *self._topics()[:_NAMED])
+                )
         except sa.exc.DBAPIError as e:  # of Oracle and Db2, a wrong password is no OperationalError
-            raise unavailable(engine, e) from e
+            raise build_unavailable_error(engine, e) from e
         if why is not None:
             what, remedy = why
             raise ConfigError(
@@ -115,10 +126,11 @@ class VerifyDatabase:
         self._deadline = time.monotonic() + plan.wait_s
         self._way, self._at_work = (0, 0), ""
 
-    def run(self) -> Verified:
-        """
+    def run(self) -> VerificationReport:
+        """Compare the tables with the source.
+
         :raises ConfigError: the folder of keys is not empty
-        :raises TransientError: somebody has deleted a part of a reference
+        :raises TransientError: a part of a reference was deleted
         :raises ChangeLogDamaged: a file of a change log is not what its manifest says
         :raises TargetError: the tables are of another change log
         :raises TargetUnavailable: the database cannot be reached
@@ -126,25 +138,26 @@ class VerifyDatabase:
         began, plan = time.monotonic(), self._plan
         self._refuse_keys()
         results = [
-            Compared(topic, self._place, not_compared=text, never=True) for topic, text in plan.not_compared.items()
+            TableVerification(topic, self._place, not_compared=text, never=True)
+            for topic, text in plan.not_compared.items()
         ]
-        board = self._changelog.board(plan.connector)
-        work = WorkProgress("Verify", "tables", where=f"{TARGET} at {self._place}", board=board, logger=log)
+        board = self._changelog.open_progress_board(plan.connector)
+        work = ProgressReporter("Verify", "tables", where=f"{TARGET} at {self._place}", board=board, logger=log)
         tables = sum(len(point.topics) for point in plan.references)
-        with Ticker(work, self._told), scratch_folder() as folder:
+        with ProgressTicker(work, self._told), scratch_folder() as folder:
             for point in plan.references:
-                since = Since(self._changelog, plan.connector, point.first, straddles=point.straddles)
+                since = BatchesAfterReference(self._changelog, plan.connector, point.first, straddles=point.straddles)
                 for pending in self._reference(point):
                     self._way, self._at_work = (len(results), tables), pending.topic
                     results.append(self._table(point, pending, since, f"{folder}/{len(results)}"))
         results.sort(key=lambda result: result.topic)
         position = plan.references[-1].position if plan.references else {}
-        return Verified(plan.connector, position, results, round(time.monotonic() - began, 3), plan.named)
+        return VerificationReport(plan.connector, position, results, round(time.monotonic() - began, 3), plan.named)
 
     def _refuse_keys(self) -> None:
         if not self._keys:
             return
-        files, path = self._scratch.storage.elsewhere(self._keys)
+        files, path = self._scratch.storage.resolve_url(self._keys)
         if files.exists(path) and files.ls(path, detail=False):
             raise ConfigError(
                 f"There is something in {self._keys} already.",
@@ -153,17 +166,17 @@ class VerifyDatabase:
             )
 
     def _topics(self) -> list[str]:
-        """The tables that are to be compared."""
+        """List the tables that are to be compared."""
         return sorted({topic for point in self._plan.references for topic in point.topics})
 
     def _told(self) -> dict[str, Any]:
-        """How far it is, as :meth:`WorkProgress.tell` has it."""
+        """Return the progress, in the form that :meth:`ProgressReporter.report_progress` has."""
         done, total = self._way
         return {"done": done, "total": total, "now": f"at work: {self._at_work}" if self._at_work else ""}
 
-    def _reference(self, point: ReferencePoint) -> Iterator[Pending]:
-        """The rows of the source, by topic."""
-        contents = [manifest.contents for manifest in self._scratch.manifests(point.name)]
+    def _reference(self, point: ReferencePoint) -> Iterator[PendingBatches]:
+        """Read the rows of the source, by topic."""
+        contents = [manifest.batch_contents for manifest in self._scratch.read_manifests(point.name)]
         if len(contents) != point.batches:
             raise TransientError(
                 f"The scratch change log has {len(contents)} of the {point.batches} batches that were written to it.",
@@ -171,42 +184,45 @@ class VerifyDatabase:
                 safe="No table was changed.",
                 remedy="run the comparison again, and let nobody delete its scratch change log meanwhile",
             )
-        found = collect(self._scratch, contents)
+        found = collect_topics(self._scratch, contents)
         yield from (found[topic] for topic in sorted(point.topics) if topic in found)
 
     # -- one table ----------------------------------------------------------------------------------------------------
 
-    def _table(self, point: ReferencePoint, pending: Pending, since: Since, path: str) -> Compared:
-        began, result = time.monotonic(), Compared(pending.topic, self._place, point.position)
+    def _table(
+        self, point: ReferencePoint, pending: PendingBatches, since: BatchesAfterReference, path: str
+    ) -> TableVerification:
+        began, result = time.monotonic(), TableVerification(pending.topic, self._place, point.position)
         try:
             table = self._wanted(pending)
             with ExpectedRows(f"{path}.rows", table) as expected:
-                expected.add(steps(self._scratch, point.name, pending, table, self._config))
+                expected.apply_operations(read_operations(self._scratch, point.name, pending, table, self._config))
                 self._compare(result, point, pending, since, table, expected, path)
         except NotComparable as e:
             self._not_compared(result, e)
         except sa.exc.DBAPIError as e:
-            if self._dialect.transient(e):
-                raise unavailable(self._engine, e) from e
+            if self._dialect.is_transient(e):
+                raise build_unavailable_error(self._engine, e) from e
             result.not_compared = f"it could not be read: {str(e.orig).strip().splitlines()[0][:300]}"
         result.seconds = round(time.monotonic() - began, 3)
-        log.info("%s: %s.", result.called, "equal" if result.equal else "NOT equal")
+        log.info("%s: %s.", result.display_name, "equal" if result.is_equal else "NOT equal")
         return result
 
-    def _not_compared(self, result: Compared, why: NotComparable) -> None:
+    def _not_compared(self, result: TableVerification, why: NotComparable) -> None:
         result.not_compared, result.never = str(why), isinstance(why, NeverComparable)
         result.problem, result.missing, result.surplus, result.different = "", 0, 0, 0
         result.differing, result.examples = {}, []
 
-    def _wanted(self, pending: Pending) -> SinkTable:
-        """
+    def _wanted(self, pending: PendingBatches) -> DatabaseTargetTable:
+        """Return the target table that is compared.
+
         :raises NeverComparable: there is no such table, or its rows are not those of the source
         """
         try:
             table = table_of(pending.topic, pending.schema, self._config, self._dialect)
         except CdcError as e:
             raise NeverComparable(e.what) from e
-        key = {field.column.name for field in table.key}
+        key = {field.column.name for field in table.key_columns}
         if left_out := [name for name in pending.schema.key if name not in key]:
             raise NeverComparable(
                 f"primary.key.fields leaves out {', '.join(left_out)}: one of its rows stands for several of the source"
@@ -215,11 +231,11 @@ class VerifyDatabase:
 
     def _compare(
         self,
-        result: Compared,
+        result: TableVerification,
         point: ReferencePoint,
-        reference: Pending,
-        since: Since,
-        table: SinkTable,
+        reference: PendingBatches,
+        since: BatchesAfterReference,
+        table: DatabaseTargetTable,
         expected: ExpectedRows,
         path: str,
     ) -> None:
@@ -229,7 +245,7 @@ class VerifyDatabase:
             there = self._dialect.inspect_table(connection, table)
             lacking = [field.name for field in table.fields if there and field.name not in there.columns]
             if there is None or lacking:
-                self._bring_up(expected, reference, since, table, max(result.batch, since.reached))
+                self._bring_up(expected, reference, since, table, max(result.batch, since.required_batch))
                 result.source = len(expected)
                 if lacking:
                     result.problem = f"it has no column {', '.join(lacking)}"
@@ -239,16 +255,16 @@ class VerifyDatabase:
                 wanted = {field.name for field in table.fields}
                 result.only_in_table = [name for name in there.columns if name not in wanted]
                 folder = f"{self._keys}/{result.topic}" if self._keys else ""
-                keys = DifferingKeys(self._scratch.storage, folder, table, self._config.zone)
+                keys = DifferingKeys(self._scratch.storage, folder, table, self._config.effective_time_zone)
                 comparison = TableComparison(
                     self._dialect, connection, table, there, result, keys, self._values, f"{path}.seen"
                 )
                 try:
-                    with comparison.staged():
+                    with comparison.open_session_table():
                         result.batch = self._pinned_again(connection, result.topic, since)
-                        self._bring_up(expected, reference, since, table, max(result.batch, since.reached))
+                        self._bring_up(expected, reference, since, table, max(result.batch, since.required_batch))
                         comparison.compare(expected)
-                except CannotHold as e:
+                except RowNotStorable as e:
                     result.problem = str(e)
                 finally:
                     result.keys = folder if keys.close() else ""
@@ -256,45 +272,59 @@ class VerifyDatabase:
         if result.problem or result.rows_differ:
             self._refuse_unsettled(result, since, reference)
 
-    def _bring_up(self, expected: ExpectedRows, reference: Pending, since: Since, table: SinkTable, last: int) -> None:
+    def _bring_up(
+        self,
+        expected: ExpectedRows,
+        reference: PendingBatches,
+        since: BatchesAfterReference,
+        table: DatabaseTargetTable,
+        last: int,
+    ) -> None:
         """Put upon the reference's rows what was captured up to a batch.
 
         :raises NotComparable: the columns were being changed meanwhile
         """
-        parts = since.parts(reference.topic, last)
+        parts = since.list_parts(reference.topic, last)
         if not parts:
             return
-        pending = joined(parts, last, parts[-1].position)
+        pending = merge_pending(parts, last, parts[-1].position)
         if pending.changes or pending.taken:
             raise NotComparable("its columns were being changed while the source was read: verify it again")
         if pending.files:
             if self._wanted(pending) != table:
                 raise NotComparable("its columns are not those that the source had when it was read: verify it again")
-            documents, completion = completes(pending, table, self._config), None
+            documents, completion = select_documents_to_complete(pending, table, self._config), None
             if documents is not None:
-                if parts[0].last == since.first and since.straddles and partial(parts[0]) is not None:
+                if parts[0].last == since.first and since.straddles and find_partial_documents(parts[0]) is not None:
                     raise NotComparable(ONLY_CHANGES)
                 body = body_of(table, documents).name
-                completion = Completion(pending, table, documents, lambda keys: expected.values(body, keys))
+                completion = DocumentCompletion(
+                    pending, table, documents, lambda keys: expected.read_values(body, keys)
+                )
             given = (self._changelog, self._plan.connector, pending, table, self._config)
-            completed = completion or late_moves(*given, expected.values)
+            completed = completion or late_moves(*given, expected.read_values)
             try:
-                expected.add(steps(*given, completed=completed))
+                expected.apply_operations(read_operations(*given, completed=completed))
             except TargetError as e:
                 raise NotComparable(e.what) from e
 
-    def _refuse_unsettled(self, result: Compared, since: Since, reference: Pending) -> None:
-        """
+    def _refuse_unsettled(
+        self, result: TableVerification, since: BatchesAfterReference, reference: PendingBatches
+    ) -> None:
+        """Reject a table whose snapshot is not complete.
+
         :raises NotComparable: the table may differ, as the connector has not finished to read it
         """
-        last = max(result.batch or 0, since.reached)
-        if why := since.unsettled(str(reference.schema.id), last):
+        last = max(result.batch or 0, since.required_batch)
+        if why := since.explain_lag(str(reference.schema.id), last):
             raise NotComparable(
                 f"{why}, so that rows may be behind those of the source: verify it again when that is over"
             )
 
-    def _pinned(self, topic: str, point: ReferencePoint, since: Since) -> tuple[sa.Connection, int]:
-        """A connection in a transaction that sees the table at its last batch, as soon as this has everything up to the reference's position; and the batch.
+    def _pinned(self, topic: str, point: ReferencePoint, since: BatchesAfterReference) -> tuple[sa.Connection, int]:
+        """Open a connection in a transaction that sees the table at its last batch; also return the batch.
+
+        The table is seen as soon as its last batch has everything up to the reference's position.
 
         :raises NotComparable: it does not come there in time
         """
@@ -304,7 +334,7 @@ class VerifyDatabase:
                 if self._dialect.STEADY is not None:
                     connection = connection.execution_options(isolation_level=self._dialect.STEADY)
                 batch = self._batch(connection, topic)
-                if batch is not None and (batch >= since.reached or not since.lacks(topic, batch)):
+                if batch is not None and (batch >= since.required_batch or not since.has_missing_events(topic, batch)):
                     return connection, batch
             except BaseException:
                 connection.close()
@@ -313,29 +343,29 @@ class VerifyDatabase:
             if time.monotonic() >= self._deadline:
                 stands = f"it stands at batch {batch}" if batch is not None else "nothing was applied yet"
                 raise NotComparable(
-                    f"the apply has not brought it to batch {since.reached} within {self._plan.wait_s:.0f} s, which has the position at which "
+                    f"the apply has not brought it to batch {since.required_batch} within {self._plan.wait_s:.0f} s, which has the position at which "
                     f"the source was read ({point.at}); {stands}: run the apply, then verify it again"
                 )
             time.sleep(_LOOK_S)
 
-    def _pinned_again(self, connection: sa.Connection, topic: str, since: Since) -> int:
-        """The same in the next transaction of a connection.
+    def _pinned_again(self, connection: sa.Connection, topic: str, since: BatchesAfterReference) -> int:
+        """Return the same in the next transaction of a connection.
 
         :raises NotComparable: the table was set back meanwhile
         """
         batch = self._batch(connection, topic)
-        if batch is None or (batch < since.reached and since.lacks(topic, batch)):
+        if batch is None or (batch < since.required_batch and since.has_missing_events(topic, batch)):
             raise NotComparable("it is being built again from the change log: verify it again when that is over")
         return batch
 
     def _batch(self, connection: sa.Connection, topic: str) -> int | None:
-        """The last batch of a table; ``None`` if there is no marker.
+        """Return the last batch of a table; ``None`` if there is no marker.
 
         :raises TargetError: the tables are of another change log
         """
-        if not self._markers.there(connection):
+        if not self._markers.is_created(connection):
             return None
         markers = self._markers.read(connection)
-        forgetting = self._markers.forgetting(self._engine)
+        forgetting = self._markers.build_delete_statement(self._engine)
         refuse_another(self._changelog, self._plan.connector, markers, self._place, forgetting)
         return markers.behind.get(topic, markers.batch)

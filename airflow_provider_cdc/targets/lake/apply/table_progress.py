@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.core.reporting.work_progress import Board, Ticker, WorkProgress
+from airflow_provider_cdc.core.reporting.progress_reporter import ProgressBoard, ProgressReporter, ProgressTicker
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.apply.table_progress")
 
@@ -16,7 +16,7 @@ SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class AtWork:
+class TableInProgress:
     """A table that is worked on.
 
     :param after: its last batch when the work began
@@ -28,32 +28,42 @@ class AtWork:
     last: int = 0
 
 
-class Progress:
-    """How far the tables of a job are, or of one round of it. Tables report from their threads; another one tells, in a ``with`` block.
+class JobTableProgress:
+    """The progress of the tables of a job, or of one round of it.
 
-        >>> with Progress(200, 523, what="Apply", board=changelog.board("shop"), where="delta at /lake") as progress:
-        ...     progress.begins("shop.orders", 0)
-        ...     progress.applies("shop.orders", 1, 20)
-        ...     progress.ends("shop.orders")
+    Tables report from their threads; another one writes the progress, in a ``with`` block.
+
+        >>> with JobTableProgress(200, 523, what="Apply", board=changelog.board("shop"), where="delta at /lake") as progress:
+        ...     progress.start_table("shop.orders", 0)
+        ...     progress.record_batch_range("shop.orders", 1, 20)
+        ...     progress.release_table("shop.orders")
 
     :param tables: that are worked on
     :param last: the batch that all of them will have
     """
 
     def __init__(
-        self, tables: int = 0, last: int = 0, *, what: str = "Apply", board: Board | None = None, where: str = ""
+        self,
+        tables: int = 0,
+        last: int = 0,
+        *,
+        what: str = "Apply",
+        board: ProgressBoard | None = None,
+        where: str = "",
     ) -> None:
         self.tables = tables
         self._last, self._done = last, 0
-        self._at_work: dict[str, AtWork] = {}
-        self._ticker = Ticker(WorkProgress(what, "tables", where=where, board=board, logger=log), self.told)
+        self._at_work: dict[str, TableInProgress] = {}
+        self._ticker = ProgressTicker(
+            ProgressReporter(what, "tables", where=where, board=board, logger=log), self.to_document
+        )
 
     @classmethod
-    def of(
+    def from_job(
         cls, what: str, tables: int, changelog: ChangeLog, connector: str, target: str, location: str, last: int = 0
-    ) -> Progress:
-        """Of a job about the tables of a connector at a location."""
-        board = changelog.board(connector)
+    ) -> JobTableProgress:
+        """Build the progress of a job for the tables of a connector at a location."""
+        board = changelog.open_progress_board(connector)
         return cls(tables, last, what=what, board=board, where=f"{target} at {location}")
 
     def __enter__(self) -> Self:
@@ -63,28 +73,28 @@ class Progress:
     def __exit__(self, *e: object) -> None:
         self._ticker.__exit__(*e)
 
-    def begins(self, table: str, after: int | None = None) -> None:
-        """A table is worked on from now on.
+    def start_table(self, table: str, after: int | None = None) -> None:
+        """Record that a table is worked on from now on.
 
         :param after: its last batch, where its batches are what is worked on
         """
-        self._at_work[table] = AtWork() if after is None else AtWork(after, after + 1, after + 1)
+        self._at_work[table] = TableInProgress() if after is None else TableInProgress(after, after + 1, after + 1)
 
-    def applies(self, table: str, first: int, last: int) -> None:
-        """A table is brought from one batch to another, in one commit."""
+    def record_batch_range(self, table: str, first: int, last: int) -> None:
+        """Record that a table is brought from one batch to another, in one commit."""
         known = self._at_work.get(table)
-        self._at_work[table] = AtWork(first - 1 if known is None else known.after, first, last)
+        self._at_work[table] = TableInProgress(first - 1 if known is None else known.after, first, last)
 
-    def ends(self, table: str) -> None:
-        """Nobody works on a table any more, for now."""
+    def release_table(self, table: str) -> None:
+        """Record that no thread works on a table any more, for now."""
         self._at_work.pop(table, None)
 
-    def done(self) -> None:
+    def count_finished_table(self) -> None:
         """Nothing is left to do for one of the tables."""
         self._done += 1
 
-    def told(self) -> dict[str, Any]:
-        """How far it is, as :meth:`WorkProgress.tell` has it."""
+    def to_document(self) -> dict[str, Any]:
+        """Return how far the job is, as :meth:`ProgressReporter.report_progress` has it."""
         at_work = sorted(self._at_work.copy().items())
         shown = [f"{table}{self._batches(at)}" for table, at in at_work[:SHOWN]]
         more = f" and {len(at_work) - SHOWN} more" if len(at_work) > SHOWN else ""
@@ -93,10 +103,10 @@ class Progress:
         now = f"at work: {', '.join(shown)}{more}" if shown else ""
         return {"done": self._done, "total": self.tables, "of": (way, self.tables), "now": now}
 
-    def _total(self, at: AtWork) -> int:
+    def _total(self, at: TableInProgress) -> int:
         return max(self._last - at.after, at.last - at.after, 1)
 
-    def _batches(self, at: AtWork) -> str:
+    def _batches(self, at: TableInProgress) -> str:
         first, last, total = at.first - at.after, at.last - at.after, self._total(at)
         if not at.first:
             return ""

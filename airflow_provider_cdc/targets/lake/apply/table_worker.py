@@ -1,4 +1,4 @@
-"""What an apply does with one table: finds what the table has not seen, has it caught up, and sees how it stands then."""
+"""The work of an apply on one table: finds what the table has not seen, has it caught up, and inspects it then."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reading.partial_updates import DocumentsLost
+from airflow_provider_cdc.changelog.reading.partial_document_updates import DocumentsLost
 from airflow_provider_cdc.core.errors import BatchesRemoved
-from airflow_provider_cdc.targets.lake.apply.catch_up import CatchUp
-from airflow_provider_cdc.targets.lake.apply.run_report import Applied
-from airflow_provider_cdc.targets.lake.apply.skip_check import stamp
-from airflow_provider_cdc.targets.lake.apply.unreported_writes import untold
-from airflow_provider_cdc.targets.lake.backlog.backlog import Backlog
-from airflow_provider_cdc.targets.lake.backlog.backlog_state import View
-from airflow_provider_cdc.targets.lake.formats.target import NEVER, Owner, Target
-from airflow_provider_cdc.targets.lake.placement.rule_check import other_texts
-from airflow_provider_cdc.targets.lake.rules.target_table import Placed
+from airflow_provider_cdc.targets.lake.apply.apply_run_report import TableApplyResult
+from airflow_provider_cdc.targets.lake.apply.batch_applier import BatchApplier
+from airflow_provider_cdc.targets.lake.apply.unreported_writes import find_unreported_writes
+from airflow_provider_cdc.targets.lake.apply.up_to_date_check import read_table_stamp
+from airflow_provider_cdc.targets.lake.backlog.backlog_state import BacklogState
+from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
+from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER, Owner, Target
+from airflow_provider_cdc.targets.lake.placement.recorded_rule_check import other_texts
+from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.apply.table_worker")
 
 
-class OneTable:
+class TableWorker:
     """Works on one table in each thread; several threads use it at once.
 
     :param kind: of the tables
@@ -37,7 +37,7 @@ class OneTable:
         connector: str,
         kind: str,
         open_table: Callable[[str], Target],
-        catch_up: CatchUp,
+        catch_up: BatchApplier,
         backlog: Backlog,
     ) -> None:
         self._changelog, self._connector, self._kind, self._open = changelog, connector, kind, open_table
@@ -48,8 +48,13 @@ class OneTable:
         self.stood: dict[str, int | None] = {}
         """Name → the last batch that each table of this round had when work on it began."""
 
-    def apply(
-        self, table: Placed, view: View, done: list[Applied], earlier: list[Applied], settle: bool
+    def apply_table(
+        self,
+        table: TargetTable,
+        view: BacklogState,
+        done: list[TableApplyResult],
+        earlier: list[TableApplyResult],
+        settle: bool,
     ) -> dict[str, Any]:
         """Apply what one table has not seen, in groups of batches; each commit is added to ``done`` at once.
 
@@ -65,35 +70,41 @@ class OneTable:
             return self._alone.setdefault(location, threading.Lock())
 
     def _caught_up(
-        self, table: Placed, view: View, done: list[Applied], earlier: list[Applied], *, settle: bool
+        self,
+        table: TargetTable,
+        view: BacklogState,
+        done: list[TableApplyResult],
+        earlier: list[TableApplyResult],
+        *,
+        settle: bool,
     ) -> dict[str, Any]:
         self._changelog_is = view.changelog
         name, owner = table.name, Owner(self._connector, table.topic, table.shared, view.changelog)
-        target, at = self._catch_up.look(owner, table.location, table.place)
+        target, at = self._catch_up.inspect_target(owner, table.location, table.place)
         self.stood[name] = at
-        earlier += untold(table, at, view, self._backlog)
-        if at is None and name in view.stands and view.source(name)["dropped"]:
+        earlier += find_unreported_writes(table, at, view, self._backlog)
+        if at is None and name in view.stands and view.describe_source_table(name)["dropped"]:
             log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", name)
             return {}
-        if at not in (None, NEVER) and (problem := other_texts(table, view.known(name), target)):
+        if at not in (None, NEVER) and (problem := other_texts(table, view.find_report_entry(name), target)):
             raise problem
         try:
-            table, missing = self._backlog.of(table, at, view)
+            table, missing = self._backlog.find_unapplied_groups(table, at, view)
         except BatchesRemoved as e:
-            if at in (None, NEVER) and view.gone(table.topic):
+            if at in (None, NEVER) and view.is_gone_at_source(table.topic):
                 log.info("The table of %s is not built, and the source has none any more: %s", name, e.what)
                 return {}
             raise
         before, lost = at, False
         progress = self._catch_up.progress
-        progress.begins(name, missing[0].first - 1 if missing and at in (None, NEVER) else at or 0)
+        progress.start_table(name, missing[0].first - 1 if missing and at in (None, NEVER) else at or 0)
         try:
             for number, group in enumerate(missing):
                 more = number + 1 < len(missing)
                 if (at is None or group.last > at) and not (lost and more):
                     look = (target, at) if number == 0 else None
                     try:
-                        at = self._catch_up.apply(
+                        at = self._catch_up.apply_batches(
                             owner, table.location, missing[: number + 1], done, look, table, more=more
                         )
                     except DocumentsLost as e:
@@ -104,16 +115,18 @@ class OneTable:
                             "%s All batches are applied together now: later ones may have the documents.", e.what
                         )
         finally:
-            progress.ends(name)
+            progress.release_table(name)
         if not any((one.name or one.topic) == name for one in done):
-            earlier += untold(table, at, view, self._backlog, before)  # another run was faster; its report may be lost
+            earlier += find_unreported_writes(
+                table, at, view, self._backlog, before
+            )  # another run was faster; its report may be lost
         if at == before and at not in (None, NEVER):
             self._check_rule(owner, table, target, view)
         stood = {"location": table.location, "stamp": "", "batch": NEVER if at is None else at}
-        stood |= view.source(name, table.topic) | table.document()
-        return self.settled(name, stood) if settle else stood
+        stood |= view.describe_source_table(name, table.topic) | table.to_document()
+        return self.refresh_report_entry(name, stood) if settle else stood
 
-    def _check_rule(self, owner: Owner, table: Placed, target: Target, view: View) -> None:
+    def _check_rule(self, owner: Owner, table: TargetTable, target: Target, view: BacklogState) -> None:
         """Look at the rule of a table without new events, unless it is that of the last run.
 
         :raises TargetError: the table was made by another one
@@ -121,8 +134,8 @@ class OneTable:
         known = view.stands.get(table.name)
         if known is not None and known.get("known", True) and table.name not in view.lagging:
             return
-        groups = self._backlog.all() if view.schema(table.topic) is None else view.groups
-        schema = next((found for group in reversed(groups) if (found := group.schema(table.topic))), None)
+        groups = self._backlog.list_all_batches() if view.find_table_schema(table.topic) is None else view.groups
+        schema = next((found for group in reversed(groups) if (found := group.find_schema(table.topic))), None)
         if schema is None:
             log.info(
                 "Whether the rule of %s has changed is seen with its next events: the change log has none.", table.name
@@ -130,28 +143,30 @@ class OneTable:
         else:
             self._catch_up.check_rule(owner, table, target, schema)
 
-    def settled(self, name: str, stood: Mapping[str, Any]) -> dict[str, Any]:
-        """What a report has of a table, with how it looks and stands now.
+    def refresh_report_entry(self, name: str, stood: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a report has of a table, with its present state and batch.
 
         :param stood: what is known of it
         """
         # how it looks is asked first: if it changes in between, the next run looks closer
-        looks = stamp(self._changelog, self._kind, stood["location"])
+        looks = read_table_stamp(self._changelog, self._kind, stood["location"])
         target = self._open(stood["location"])
         if not target.exists():
             return {**stood, "stamp": looks, "batch": NEVER}
-        batch = target.marker(Owner(self._connector, stood.get("topic", name), changelog=self._changelog_is).app)
-        return {**stood, "stamp": looks, "batch": batch, "bytes": target.size()}
+        batch = target.read_marker(
+            Owner(self._connector, stood.get("topic", name), changelog=self._changelog_is).application_name
+        )
+        return {**stood, "stamp": looks, "batch": batch, "bytes": target.count_file_bytes()}
 
 
-def failing(view: View, table: Placed, done: Sequence[Applied]) -> dict[str, Any]:
-    """What a report has of a table that could not be brought up to date.
+def build_failed_entry(view: BacklogState, table: TargetTable, done: Sequence[TableApplyResult]) -> dict[str, Any]:
+    """Return what a report has of a table that could not be brought up to date.
 
-    :param done: what it tells of all tables: this one may have got some of the batches
+    :param done: what it reports of all tables: this one may have got some of the batches
     """
-    known = view.known(table.name)
+    known = view.find_report_entry(table.name)
     batch = max([known["batch"], *(one.last_batch for one in done if (one.name or one.topic) == table.name)])
     # those that its rows have
     texts = {"texts": known["texts"]} if "texts" in known and known["location"] == table.location else {}
     known = {**known, "location": table.location, "stamp": "", "batch": batch}
-    return {**known, **view.source(table.name, table.topic), **table.document(), **texts}
+    return {**known, **view.describe_source_table(table.name, table.topic), **table.to_document(), **texts}

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.files.truncation_marker import Mark
-from airflow_provider_cdc.changelog.reading.pending_batches import Batches
+from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker
+from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic
 from airflow_provider_cdc.changelog.reports.apply_report import rules_of
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.core.model.manifest import Contents, Manifest
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.remedy_commands import cdc
-from airflow_provider_cdc.targets.lake.formats.target import NEVER
-from airflow_provider_cdc.targets.lake.rules.target_table import Placed
+from airflow_provider_cdc.core.model.batch_manifest import BatchContents, Manifest
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER
+from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.backlog.backlog_state")
 
@@ -25,8 +25,8 @@ GROUP_BYTES = 2 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """What is known before any table is read.
+class BacklogState:
+    """The state that is known before any table is read.
 
     :param start: the batch behind which ``groups`` begin
     :param last: the newest batch
@@ -45,94 +45,100 @@ class View:
 
     start: int
     last: int
-    groups: list[Batches]
+    groups: list[BatchesByTopic]
     reported: bool
     stands: dict[str, dict[str, Any]]
     lagging: dict[str, int]
     told: Mapping[str, int] = field(default_factory=dict)
     evidence: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    before: Mark | None = None
+    before: TruncationMarker | None = None
     settled: Mapping[str, int] = field(default_factory=dict)
     changelog: str = ""
     writer: str = ""
 
     @property
-    def topics(self) -> set[str]:
+    def known_topics(self) -> set[str]:
         gone = (self.before.topics or {}) if self.before is not None else {}
         return {*self.stands, *gone}.union(*(group.topics for group in self.groups))
 
-    def idle(self) -> dict[str, dict[str, Any]]:
-        """The report's entries of tables without events in new batches; and those that a route gives rows, which may have none in them."""
+    def list_idle_entries(self) -> dict[str, dict[str, Any]]:
+        """Return the report's entries of tables without events in new batches.
+
+        Those that a route gives rows are among them; they may have none in these batches.
+        """
         new = set[str]().union(*(group.topics for group in self.groups))
         return {t: entry for t, entry in self.stands.items() if t not in new and t not in self.lagging}
 
-    def known(self, topic: str) -> dict[str, Any]:
+    def find_report_entry(self, topic: str) -> dict[str, Any]:
         return self.stands.get(topic, {"location": "", "batch": NEVER, "stamp": ""})
 
-    def reached(self, topic: str) -> int:
-        """The last batch of a table that could not be brought further; or of a topic with a route, up to which its tables are known."""
+    def find_reached_batch(self, topic: str) -> int:
+        """Return the last batch of a table that could not be brought further.
+
+        Of a topic with a route, it is the batch up to which its tables are known.
+        """
         there = topic in self.stands or any(entry.get("topic") == topic for entry in self.stands.values())
         return self.lagging.get(topic, self.start if there else 0)
 
-    def table(self, topic: str) -> TableId | None:
-        """The table of a topic, by the newest batches; or by those that were removed."""
-        found = next((found for group in reversed(self.groups) if (found := group.table(topic))), None)
+    def find_table(self, topic: str) -> TableId | None:
+        """Return the table of a topic, by the newest batches; or by those that were removed."""
+        found = next((found for group in reversed(self.groups) if (found := group.find_table(topic))), None)
         if found is None and self.before is not None and self.before.topics:
             gone = self.before.topics.get(topic)
             return None if gone is None else gone.table
         return found
 
-    def never_had(self, table: Placed) -> bool:
-        """Whether the topic of a table is new since the last report."""
+    def never_had(self, table: TargetTable) -> bool:
+        """Check whether the topic of a table is new since the last report."""
         known = self.stands.keys() | self.lagging.keys()
         return self.reported and bool(self.stands) and table.place is None and table.name not in known
 
-    def gone(self, topic: str) -> bool:
-        """Whether the source has no table of a topic any more: it was dropped, or has another name."""
-        table = self.table(topic)
+    def is_gone_at_source(self, topic: str) -> bool:
+        """Check whether the source has no table of a topic any more: it was dropped, or has another name."""
+        table = self.find_table(topic)
         if table is None:
-            return bool(self.known(topic).get("dropped"))
+            return bool(self.find_report_entry(topic).get("dropped"))
         for group in reversed(self.groups):
             if table.full_name in group.dropped or table.full_name in group.renamed:
                 return True
             if topic in group:
                 return False
         mark = self.before
-        return bool(self.known(topic).get("dropped")) or (
+        return bool(self.find_report_entry(topic).get("dropped")) or (
             mark is not None and (table.full_name in mark.dropped or table.full_name in mark.renamed)
         )
 
-    def schema(self, topic: str) -> TableSchema | None:
-        """The schema of a topic's table, by the newest batches."""
-        return next((found for group in reversed(self.groups) if (found := group.schema(topic))), None)
+    def find_table_schema(self, topic: str) -> TableSchema | None:
+        """Return the schema of a topic's table, by the newest batches."""
+        return next((found for group in reversed(self.groups) if (found := group.find_schema(topic))), None)
 
-    def columns(self, topic: str) -> set[str]:
-        """The columns that a topic's table has or had in these batches."""
-        parts = (part for group in self.groups for part in group.each(topic))
-        return {name for part in parts for name in part.columns}
+    def list_known_columns(self, topic: str) -> set[str]:
+        """Return the columns that a topic's table has or had in these batches."""
+        parts = (part for group in self.groups for part in group.list_parts(topic))
+        return {name for part in parts for name in part.all_column_names}
 
-    def source(self, name: str, topic: str = "") -> dict[str, Any]:
-        """The table at the source that the report has for a table.
+    def describe_source_table(self, name: str, topic: str = "") -> dict[str, Any]:
+        """Return the table at the source that the report has for a table.
 
         :param topic: of a table that is called otherwise
         """
-        topic = topic or self.known(name).get("topic", name)
-        table = self.table(topic)
-        full = self.known(name).get("table", "") if table is None else table.full_name
+        topic = topic or self.find_report_entry(name).get("topic", name)
+        table = self.find_table(topic)
+        full = self.find_report_entry(name).get("table", "") if table is None else table.full_name
         return {"table": full, "dropped": self._dropped(topic, full, name)}
 
     def _dropped(self, topic: str, full: str, name: str) -> bool:
-        """Whether the source has dropped the table."""
+        """Check whether the source has dropped the table."""
         for group in reversed(self.groups):
             if full in group.dropped:
                 return True
             if topic in group:
                 return False
-        return bool(self.known(name).get("dropped"))
+        return bool(self.find_report_entry(name).get("dropped"))
 
 
-def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rules: str) -> View:
-    """What is known now.
+def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rules: str) -> BacklogState:
+    """Read what is known now.
 
     :param report: of the last apply; empty if there is none
     :param rules: digest of the rules for tables
@@ -160,31 +166,32 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
         report = {**report, "last_batch": 0, "stands": stands, "lagging": lagging}
     start, before = report.get("last_batch", 0), None
     if not start:
-        before = changelog.beginning(connector)
+        before = changelog.read_truncation_marker(connector)
         start = before.first - 1 if before is not None else 0
         if before is not None and before.topics is None:
             log.warning(
                 "The change log of %s begins with batch %d, and nobody knows which tables had events before: those without any since are not made. "
                 "To have them named: %s",
-                connector, before.first, cdc("verify", connector),
+                connector, before.first, format_cdc_command("verify", connector),
             )  # fmt: skip
-    batches = (manifest.contents for manifest in changelog.manifests(connector, after=start))
+    batches = (manifest.batch_contents for manifest in changelog.read_manifests(connector, after=start))
     stands, lagging = report.get("stands", {}), report.get("lagging", {})
     reported = bool(report.get("last_batch"))
     gone = before.dropped if before is not None else ()
-    groups = indexed(changelog, batches, stands if reported else {}, gone)
+    groups = group_batches(changelog, batches, stands if reported else {}, gone)
     changelog_, writer = _whose(changelog, connector, groups, newest, last)
     newest = groups[-1].last if groups else newest
     if not newest:
         log.warning("The change log %s has no batch of connector %s.", changelog.storage.url, connector)
-    return View(
+    return BacklogState(
         start, max(newest, start), groups, reported, stands, lagging, told, evidence, before, changelog=changelog_, writer=writer
     )  # fmt: skip
 
 
-def settled(view: View, report: Mapping[str, Any], rules: TableRules) -> View:
-    """A view of a change log whose beginning was removed, when the rules of tables are not those of the last run. Which tables a route makes is known of
-    topics whose rule is the same; it cannot be found again in batches that are gone.
+def add_known_routed_tables(view: BacklogState, report: Mapping[str, Any], rules: TableRules) -> BacklogState:
+    """Build a view of a change log whose beginning was removed, with other rules of tables than those of the last run.
+
+    Which tables a route makes is known of topics whose rule is the same; it cannot be found again in batches that are gone.
 
     :param report: of the last apply
     :param rules: that are in force
@@ -196,8 +203,12 @@ def settled(view: View, report: Mapping[str, Any], rules: TableRules) -> View:
     routed = {name: entry for name, entry in report["stands"].items() if "place" in entry}
     behind = report["failed"].keys() | report["lagging"].keys()
     for topic in {entry["topic"] for entry in routed.values()}:
-        table, entries = view.table(topic), {name: e for name, e in routed.items() if e["topic"] == topic}
-        if table is not None and not behind & {topic, *entries} and before.match(table) == rules.match(table):
+        table, entries = view.find_table(topic), {name: e for name, e in routed.items() if e["topic"] == topic}
+        if (
+            table is not None
+            and not behind & {topic, *entries}
+            and before.match_table(table) == rules.match_table(table)
+        ):
             found[topic], known = int(report["last_batch"]), known | entries
     return replace(view, stands={**view.stands, **known}, settled=found)
 
@@ -213,16 +224,19 @@ def evidence_of(report: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
 
 
 def _still_there(changelog: ChangeLog, connector: str, batch: int) -> tuple[int, Manifest | None]:
-    """A batch that was there, with its manifest; or if it is not any more, the newest one, for which all are listed."""
+    """Return a batch that was there, with its manifest.
+
+    If it is not there any more, return the newest one, for which all are listed.
+    """
     if not batch:
         return batch, None
-    if (manifest := changelog.manifest(connector, batch)) is not None:
+    if (manifest := changelog.find_manifest(connector, batch)) is not None:
         return batch, manifest
-    return max(changelog.batches(connector), default=0), None
+    return max(changelog.list_batches(connector), default=0), None
 
 
 def of_another(report: Mapping[str, Any], last: Manifest | None) -> bool:
-    """Whether a report is about another change log, or one that was put back to an earlier state since.
+    """Check whether a report is about another change log, or one that was put back to an earlier state since.
 
     :param last: manifest of the report's last batch, as it is now; ``None`` if it is removed
     """
@@ -230,14 +244,14 @@ def of_another(report: Mapping[str, Any], last: Manifest | None) -> bool:
 
 
 def _whose(
-    changelog: ChangeLog, connector: str, groups: list[Batches], newest: int, last: Manifest | None
+    changelog: ChangeLog, connector: str, groups: list[BatchesByTopic], newest: int, last: Manifest | None
 ) -> tuple[str, str]:
-    """The identity of the change log, and the writer of its newest batch."""
+    """Return the identity of the change log, and the writer of its newest batch."""
     if groups:
         return groups[-1].changelog, groups[-1].writers[groups[-1].last]
     if last is None and newest:
-        last = changelog.manifest(connector, newest)
-    return (last.changelog, last.writer) if last is not None else ("", "")
+        last = changelog.find_manifest(connector, newest)
+    return (last.changelog_id, last.writer) if last is not None else ("", "")
 
 
 def told_of(stands: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
@@ -245,34 +259,34 @@ def told_of(stands: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     return {name: int(entry["batch"]) for name, entry in stands.items()}
 
 
-def indexed(
+def group_batches(
     changelog: ChangeLog,
-    batches: Iterable[Contents],
+    batches: Iterable[BatchContents],
     stands: Mapping[str, Mapping[str, Any]],
     gone: Collection[str] = (),
-) -> list[Batches]:
+) -> list[BatchesByTopic]:
     """Batches in groups that are merged at once.
 
     :param stands: of the report of the batch before them
     :param gone: full names of tables that the source had dropped before them, besides those
     """
     found, dropped = (
-        list[Batches](),
+        list[BatchesByTopic](),
         {entry.get("table", "") for entry in stands.values() if entry.get("dropped")} | {*gone},
     )
     for group in _groups(batches):
-        found.append(Batches(changelog, group, dropped))
+        found.append(BatchesByTopic(changelog, group, dropped))
         dropped = found[-1].gone
     return found
 
 
-def _groups(batches: Iterable[Contents]) -> Iterator[list[Contents]]:
+def _groups(batches: Iterable[BatchContents]) -> Iterator[list[BatchContents]]:
     """Consecutive batches, about :data:`GROUP_BYTES` of files together."""
-    group: list[Contents] = []
+    group: list[BatchContents] = []
     size = 0
     for batch in batches:
         group.append(batch)
-        size += batch.bytes
+        size += batch.total_bytes
         if size >= GROUP_BYTES:
             yield group
             group, size = [], 0

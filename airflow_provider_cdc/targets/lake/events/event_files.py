@@ -6,26 +6,26 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.changelog.reading.pending_batches import Pending
-from airflow_provider_cdc.core.model.schema import Column, TableSchema
+from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
+from airflow_provider_cdc.core.model.table_schema import Column, TableSchema
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
-from airflow_provider_cdc.targets.lake.types.spark_types import file_type, quoted, structure
+from airflow_provider_cdc.targets.lake.types.spark_types import build_struct_type, file_type, quote_name
 
 
-def versions(pending: Pending, after: int) -> list[int]:
-    """Of the schemas that events after a number have."""
+def list_schema_versions(pending: PendingBatches, after: int) -> list[int]:
+    """List the versions of the schemas that events after a number have."""
     return sorted({f.schema_version for _, f in pending.files if f.last_seq > after})
 
 
-def files_after(pending: Pending, version: int, after: int) -> list[str]:
-    """The files of a schema version that have events after a number."""
+def files_after(pending: PendingBatches, version: int, after: int) -> list[str]:
+    """Return the files of a schema version that have events after a number."""
     return [path for path, f in pending.files if f.schema_version == version and f.last_seq > after]
 
 
 _UNKNOWN_VARIABLE = f"${{{OURS}none}}"
 
 
-def opened(spark: SparkSession, schema: T.StructType, files: list[str]) -> DataFrame:
+def open_event_files(spark: SparkSession, schema: T.StructType, files: list[str]) -> DataFrame:
     """Files of the change log by a schema.
 
     Parquet's reader gets the schema as a setting of Hadoop, which expands variables in settings: a column called ``${user.home}``
@@ -36,20 +36,23 @@ def opened(spark: SparkSession, schema: T.StructType, files: list[str]) -> DataF
         return spark.read.schema(schema).parquet(*files)
     first = T.StructType([T.StructField(_UNKNOWN_VARIABLE, T.BooleanType()), *schema.fields])
     # no file has it; it has to be asked for to be in front
-    found = spark.read.schema(first).parquet(*files).where(F.col(quoted(_UNKNOWN_VARIABLE)).isNull())
-    return found.select(*map(quoted, schema.names))
+    found = spark.read.schema(first).parquet(*files).where(F.col(quote_name(_UNKNOWN_VARIABLE)).isNull())
+    return found.select(*map(quote_name, schema.names))
 
 
 def event_schema(schema: TableSchema) -> T.StructType:
-    """What to read of a file. Spark reads by name, so columns that the file does not have come as NULL."""
+    """Return the schema by which a file is read.
+
+    Spark reads by name, so columns that the file does not have come as NULL.
+    """
     image = struct_of(list(schema.columns))
-    key = struct_of([schema.column(k) for k in schema.key])
+    key = struct_of([schema.get_column(k) for k in schema.key])
     keys = {"key": key, "previous_key": key} if schema.key else {}
-    return structure(
+    return build_struct_type(
         {"seq": "bigint", "op": "string", "before": image, "after": image, "unavailable": "array<string>", **keys}
     )
 
 
 def struct_of(columns: list[Column]) -> T.StructType:
-    """The columns of an image or a key, as files have them."""
-    return structure({c.name: file_type(c.type) for c in columns})
+    """Return the columns of an image or a key, as files have them."""
+    return build_struct_type({c.name: file_type(c.type) for c in columns})

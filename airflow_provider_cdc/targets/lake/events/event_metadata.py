@@ -1,4 +1,4 @@
-"""What is read of events besides their rows: their times, transactions, and what they leave out."""
+"""Values that are read of events besides their rows: their times, transactions, and what they leave out."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pyspark.sql import types as T
 from airflow_provider_cdc.targets.lake.rules.projection import META
 
 
-class Told:
-    """What is read of events besides their rows.
+class EventMetadata:
+    """Values that are read of events besides their rows.
 
-    :param what: as in :attr:`airflow_provider_cdc.targets.lake.rules.projection.Shape.meta`
+    :param what: as in :attr:`airflow_provider_cdc.targets.lake.rules.projection.Projection.needed_metadata`
     :param truncates: whether ``t`` events are wanted, too
     """
 
     def __init__(self, what: Collection[str], *, truncates: bool) -> None:
         self.what, self.truncates = frozenset(what), truncates
 
-    def fields(self, spark: SparkSession, files: list[str]) -> dict[str, T.DataType]:
+    def list_metadata_fields(self, spark: SparkSession, files: list[str]) -> dict[str, T.DataType]:
         """Columns of the files."""
         if not self.what:
             return {}
@@ -34,7 +34,7 @@ class Told:
         transaction = T.StructType([T.StructField("id", T.StringType())])
         return {"source": source, "ts_us": T.LongType(), "transaction": transaction}
 
-    def values(self, left_out: Expression) -> list[Expression]:
+    def build_metadata_values(self, left_out: Expression) -> list[Expression]:
         known = {
             "commit_ts": F.timestamp_micros("source.ts_us"),
             "captured_ts": F.timestamp_micros("ts_us"),

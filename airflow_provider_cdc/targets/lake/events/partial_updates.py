@@ -1,6 +1,7 @@
-"""Events with documents instead of what has changed of them: partial updates are applied key by key, in the order of events, where the executors have them.
+"""Events with documents instead of what has changed of them: partial updates are applied key by key.
 
-What the first updates of a key are applied to is in the table. It has to be as it was before the batches: whoever writes what is made here makes sure of that.
+They are applied in the order of events, where the executors have them. What the first updates of a key are applied to is in the table. It has to be as it
+was before the batches: the writer of what is made here makes sure of that.
 """
 
 from __future__ import annotations
@@ -21,15 +22,20 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type
 
-from airflow_provider_cdc.changelog.reading.partial_updates import Changes, Fold, Lost, refuse_lost
-from airflow_provider_cdc.core.model.schema import Documents, arrow_type
+from airflow_provider_cdc.changelog.reading.partial_document_updates import (
+    DocumentBuilder,
+    DocumentEvents,
+    LostDocument,
+    refuse_lost,
+)
+from airflow_provider_cdc.core.model.table_schema import DocumentSchema, arrow_type
 from airflow_provider_cdc.core.spi.partial_updates import partial_updates
-from airflow_provider_cdc.targets.lake.executors.executor_packages import lacks_package, ship
+from airflow_provider_cdc.targets.lake.executors.executor_packages import lacks_package, ship_driver_code
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import KEPT, OP, OURS, SEQ
-from airflow_provider_cdc.targets.lake.types.spark_types import quoted
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 if TYPE_CHECKING:  # executors load this module, and have no need of those
-    from airflow_provider_cdc.changelog.reading.pending_batches import Origin, Pending
+    from airflow_provider_cdc.changelog.reading.pending_batches import ColumnLineage, PendingBatches
 
 Present = Callable[[], DataFrame | None]
 """The documents of the table before the events, by the key: with the names of the source; ``None`` if it has none."""
@@ -40,33 +46,33 @@ _THERE, _LOST = "=", "!"
 _SHOWN = 10
 
 
-def fields(documents: Documents) -> list[T.StructField]:
-    """What has to be read of files besides the rows."""
+def list_document_fields(documents: DocumentSchema) -> list[T.StructField]:
+    """Return the fields that have to be read of files besides the rows."""
     return [T.StructField(column.name, from_arrow_type(arrow_type(column.type))) for column in documents.columns]
 
 
-def values(documents: Documents, origin: Origin) -> list[Expression]:
-    """What :func:`completed` needs of events.
+def build_document_values(documents: DocumentSchema, origin: ColumnLineage) -> list[Expression]:
+    """Return the values of events that :func:`complete_documents` needs.
 
     :param origin: of the documents, in the files
     """
     body = str(origin.column)
     lacks = (F.col("op") == "u") & F.array_contains("unavailable", F.lit(body))
-    said = [F.col(quoted(column.name)).alias(f"{_SAID}{i}") for i, column in enumerate(documents.columns)]
-    return [F.coalesce(lacks, F.lit(False)).alias(_LACKS), F.col(f"before.{quoted(body)}").alias(_BEFORE), *said]
+    said = [F.col(quote_name(column.name)).alias(f"{_SAID}{i}") for i, column in enumerate(documents.columns)]
+    return [F.coalesce(lacks, F.lit(False)).alias(_LACKS), F.col(f"before.{quote_name(body)}").alias(_BEFORE), *said]
 
 
-def completed(
+def complete_documents(
     spark: SparkSession,
-    pending: Pending,
+    pending: PendingBatches,
     rows: DataFrame,
-    documents: Documents,
+    documents: DocumentSchema,
     present: Present | None,
     emptied: Callable[[], int],
 ) -> DataFrame:
     """Events with their documents. An update whose document is not known, but is by a later event of its key, is not among them.
 
-    :param rows: with :func:`values`
+    :param rows: with :func:`build_document_values`
     :param emptied: number of the last event that has emptied the table; 0 if none has
     :raises TargetError: a document is not known in the end
     """
@@ -75,17 +81,17 @@ def completed(
     there = present() if present is not None else None
     wanted = rows
     if there is not None:
-        alone = rows.where(F.col(_LACKS) & F.col(_BEFORE).isNull()).select(*map(quoted, key)).distinct()
+        alone = rows.where(F.col(_LACKS) & F.col(_BEFORE).isNull()).select(*map(quote_name, key)).distinct()
         there = there.join(alone, [*key], "left_semi").select(
-            F.lit(-1).cast("bigint").alias(SEQ), F.lit(_THERE).alias(OP), F.lit(False).alias(_LACKS), *map(quoted, (*key, documents.body))
+            F.lit(-1).cast("bigint").alias(SEQ), F.lit(_THERE).alias(OP), F.lit(False).alias(_LACKS), *map(quote_name, (*key, documents.body))
         )  # fmt: skip
         wanted = rows.unionByName(there, allowMissingColumns=True)
-    schema = rows.select(*map(quoted, names)).schema
+    schema = rows.select(*map(quote_name, names)).schema
     tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    by_key = wanted.repartition(tasks, *map(quoted, key)).sortWithinPartitions(*map(quoted, (*key, SEQ)))
+    by_key = wanted.repartition(tasks, *map(quote_name, key)).sortWithinPartitions(*map(quote_name, (*key, SEQ)))
     said = [column.name for column in documents.columns]
     fold = given(_folded, kind=str(documents.updates), key=key, body=documents.body, said=said, names=names)
-    ship(spark.sparkContext)
+    ship_driver_code(spark.sparkContext)
     try:
         found = by_key.mapInArrow(fold, schema).localCheckpoint()  # it is read several times
     except (PySparkException, Py4JJavaError) as e:
@@ -95,7 +101,7 @@ def completed(
     if found.where(F.col(OP) == _LOST).head(1):
         unknown = found.where((F.col(OP) == _LOST) & (F.col(SEQ) > emptied()))  # what is gone need not be known
         lost, number = unknown.limit(_SHOWN).collect(), unknown.count()
-        shown = {row[key[0]]: Lost(row[SEQ], json.loads(row[documents.body])) for row in lost}
+        shown = {row[key[0]]: LostDocument(row[SEQ], json.loads(row[documents.body])) for row in lost}
         if shown:
             raise refuse_lost(shown, pending, f"the table of {pending.topic}", more=number - len(lost))
     found = found.where(F.col(OP) != _LOST)
@@ -108,11 +114,11 @@ def completed(
 def _folded(
     batches: Iterator[pa.RecordBatch], *, kind: str, key: tuple[str, ...], body: str, said: list[str], names: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The events of some keys with their documents, and those that are :data:`_LOST`.
+    """Return the events of some keys with their documents, and those that are :data:`_LOST`.
 
     :param batches: by keys, and of each in their order
     """
-    fold = Fold(partial_updates(kind))
+    fold = DocumentBuilder(partial_updates(kind))
     schema: pa.Schema | None = None
     for batch in batches:
         if not batch.num_rows:
@@ -120,7 +126,7 @@ def _folded(
         table = pa.Table.from_batches([batch])
         schema = table.select(names).schema
         changes = _changes(table, key, body, said)
-        documents, unknown = fold.add(changes, keep=changes.keys[-1:])
+        documents, unknown = fold.apply_events(changes, keep=changes.keys[-1:])
         whole = table.select(names).set_column(
             names.index(body), schema.field(body), documents.cast(schema.field(body).type)
         )
@@ -131,16 +137,16 @@ def _folded(
         yield from _told_lost(fold, list(fold.lost), schema, key, body)
 
 
-def _changes(table: pa.Table, key: tuple[str, ...], body: str, said: list[str]) -> Changes:
+def _changes(table: pa.Table, key: tuple[str, ...], body: str, said: list[str]) -> DocumentEvents:
     keys: list[Hashable] = list(zip(*[table[name].to_pylist() for name in key], strict=True))
     columns = {name: _array(table[f"{_SAID}{i}"]) for i, name in enumerate(said)}
     op, seq = (table[name].to_numpy() for name in (OP, SEQ))
     lacks: Any = pc.fill_null(table[_LACKS], False).to_numpy()
-    return Changes(keys, op, seq, np.asarray(lacks, np.bool_), _array(table[body]).cast(pa.string()), _array(table[_BEFORE]).cast(pa.string()), columns)  # fmt: skip
+    return DocumentEvents(keys, op, seq, np.asarray(lacks, np.bool_), _array(table[body]).cast(pa.string()), _array(table[_BEFORE]).cast(pa.string()), columns)  # fmt: skip
 
 
 def _told_lost(
-    fold: Fold, keys: list[Hashable], schema: pa.Schema, key: tuple[str, ...], body: str
+    fold: DocumentBuilder, keys: list[Hashable], schema: pa.Schema, key: tuple[str, ...], body: str
 ) -> Iterator[pa.RecordBatch]:
     rows = []
     for one in keys:

@@ -10,17 +10,30 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.changelog.reading.pending_batches import Origin, Pending, lineage
+from airflow_provider_cdc.changelog.reading.pending_batches import ColumnLineage, PendingBatches, trace_columns
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.core.model.schema import Column, TableSchema
-from airflow_provider_cdc.targets.lake.events.event_files import event_schema, files_after, opened, versions
+from airflow_provider_cdc.core.model.table_schema import Column, TableSchema
+from airflow_provider_cdc.targets.lake.events.event_files import (
+    event_schema,
+    files_after,
+    list_schema_versions,
+    open_event_files,
+)
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OP, SEQ, UNKNOWN
-from airflow_provider_cdc.targets.lake.rows.multiset import NUMBER
-from airflow_provider_cdc.targets.lake.rules.projection import WHOLE, Shape
-from airflow_provider_cdc.targets.lake.types.spark_types import constant, filled, from_file, quoted, spark_type
+from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import NUMBER
+from airflow_provider_cdc.targets.lake.rules.projection import WHOLE, Projection
+from airflow_provider_cdc.targets.lake.types.spark_types import (
+    build_fill_value,
+    format_constant,
+    from_file,
+    quote_name,
+    spark_type,
+)
 
 
-def differences(spark: SparkSession, pending: Pending, after: int, shape: Shape = WHOLE) -> DataFrame | None:
+def read_image_differences(
+    spark: SparkSession, pending: PendingBatches, after: int, shape: Projection = WHOLE
+) -> DataFrame | None:
     """Each row image that is added (:data:`NUMBER` = 1) or removed (-1), with the final columns and its event's number: for tables whose rows have no key.
 
     :raises TargetError: updates leave values out, so that the row they change cannot be found
@@ -38,13 +51,15 @@ def differences(spark: SparkSession, pending: Pending, after: int, shape: Shape 
         raw.where(f"{image} IS NOT NULL").select(*columns, F.lit(sign).alias(NUMBER), F.col("seq").alias(SEQ))
         for raw, image, sign, columns in _images(spark, pending, after)
     ]
-    return shape.images(reduce(DataFrame.unionAll, parts), pending.schema, NUMBER, SEQ) if parts else None
+    return shape.project_images(reduce(DataFrame.unionAll, parts), pending.schema, NUMBER, SEQ) if parts else None
 
 
-def images(spark: SparkSession, pending: Pending) -> DataFrame | None:
-    """Each row image after (:data:`NUMBER` = 1) and before (-1) an event, with the final columns and its event's :data:`OP`. An update or a delete whose image before
-    is not known is there with :data:`UNKNOWN`; so is the delete of a key that was looked up and has no row, as nobody knows which one the table has. Values that an
-    image lacks are NULL."""
+def read_row_images(spark: SparkSession, pending: PendingBatches) -> DataFrame | None:
+    """Return each row image after (:data:`NUMBER` = 1) and before (-1) an event.
+
+    It has the final columns and its event's :data:`OP`. An update or a delete whose image before is not known is there with :data:`UNKNOWN`; so is the delete
+    of a key that was looked up and has no row, as it is not known which one the table has. Values that an image lacks are NULL.
+    """
     parts = []
     for raw, image, sign, columns in _images(spark, pending, 0, _SNAPSHOT):
         gone = F.col(image).isNull()
@@ -61,31 +76,31 @@ _SNAPSHOT = T.StructField("source", T.StructType([T.StructField("snapshot", T.St
 
 
 def _images(
-    spark: SparkSession, pending: Pending, after: int, *more: T.StructField
+    spark: SparkSession, pending: PendingBatches, after: int, *more: T.StructField
 ) -> Iterator[tuple[DataFrame, str, int, list[Expression]]]:
     """Events, the image of them that is meant, its sign, and its values for the final columns.
 
     :param more: what else is read of events
     """
-    for version in versions(pending, after):
+    for version in list_schema_versions(pending, after):
         files = files_after(pending, version, after)
-        raw = opened(spark, T.StructType([*event_schema(pending.schemas[version]).fields, *more]), files)
+        raw = open_event_files(spark, T.StructType([*event_schema(pending.schemas[version]).fields, *more]), files)
         raw = raw.where(f"seq > {after} AND op <> 't'")
-        origins, then = lineage(pending, version), pending.schemas[version]
+        origins, then = trace_columns(pending, version), pending.schemas[version]
         for image, sign in (("before", -1), ("after", 1)):
             yield raw, image, sign, [_image_value(image, then, origins[c.name], c) for c in pending.schema.columns]
 
 
-def lacking(pending: Pending) -> set[str]:
-    """Final names of the columns whose values an image before or after some event lacks."""
+def list_incomplete_columns(pending: PendingBatches) -> set[str]:
+    """Return the final names of the columns whose values an image before or after some event lacks."""
     found = set[str]()
-    for version in versions(pending, 0):
+    for version in list_schema_versions(pending, 0):
         of = {name for _, f in pending.files if f.schema_version == version for name in f.unavailable}
-        found |= {name for name, origin in lineage(pending, version).items() if of and origin.column in of}
+        found |= {name for name, origin in trace_columns(pending, version).items() if of and origin.column in of}
     return found
 
 
-def _left_out_of_changes(spark: SparkSession, pending: Pending, after: int) -> list[str]:
+def _left_out_of_changes(spark: SparkSession, pending: PendingBatches, after: int) -> list[str]:
     """Columns that some updates or deletes lack."""
     files = [
         (path, f) for path, f in pending.files if f.unavailable and f.last_seq > after and {"u", "d"} & set(f.counts)
@@ -100,9 +115,9 @@ def _left_out_of_changes(spark: SparkSession, pending: Pending, after: int) -> l
     return sorted({name for _, f in files for name in f.unavailable}) if lacking.head(1) else []
 
 
-def _image_value(image: str, then: TableSchema, origin: Origin, column: Column) -> Expression:
+def _image_value(image: str, then: TableSchema, origin: ColumnLineage, column: Column) -> Expression:
     if origin.column is None:
-        value = filled(constant(origin.fill, column.type), spark_type(column.type))
+        value = build_fill_value(format_constant(origin.fill, column.type), spark_type(column.type))
     else:
-        value = from_file(F.col(f"{image}.{quoted(origin.column)}"), then.column(origin.column).type)
+        value = from_file(F.col(f"{image}.{quote_name(origin.column)}"), then.get_column(origin.column).type)
     return value.cast(spark_type(column.type)).alias(column.name)

@@ -23,7 +23,7 @@ _MADE = (1980, 1, 1, 0, 0, 0)
 """When each file was made, as far as the archive says: equal code is an equal archive."""
 
 
-def ship(context: SparkContext) -> None:
+def ship_driver_code(context: SparkContext) -> None:
     """Give executors the driver's code. It stands before what they have installed; libraries (pyarrow, the driver of a database) are not in it.
 
     Executors within the driver's own process have it already.
@@ -31,7 +31,7 @@ def ship(context: SparkContext) -> None:
     master = str(context.master)
     if master.startswith("local") and not master.startswith("local-cluster"):
         return
-    data = archive()
+    data = build_code_archive()
     folder = (
         Path(SparkFiles.getRootDirectory()) / "cdc"
     )  # executors fetch it from there; Spark deletes it when it stops
@@ -49,7 +49,7 @@ def ship(context: SparkContext) -> None:
 
 
 def lacks_package(said: str) -> ConfigError | None:
-    """What a job's error says where executors lack a package; ``None`` if it says something else."""
+    """Return what a job's error says where executors lack a package; ``None`` if it says something else."""
     if "ModuleNotFoundError" not in said:
         return None
     lines = [line for line in said.splitlines() if line.startswith("ModuleNotFoundError")]
@@ -60,8 +60,8 @@ def lacks_package(said: str) -> ConfigError | None:
     )
 
 
-def archive() -> bytes:
-    """The code as a zip archive that Python imports from."""
+def build_code_archive() -> bytes:
+    """Build the code as a zip archive that Python imports from."""
     found = io.BytesIO()
     with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as file:
         for name, path in _modules():

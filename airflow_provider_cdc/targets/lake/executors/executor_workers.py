@@ -15,49 +15,51 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.targets.database.parallel.parallel_apply import Workers
 from airflow_provider_cdc.targets.database.parallel.staging_workers import (
+    FileShare,
     Message,
-    Part,
-    Share,
-    Work,
+    StagedPartition,
+    StagingWork,
     read_share,
     write_partition,
 )
-from airflow_provider_cdc.targets.lake.executors.executor_packages import lacks_package, ship
+from airflow_provider_cdc.targets.lake.executors.executor_packages import lacks_package, ship_driver_code
 
 TASK_BYTES, TASK_FILES = 8 << 20, 50
 """A task reads about so many bytes of change log, or so many files."""
 _SHOWN = 2000
 
 
-def executors(spark: SparkSession) -> Workers:
-    """Workers that are tasks of a session.
+def build_executor_workers(spark: SparkSession) -> Workers:
+    """Build workers that are tasks of a session.
 
-    What they have to know, secrets of the database among it, is part of the tasks' code: it is in no setting, no log, no command line and on no page of Spark's. What
-    tables there are they are told apart from that: Spark writes code that is large (``spark.broadcast.UDFCompressionThreshold``, 1 MB) to the driver's disk.
+    What they have to know, secrets of the database among it, is part of the tasks' code: it is in no setting, no log, no command line and on no page of Spark's. The
+    tables are sent to them apart from that: Spark writes code that is large (``spark.broadcast.UDFCompressionThreshold``, 1 MB) to the driver's disk.
     """
     context = spark.sparkContext
-    ship(context)
+    ship_driver_code(context)
 
-    def run(work: Work, shares: Sequence[Share]) -> list[Part]:
+    def run(work: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
         from py4j.protocol import Py4JJavaError
 
         bare, topics = replace(work, topics={}), context.broadcast(dict(work.topics))
 
-        def read(some: Sequence[Share]) -> Iterator[tuple[int, Message]]:
+        def read(some: Sequence[FileShare]) -> Iterator[tuple[int, Message]]:
             whole = replace(bare, topics=topics.value)
             for share in some:
                 yield from read_share(whole, share)
 
-        def write(partition: int, messages: Iterable[tuple[int, Message]]) -> Iterator[Part]:
+        def write(partition: int, messages: Iterable[tuple[int, Message]]) -> Iterator[StagedPartition]:
             task = TaskContext.get()
             assert task is not None
             whole = replace(bare, topics=topics.value)
             yield write_partition(whole, partition, task.taskAttemptId(), (message for _, message in messages))
 
-        tasks = list(together(shares))
+        tasks = list(group_small_shares(shares))
         given = context.parallelize(tasks, len(tasks))
         try:
-            return given.flatMap(read).partitionBy(work.partitions, _itself).mapPartitionsWithIndex(write).collect()
+            return (
+                given.flatMap(read).partitionBy(work.partition_count, _itself).mapPartitionsWithIndex(write).collect()
+            )
         except (Py4JJavaError, PySparkException) as e:
             raise _failed(str(e)) from None
         finally:
@@ -66,9 +68,9 @@ def executors(spark: SparkSession) -> Workers:
     return run
 
 
-def together(shares: Sequence[Share]) -> Iterator[list[Share]]:
-    """What each task reads: small files are read together, as a task costs more than they do."""
-    some, size = list[Share](), 0
+def group_small_shares(shares: Sequence[FileShare]) -> Iterator[list[FileShare]]:
+    """Group what each task reads: small files are read together, as a task costs more than they do."""
+    some, size = list[FileShare](), 0
     for share in shares:
         some.append(share)
         size += share.file.bytes // share.of
@@ -84,7 +86,7 @@ def _itself(partition: int) -> int:
 
 
 def _failed(said: str) -> CdcError:
-    """What a job's error says, without where it was in whose code."""
+    """Build the error of a failed job from what it says, without where it was in whose code."""
     lines = [line for line in said.splitlines() if line.strip() and not line.startswith(("    ", "  File", "\t"))]
     short = "\n".join(lines)[:_SHOWN]
     return lacks_package(said) or CdcError(

@@ -10,13 +10,16 @@ from airflow_provider_cdc.targets.lake.formats.table_format import PROFILES, WRI
 TARGETS = {
     "delta": "airflow_provider_cdc.targets.lake.formats.delta",
     "iceberg": "airflow_provider_cdc.targets.lake.formats.iceberg",
-    "memory": "airflow_provider_cdc.targets.lake.formats.memory",
+    "memory": "airflow_provider_cdc.targets.lake.formats.memory_table",
 }
 """Kind, as in the jobs' arguments → module whose ``FORMAT`` is its :class:`airflow_provider_cdc.targets.lake.formats.table_format.TableFormat`."""
 
 
 def load_format(kind: str) -> TableFormat:
-    """:raises ConfigError: there is no such kind"""
+    """Load a format by its name.
+
+    :raises ConfigError: there is no such kind
+    """
     if kind not in TARGETS:
         raise ConfigError(f"{kind!r} is not a kind of target. Valid values are: {', '.join(sorted(TARGETS))}.")
     found: TableFormat = importlib.import_module(TARGETS[kind]).FORMAT
@@ -24,7 +27,7 @@ def load_format(kind: str) -> TableFormat:
 
 
 def known_profile(profile: str) -> str:
-    """The profile itself.
+    """Check a profile and return it.
 
     :raises ConfigError: there is no such profile
     """
@@ -34,7 +37,7 @@ def known_profile(profile: str) -> str:
 
 
 def known_writes(writes: str) -> str:
-    """The value itself.
+    """Check a value of ``writes`` and return it.
 
     :raises ConfigError: there is no such one
     """

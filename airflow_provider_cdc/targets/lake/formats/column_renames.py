@@ -1,20 +1,20 @@
-"""Renamed columns, of every format whose columns are told by their names, in which upper and lower case are one."""
+"""Renamed columns, of every format that identifies columns by their names, in which upper and lower case are one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.target import Evolution
+from airflow_provider_cdc.targets.lake.formats.target_interface import ColumnEvolution
 
 
-def renames(evolution: Evolution) -> list[tuple[str, str]]:
-    """Renames in lower case; Spark ignores case, so a change of case is none."""
+def list_renames(evolution: ColumnEvolution) -> list[tuple[str, str]]:
+    """List the renames in lower case; Spark ignores case, so a change of case is none."""
     pairs = [(old.lower(), new.lower()) for old, new in evolution.renamed]
     return [(old, new) for old, new in pairs if old != new]
 
 
-def renamed(evolution: Evolution, columns: Mapping[str, str], location: str) -> dict[str, str] | None:
+def rename_column_types(evolution: ColumnEvolution, columns: Mapping[str, str], location: str) -> dict[str, str] | None:
     """Column in lower case → its type, when the renames are made; old names are among them.
 
     :param columns: the table's, and their types
@@ -30,7 +30,7 @@ def renamed(evolution: Evolution, columns: Mapping[str, str], location: str) -> 
             safe="The table was not changed; the change log keeps the batches.",
             remedy="leave one of them out with column.exclude.list, or rename it at the source",
         )
-    for old, new in renames(evolution):
+    for old, new in list_renames(evolution):
         # a name that is given away and taken again in one go would not tell what has been done after a kill
         if old in final or (old in there and new in there):
             return None

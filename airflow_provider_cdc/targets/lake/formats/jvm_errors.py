@@ -1,4 +1,7 @@
-"""What an error of the JVM is of: its class, or that of an error which has caused it. Texts say less: they have the names of tables and files in them."""
+"""Classes of errors of the JVM: of an error, or of that which has caused it.
+
+Texts say less: they have the names of tables and files in them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ _CAUSES = 20
 
 
 def failed_with(error: BaseException, *names: str) -> bool:
-    """Whether an error of the JVM is of one of these classes, or was caused by one."""
+    """Check whether an error of the JVM is of one of these classes, or was caused by one."""
     cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     for _ in range(_CAUSES):
         if cause is None:
@@ -21,10 +24,10 @@ def failed_with(error: BaseException, *names: str) -> bool:
     return False
 
 
-def condition(error: BaseException) -> str:
-    """The name that Spark and Delta have for what is wrong; empty if there is none.
+def find_error_condition(error: BaseException) -> str:
+    """Return the name that Spark and Delta have for what is wrong; empty if there is none.
 
-    >>> condition(error)
+    >>> find_error_condition(error)
     'DELTA_PATH_EXISTS'
     """
     if isinstance(error, PySparkException):
@@ -36,6 +39,8 @@ def condition(error: BaseException) -> str:
 
 
 def lost_with_an_executor(error: BaseException) -> bool:
-    """Whether rows that were set aside within Spark (``localCheckpoint``) are gone with the executor that had them. A stage that fails has the condition
-    of its tasks in its text only."""
+    """Check whether rows that were set aside within Spark are gone with the executor that had them.
+
+    They were set aside by ``localCheckpoint``. A stage that fails has the condition of its tasks in its text only.
+    """
     return "[CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND]" in str(error)

@@ -8,7 +8,8 @@ from airflow_provider_cdc.core.errors import TargetError
 
 
 def refuse_reserved(kind: str, reserved: Collection[str], names: Iterable[str], where: str) -> None:
-    """
+    """Reject columns with reserved names.
+
     :param kind: of the table, in words for people
     :param reserved: in lower case
     :raises TargetError: a column has one of the reserved names

@@ -1,4 +1,4 @@
-"""What a Spark session needs for a kind of target; without Spark, so that whoever starts one can ask."""
+"""The needs of a Spark session for a kind of target; without Spark, so that the starter of a session can ask."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider_cdc.targets.lake.formats.table_location import is_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_provider_cdc.targets.lake.formats.target import Target
+    from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 
 
 PROFILES = ("compatible", "fast")
@@ -31,7 +31,7 @@ LEAST_KEEP = timedelta(hours=1)
 
 
 def known_keep(hours: float) -> timedelta:
-    """How long a table's older states stay.
+    """Parse how long a table's older states stay.
 
     :raises ConfigError: too short a time
     """
@@ -50,7 +50,7 @@ class TableFormat:
     """A kind of target: what its sessions need, and the class of its tables.
 
     :param kind: its name in the jobs' arguments
-    :param table_class: of its tables, a :class:`airflow_provider_cdc.targets.lake.formats.target.Target`; as ``module:name``
+    :param table_class: of its tables, a :class:`airflow_provider_cdc.targets.lake.formats.target_interface.Target`; as ``module:name``
     :param packages: Maven coordinates of its jars
     :param required: settings that are fixed once a session exists. Where several formats have a setting, it lists the values of all
     :param pinned: settings of each session that writes tables, whatever the cluster's defaults say
@@ -72,8 +72,8 @@ class TableFormat:
     named: bool = False
     stamp: str = ""
 
-    def open(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> Target:
-        """The table at a location, whether it exists or not.
+    def open_target(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> Target:
+        """Open the table at a location, whether it exists or not.
 
         :param profile: one of :data:`PROFILES`, for a table that does not exist yet
 
@@ -92,8 +92,10 @@ class TableFormat:
         return made
 
     def load_stamp(self) -> Callable[[Any, str], str] | None:
-        """A function that returns a text, without Spark. The text changes whenever the table in a folder changes, and is empty if there is
-        none."""
+        """Load a function that returns a text, without Spark.
+
+        The text changes whenever the table in a folder changes, and is empty if there is none.
+        """
         return _named(self.stamp) if self.stamp else None
 
 

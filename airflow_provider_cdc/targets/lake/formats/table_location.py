@@ -1,4 +1,4 @@
-"""Where the table of a topic is: a path or URL, or the name of a catalog's table.
+"""The location of the table of a topic: a path or URL, or the name of a catalog's table.
 
 A path has a ``/``. A name has parts with dots between them, ``catalog.schema.table``; a part that has a dot itself is quoted
 with backquotes, as in SQL.
@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^`.]+)")
 
 
 def is_path(location: str) -> bool:
-    """Whether it is a path or URL, and not a name.
+    """Check whether it is a path or URL, and not a name.
 
     >>> is_path("s3a://lake/shop/orders"), is_path("lake.shop.orders")
     (True, False)
@@ -25,7 +25,9 @@ def is_path(location: str) -> bool:
 
 
 def one_name(path: str) -> str:
-    """A path or URL by which it is known again: S3 and the local disk have several names, and slashes may be double.
+    """Return a path or URL by which it is known again.
+
+    S3 and the local disk have several names, and slashes may be double.
 
     >>> one_name("s3a://lake//shop/"), one_name("file:///lake/shop"), one_name("/lake/shop")
     ('s3://lake/shop', '/lake/shop', '/lake/shop')
@@ -34,10 +36,10 @@ def one_name(path: str) -> str:
     return re.sub(r"(?<!:)/{2,}", "/", plain).rstrip("/")
 
 
-def parts(name: str) -> tuple[str, ...]:
-    """The parts of a table's name.
+def split_table_name(name: str) -> tuple[str, ...]:
+    """Return the parts of a table's name.
 
-    >>> parts("lake.shop.`orders.2024`")
+    >>> split_table_name("lake.shop.`orders.2024`")
     ('lake', 'shop', 'orders.2024')
 
     :raises ConfigError: it is not the name of a table in a catalog
@@ -65,7 +67,7 @@ def table_location(
     groups: Mapping[str, str] | None = None,
     values: Mapping[str, str] | None = None,
 ) -> str:
-    """The location of a topic's table.
+    """Return the location of a topic's table.
 
     >>> table_location("/lake/{database}/{table}", "shop", "shop.inventory.orders", TableId(namespace="inventory", name="orders"))
     '/lake/inventory/orders'
@@ -84,7 +86,7 @@ def table_location(
         first, *others = found.rpartition("://")[2].rstrip("/").split("/")
         wrong = bool({"", ".", ".."} & set(others) or first in (".", ".."))
     else:
-        each = [_formatted(part, names) for part in parts(location)]
+        each = [_formatted(part, names) for part in split_table_name(location)]
         found = ".".join(map(_as_part, each))
         wrong = bool({"", ".", ".."} & set(each))
     if wrong:

@@ -1,4 +1,4 @@
-"""What the jobs that apply a change log are told on the command line."""
+"""Command-line arguments of the jobs that apply a change log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 
 
 def parse_arguments(arguments: list[str] | None, description: str | None) -> argparse.Namespace:
-    """The arguments of ``apply_changes.py``.
+    """Parse the arguments of ``apply_changes.py``.
 
     :param description: what its help begins with
     """
@@ -39,7 +39,7 @@ def parse_arguments(arguments: list[str] | None, description: str | None) -> arg
         help="compare the checksum of each file of the change log, besides its size and number of rows",
     )  # fmt: skip
     parser.add_argument(
-        "--run-for", metavar="SECONDS", type=seconds, default=0.0,
+        "--run-for", metavar="SECONDS", type=parse_seconds, default=0.0,
         help="go on for so long: one session applies each batch as soon as it is there, and takes over from the one that does so now",
     )  # fmt: skip
     parser.add_argument(
@@ -49,12 +49,12 @@ def parse_arguments(arguments: list[str] | None, description: str | None) -> arg
 
 
 def this_job() -> str:
-    """The owner of a job that was told of none."""
+    """Return the owner of a job that was given none."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def seconds(text: str) -> float:
-    """Of an argument; more than none.
+def parse_seconds(text: str) -> float:
+    """Parse the seconds of an argument; more than none.
 
     :raises ValueError: it is not
     """

@@ -24,36 +24,36 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports, not_announced
-from airflow_provider_cdc.changelog.reports.apply_turns import Turns
-from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports, not_announced
+from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
+from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.targets.lake.apply.catch_up import CatchUp
-from airflow_provider_cdc.targets.lake.apply.run_report import Applied, Report
-from airflow_provider_cdc.targets.lake.apply.skip_check import nothing_new, unchanged
-from airflow_provider_cdc.targets.lake.apply.table_progress import Progress
-from airflow_provider_cdc.targets.lake.apply.table_worker import OneTable, failing
-from airflow_provider_cdc.targets.lake.backlog.backlog import Backlog
-from airflow_provider_cdc.targets.lake.backlog.backlog_state import View, settled, view_of
+from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunReport, TableApplyResult
+from airflow_provider_cdc.targets.lake.apply.batch_applier import BatchApplier
+from airflow_provider_cdc.targets.lake.apply.table_progress import JobTableProgress
+from airflow_provider_cdc.targets.lake.apply.table_worker import TableWorker, build_failed_entry
+from airflow_provider_cdc.targets.lake.apply.up_to_date_check import find_unchanged_topics, nothing_new
+from airflow_provider_cdc.targets.lake.backlog.backlog_state import BacklogState, add_known_routed_tables, view_of
+from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
 from airflow_provider_cdc.targets.lake.formats import known_profile, known_writes, load_format
-from airflow_provider_cdc.targets.lake.formats.target import NEVER, Target
+from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER, Target
 from airflow_provider_cdc.targets.lake.jobs.apply_arguments import parse_arguments, this_job
 from airflow_provider_cdc.targets.lake.jobs.connector_spec import ConnectorSpec
-from airflow_provider_cdc.targets.lake.jobs.continuous_apply import WarmApply
-from airflow_provider_cdc.targets.lake.jobs.session_warm_up import rehearse
-from airflow_provider_cdc.targets.lake.placement.routed_tables import Places, names_of
-from airflow_provider_cdc.targets.lake.placement.table_placement import Placement
-from airflow_provider_cdc.targets.lake.rules.target_table import Placed
-from airflow_provider_cdc.targets.lake.schema.column_origins import Origins
+from airflow_provider_cdc.targets.lake.jobs.continuous_apply import ContinuousApply
+from airflow_provider_cdc.targets.lake.jobs.session_rehearsal import rehearse_apply
+from airflow_provider_cdc.targets.lake.placement.routed_tables import RoutedTables, names_of
+from airflow_provider_cdc.targets.lake.placement.table_placement import TablePlacement
+from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
+from airflow_provider_cdc.targets.lake.schema.column_origins import ColumnOriginRecorder
 from airflow_provider_cdc.targets.lake.session import job_logging
 from airflow_provider_cdc.targets.lake.session.job_logging import speaks_of
 from airflow_provider_cdc.targets.lake.session.spark_session import (
+    assign_scheduler_pool,
     open_changelog,
+    open_spark_session,
     own_session,
     refuse_ended,
-    session,
-    share,
 )
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.apply_changes")
@@ -69,7 +69,7 @@ class ApplyChanges:
     :param profile: how new tables begin, one of :data:`airflow_provider_cdc.targets.lake.formats.table_format.PROFILES`
     :param writes: how rows of tables with a key are written, one of :data:`airflow_provider_cdc.targets.lake.formats.table_format.WRITES`
     :param threads: tables worked on at the same time
-    :param adopt: topics whose tables are taken over although they belong to somebody else; their rows are replaced
+    :param adopt: topics whose tables are taken over although they have another owner; their rows are replaced
     :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows
     :param tables: rules for tables that are not kept as the source has them, or are elsewhere
     """
@@ -92,31 +92,31 @@ class ApplyChanges:
         self.spark, self._changelog, self._connector = spark, changelog, connector
         self._location, self._kind = location, target
         self._format, self._profile = load_format(target), known_profile(profile)
-        self._placement = Placement(connector, location, tables)
-        self._origins = Origins(TableOrigins(changelog.storage, connector), target, location)
-        self._catch_up = CatchUp(
+        self._placement = TablePlacement(connector, location, tables)
+        self._origins = ColumnOriginRecorder(ColumnOrigins(changelog.storage, connector), target, location)
+        self._catch_up = BatchApplier(
             changelog,
             connector,
             lambda at: self._open(at),
             adopt=adopt,
             check_crc=check_crc,
             writes=known_writes(writes),
-            shapes=self._placement.shape,
+            shapes=self._placement.build_projection,
             origins=self._origins,
         )
         self._backlog = Backlog(changelog, connector)
-        self._one_table = OneTable(
+        self._one_table = TableWorker(
             changelog, connector, target, lambda at: self._open(at), self._catch_up, self._backlog
         )
-        self._places = Places(changelog, connector, self._placement, self._backlog, check_crc=check_crc)
+        self._places = RoutedTables(changelog, connector, self._placement, self._backlog, check_crc=check_crc)
         self._rules = tables
-        self._reports = AppliedReports(changelog.storage, connector)
+        self._reports = ApplyReports(changelog.storage, connector)
         self._pool = ThreadPoolExecutor(threads, "cdc-apply", initializer=speaks_of, initargs=(connector,))
         self._threads = threading.local()
 
     @classmethod
-    def of(cls, spark: SparkSession, changelog: ChangeLog, spec: ConnectorSpec, target: str) -> ApplyChanges:
-        """What a job is told of a connector.
+    def from_spec(cls, spark: SparkSession, changelog: ChangeLog, spec: ConnectorSpec, target: str) -> ApplyChanges:
+        """Build the job from the specification of a connector.
 
         :param changelog: the connector's, opened
         """
@@ -125,84 +125,88 @@ class ApplyChanges:
             threads=spec.threads, adopt=spec.adopt, check_crc=spec.check_crc, tables=spec.tables,
         )  # fmt: skip
 
-    def run(self, owner: str = "") -> Report:
-        """
+    def run(self, owner: str = "") -> ApplyRunReport:
+        """Bring all tables up to the last batch, and write the report.
+
         :param owner: as in the report
         :raises TargetError: no table could be brought up to date, or some could not; the report is written before
         """
-        earlier = self.earlier(owner)
-        view = self.view()
-        report = self.apply(view, view.topics - self.unchanged(view))
+        earlier = self.list_unannounced_runs(owner)
+        view = self.read_backlog_state()
+        report = self.apply_topics(view, view.known_topics - self.find_unchanged_topics(view))
         report.owner, report.earlier = owner, earlier
-        self.write(report)
+        self.write_report(report)
         report.refuse_failed()
         return report
 
-    def apply(self, view: View, topics: Collection[str], *, settle: bool = True) -> Report:
+    def apply_topics(self, view: BacklogState, topics: Collection[str], *, settle: bool = True) -> ApplyRunReport:
         """Bring the tables of some topics up to the newest batch of a view.
 
         :param topics: and names of tables, where a topic has several
-        :param settle: look at each table afterwards, so that the next run knows it again without Spark; see :meth:`settled`
+        :param settle: look at each table afterwards, so that the next run knows it again without Spark; see :meth:`add_known_routed_tables`
         :return: what was done and what failed; the other tables stand as they stood
         """
         began = time.monotonic()
         self._one_table.stood.clear()
         self._catch_up.newest = max(self._catch_up.newest, view.last)
-        tables = self._placement.tables(view)
-        self._placement.check(self.spark, view, tables, self._open)
+        tables = self._placement.list_known_tables(view)
+        self._placement.check_rules(self.spark, view, tables, self._open)
         wanted, failed = self._wanted(view, topics, tables)
         held = names_of(
             [t for t in {*view.lagging, *failed} if t not in tables and (t in failed or t not in topics)], tables
         )
         wanted = {name: table for name, table in wanted.items() if name not in held}
-        self._catch_up.progress = progress = Progress.of(
+        self._catch_up.progress = progress = JobTableProgress.from_job(
             "Apply", len(wanted), self._changelog, self._connector, self._kind, self._location, view.last
         )
-        applied, untold_ = list[Applied](), list[Applied]()
+        applied, untold_ = list[TableApplyResult](), list[TableApplyResult]()
         stands = {
-            name: {**view.stands[name], **view.source(name)}
+            name: {**view.stands[name], **view.describe_source_table(name)}
             for name in view.stands
             if name not in wanted and (name in tables or (name in view.lagging and name not in topics))
         }
         # the next run looks for its tables again
-        stands |= {topic: {**view.known(topic), "stamp": "", "routed": True, **view.source(topic)} for topic in failed}
+        stands |= {
+            topic: {**view.find_report_entry(topic), "stamp": "", "routed": True, **view.describe_source_table(topic)}
+            for topic in failed
+        }
         with progress:
             futures = {
-                self._pool.submit(self._one_table.apply, wanted[name], view, applied, untold_, settle): name
+                self._pool.submit(self._one_table.apply_table, wanted[name], view, applied, untold_, settle): name
                 for name in sorted(wanted)
             }
             try:
                 for future in as_completed(futures):
                     name = futures[future]
-                    progress.done()
+                    progress.count_finished_table()
                     try:
                         if stood := future.result():
                             stands[name] = stood
                     except Exception as e:  # the other tables go on; the run fails at its end
                         log.exception("Table of topic %s could not be brought up to date.", name)
                         failed[name] = str(e)
-                        stands[name] = failing(view, wanted[name], [*untold_, *applied])
+                        stands[name] = build_failed_entry(view, wanted[name], [*untold_, *applied])
             finally:
                 wait(futures)  # nobody goes on behind the back of whoever gets an error
-        self._origins.write()
+        self._origins.write_lineage()
         done = {*topics, *wanted} - held
         # one that is not there needs all that it began with
         anew = {name: wanted[name].since for name in failed if self._one_table.stood.get(name, 0) in (None, NEVER)}
         behind = {
-            name: anew.get(name, view.reached(name))
+            name: anew.get(name, view.find_reached_batch(name))
             for name in {*view.lagging, *failed, *held}
             if name in failed or name in held or name not in done
         }
-        return Report(
+        return ApplyRunReport(
             self._connector, self._kind, self._location, view.last, applied, failed, behind, stands,
-            round(time.monotonic() - began, 3), rules=self._rules.digest(), table_rules=self._rules.text() if self._rules else "",
+            round(time.monotonic() - began, 3), rules=self._rules.compute_digest(), table_rules=self._rules.format_rules() if self._rules else "",
             untold=untold_, changelog=view.changelog, writer=view.writer,
         )  # fmt: skip
 
     def _wanted(
-        self, view: View, topics: Collection[str], tables: Mapping[str, Placed]
-    ) -> tuple[dict[str, Placed], dict[str, str]]:
-        """The tables to work on by name; and topics whose tables could not be found, with the reason."""
+        self, view: BacklogState, topics: Collection[str], tables: Mapping[str, TargetTable]
+    ) -> tuple[dict[str, TargetTable], dict[str, str]]:
+        """Return the tables to work on by name; and topics whose tables could not be found, with the reason."""
         wanted, failed = {name: tables[name] for name in topics if name in tables}, dict[str, str]()
         idle = names_of({*topics} - tables.keys(), wanted)
         wanted |= {name: dataclasses.replace(wanted[name], touched=False) for name in idle}
@@ -216,16 +220,19 @@ class ApplyChanges:
                 failed[topic] = str(e)
         return wanted, failed
 
-    def _concerned(self, topic: str, view: View, tables: Mapping[str, Placed]) -> list[Placed]:
-        return self._places.concerned(self._session(), topic, view, tables)
+    def _concerned(self, topic: str, view: BacklogState, tables: Mapping[str, TargetTable]) -> list[TargetTable]:
+        return self._places.find_affected_tables(self._session(), topic, view, tables)
 
-    def unchanged(self, view: View) -> set[str]:
+    def find_unchanged_topics(self, view: BacklogState) -> set[str]:
         """Topics without new events whose tables look as they did after the last run."""
-        return unchanged(self._changelog, self._kind, view.idle())
+        return find_unchanged_topics(self._changelog, self._kind, view.list_idle_entries())
 
-    def settled(self, stands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    def refresh_report_entries(self, stands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Look at the tables of some topics, and see how each stands now. Those that cannot be looked at are left out."""
-        futures = {topic: self._pool.submit(self._one_table.settled, topic, entry) for topic, entry in stands.items()}
+        futures = {
+            topic: self._pool.submit(self._one_table.refresh_report_entry, topic, entry)
+            for topic, entry in stands.items()
+        }
         found = {}
         for topic, future in futures.items():
             try:
@@ -236,7 +243,7 @@ class ApplyChanges:
                 log.warning("How the table of %s stands could not be looked at: %s", topic, e)
         return found
 
-    def look(self) -> None:
+    def preload_table_states(self) -> None:
         """Read where each table of the last report stands, so that the next round finds it read. Nothing is changed."""
         report = self._reports.read(self._kind, self._location) or {"stands": {}}
         places = [entry["location"] for entry in report["stands"].values() if entry["location"]]
@@ -249,49 +256,57 @@ class ApplyChanges:
         try:
             target = self._open(location)
             if target.exists():
-                for ask in (target.owner, target.markers, target.size, target.columns):
+                for ask in (target.read_owner, target.read_markers, target.count_file_bytes, target.read_column_types):
                     ask()
         except Exception as e:  # a round says what is wrong with it, and where
             log.info("The table at %s could not be looked at: %s", location, e)
 
-    def write(self, report: Report) -> None:
+    def write_report(self, report: ApplyRunReport) -> None:
         """Replace the report of this target."""
         self._reports.write(dataclasses.asdict(report))
 
-    def earlier(self, owner: str) -> list[dict[str, Any]]:
-        """Runs before whose tables no task has told of yet, see :func:`airflow_provider_cdc.changelog.reports.apply_report.not_announced`.
+    def list_unannounced_runs(self, owner: str) -> list[dict[str, Any]]:
+        """List runs before whose tables no task has announced yet.
+
+        See :func:`airflow_provider_cdc.changelog.reports.apply_report.not_announced`.
 
         :param owner: of this run
         """
         report = self._reports.read(self._kind, self._location)
-        turns = Turns(self._changelog.storage, self._connector, self._kind, self._location)
+        turns = ApplyTurns(self._changelog.storage, self._connector, self._kind, self._location)
         return [] if report is None else not_announced(report, turns, owner)
 
-    def alive(self) -> None:
-        """:raises CdcError: Spark has ended: no table can be worked on any more"""
+    def check_spark_alive(self) -> None:
+        """Check that Spark still works.
+
+        :raises CdcError: Spark has ended: no table can be worked on any more
+        """
         refuse_ended(self.spark)
 
-    def forget(self, *, adopt: bool = True) -> None:
+    def discard_run_state(self, *, adopt: bool = True) -> None:
         """Drop what belongs to one run only, before the next one with this object: older batches, and whom it may take tables from.
 
         :param adopt: that, too
         """
-        self._backlog.forget()
+        self._backlog.discard_batches()
         if adopt:
             self._catch_up.adopt = frozenset()
-        self._catch_up.forget()
+        self._catch_up.discard_cache()
 
     def close(self) -> None:
         """End its threads."""
         self._pool.shutdown()
 
-    def view(self) -> View:
-        """The state of the change log and of the last report. Before anything is read, the target is known: nothing is removed that it needs."""
-        report = self._reports.register(self._kind, self._location, self._rules.digest())
-        view = view_of(self._changelog, self._connector, report, self._rules.digest())
+    def read_backlog_state(self) -> BacklogState:
+        """Read the state of the change log and of the last report.
+
+        Before anything is read, the target is known: nothing is removed that it needs.
+        """
+        report = self._reports.register_target(self._kind, self._location, self._rules.compute_digest())
+        view = view_of(self._changelog, self._connector, report, self._rules.compute_digest())
         if view.before is not None:
-            view = settled(view, report, self._rules)
-        topics = {view.known(name).get("topic", name) for name in view.topics}
+            view = add_known_routed_tables(view, report, self._rules)
+        topics = {view.find_report_entry(name).get("topic", name) for name in view.known_topics}
         if unknown := sorted(self._catch_up.adopt - topics):
             raise ConfigError(
                 f"There is no topic {', '.join(unknown)} whose table could be adopted.",
@@ -301,13 +316,13 @@ class ApplyChanges:
         return view
 
     def _open(self, location: str) -> Target:
-        """A table, in the session of this thread."""
-        return self._format.open(self._session(), location, profile=self._profile)
+        """Open a table, in the session of this thread."""
+        return self._format.open_target(self._session(), location, profile=self._profile)
 
     def _session(self) -> SparkSession:
-        """The session of this thread: making one takes longer than a small merge."""
+        """Return the session of this thread: making one takes longer than a small merge."""
         if not hasattr(self._threads, "session"):
-            share(self.spark, self._connector)
+            assign_scheduler_pool(self.spark, self._connector)
             self._threads.session = own_session(self.spark, self._format)
         session: SparkSession = self._threads.session
         return session
@@ -315,24 +330,24 @@ class ApplyChanges:
 
 def main(arguments: list[str] | None = None) -> int:
     given = parse_arguments(arguments, __doc__)
-    job_logging.begin()
+    job_logging.configure_job_logging()
     try:
         changelog = open_changelog(given.changelog)
         load_format(given.target)
         named = ("connector", "changelog", "location", "profile", "writes", "tables", "threads", "adopt", "check_crc")
-        given.spec = ConnectorSpec.made({name: getattr(given, name) for name in named})
+        given.spec = ConnectorSpec.from_mapping({name: getattr(given, name) for name in named})
         done = _for_a_while(changelog, given) if given.run_for else _once(changelog, given)
     except CdcError as e:
         print(e, file=sys.stderr)
         return 2 if isinstance(e, ConfigError) else 1
     for table in done.tables if done else ():
         print(
-            f"{table.topic}: {table.events} events, batches {table.first_batch} to {table.last_batch}, {table.seconds} s"
+            f"{table.topic}: {table.event_count} events, batches {table.first_batch} to {table.last_batch}, {table.seconds} s"
         )
     return 0
 
 
-def _once(changelog: ChangeLog, given: argparse.Namespace) -> Report | None:
+def _once(changelog: ChangeLog, given: argparse.Namespace) -> ApplyRunReport | None:
     if at_last_batch(changelog, given.spec, given.target):
         return None
     with _job(changelog, given) as job:
@@ -340,35 +355,40 @@ def _once(changelog: ChangeLog, given: argparse.Namespace) -> Report | None:
 
 
 def at_last_batch(changelog: ChangeLog, spec: ConnectorSpec, target: str) -> bool:
-    """Whether every table of a connector stands at the last batch, which is written into the report then."""
-    report = nothing_new(changelog, spec.connector, target, spec.location, spec.tables.digest())
+    """Check whether every table of a connector stands at the last batch, which is written into the report then."""
+    report = nothing_new(changelog, spec.connector, target, spec.location, spec.tables.compute_digest())
     if report is None or spec.adopt:
         return False
-    AppliedReports(changelog.storage, spec.connector).write(report)
+    ApplyReports(changelog.storage, spec.connector).write(report)
     print(f"Nothing to apply: every table of {spec.connector} stands at batch {report['last_batch']}.")
     return True
 
 
-def _for_a_while(changelog: ChangeLog, given: argparse.Namespace) -> Report | None:
-    turns = Turns(changelog.storage, given.connector, given.target, given.location)
+def _for_a_while(changelog: ChangeLog, given: argparse.Namespace) -> ApplyRunReport | None:
+    turns = ApplyTurns(changelog.storage, given.connector, given.target, given.location)
     # the one that applies now goes on until this one could, too
     with _job(changelog, given) as job:
-        if turns.busy():
+        if turns.has_live_turn():
             get_warm(job.spark, given.spec, given.target)
-            job.look()
+            job.preload_table_states()
         return _turn(changelog, given, job, turns)
 
 
-def _turn(changelog: ChangeLog, given: argparse.Namespace, job: ApplyChanges, turns: Turns) -> Report | None:
-    with turns.take(given.owner or this_job()) as turn:
-        warm = WarmApply(job, changelog, given.connector, turn)
+def _turn(
+    changelog: ChangeLog, given: argparse.Namespace, job: ApplyChanges, turns: ApplyTurns
+) -> ApplyRunReport | None:
+    with turns.take_turn(given.owner or this_job()) as turn:
+        warm = ContinuousApply(job, changelog, given.connector, turn)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: warm.stop())
         return warm.run(given.run_for)
 
 
 def get_warm(spark: SparkSession, spec: ConnectorSpec, target: str) -> None:
-    """Do in a table that nobody needs what the first round would have to do for the first time, while another one still applies."""
+    """Do in a table that no reader needs what the first round would have to do for the first time.
+
+    Meanwhile another job still applies.
+    """
 
     def other(changelog: ChangeLog, connector: str, location: str) -> ApplyChanges:
         return ApplyChanges(
@@ -376,14 +396,14 @@ def get_warm(spark: SparkSession, spec: ConnectorSpec, target: str) -> None:
         )  # fmt: skip
 
     if str(spark.sparkContext.master).startswith("local"):  # executors elsewhere do not see a folder of this machine
-        rehearse(other)
+        rehearse_apply(other)
 
 
 @contextlib.contextmanager
 def _job(changelog: ChangeLog, given: argparse.Namespace) -> Iterator[ApplyChanges]:
-    """The job, in a Spark session that ends with it."""
-    spark = session(f"cdc apply {given.connector}", load_format(given.target))
+    """Return the job, in a Spark session that ends with it."""
+    spark = open_spark_session(f"cdc apply {given.connector}", load_format(given.target))
     try:
-        yield ApplyChanges.of(spark, changelog, given.spec, given.target)
+        yield ApplyChanges.from_spec(spark, changelog, given.spec, given.target)
     finally:
         spark.stop()

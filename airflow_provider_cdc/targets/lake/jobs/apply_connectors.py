@@ -1,7 +1,7 @@
-"""Apply the change logs of several connectors in one Spark session: ``spark-submit apply_connectors.py --apply … --apply …``.
+"""Apply the change logs of several connectors in one Spark session.
 
-Each connector is applied as ``apply_changes.py`` does it, with a report and turns of its own: an apply of one of them alone may run beside it.
-One that fails does not stop the others; the end names it.
+The command is ``spark-submit apply_connectors.py --apply … --apply …``. Each connector is applied as ``apply_changes.py`` does it, with a separate
+report and separate turns: an apply of one of them alone may run beside it. One that fails does not stop the others; the end names it.
 
 Exit status: 0 all tables of all connectors have the last batch, 1 some failed (the others have it), 2 the arguments cannot be used.
 """
@@ -20,17 +20,17 @@ from pyspark import SparkConf
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.jobs.apply_arguments import seconds, this_job
+from airflow_provider_cdc.targets.lake.jobs.apply_arguments import parse_seconds, this_job
 from airflow_provider_cdc.targets.lake.jobs.apply_changes import at_last_batch
-from airflow_provider_cdc.targets.lake.jobs.connector_spec import ConnectorSpec, listed, refuse_twice
-from airflow_provider_cdc.targets.lake.jobs.connector_threads import Connectors, Outcome
+from airflow_provider_cdc.targets.lake.jobs.concurrent_connectors import ConnectorOutcome, ConnectorRunner
+from airflow_provider_cdc.targets.lake.jobs.connector_spec import ConnectorSpec, format_names, refuse_twice
 from airflow_provider_cdc.targets.lake.session import job_logging
-from airflow_provider_cdc.targets.lake.session.spark_session import FAIR, options_by_connector, session
+from airflow_provider_cdc.targets.lake.session.spark_session import FAIR, open_spark_session, options_by_connector
 
 
 def main(arguments: list[str] | None = None) -> int:
     given = _arguments(arguments)
-    job_logging.begin(named=True)
+    job_logging.configure_job_logging(named=True)
     try:
         load_format(given.target)
         specs = [spec for text in given.apply for spec in ConnectorSpec.parse(text)]
@@ -44,42 +44,46 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _once(specs: Sequence[ConnectorSpec], options: Mapping[str, Any], given: argparse.Namespace) -> list[Outcome]:
+def _once(
+    specs: Sequence[ConnectorSpec], options: Mapping[str, Any], given: argparse.Namespace
+) -> list[ConnectorOutcome]:
     todo, failed = [], []
     for spec in specs:
         try:
             if not at_last_batch(ChangeLog(spec.changelog, options.get(spec.connector, {})), spec, given.target):
                 todo.append(spec)
         except Exception as e:  # the others are applied; the run fails at its end
-            failed.append(Outcome(spec.connector, error=e))
+            failed.append(ConnectorOutcome(spec.connector, error=e))
     if not todo:
         return failed
     with _session(todo, options, given.target) as connectors:
-        return failed + connectors.once(given.owner)
+        return failed + connectors.apply_once(given.owner)
 
 
 def _for_a_while(
     specs: Sequence[ConnectorSpec], options: Mapping[str, Any], given: argparse.Namespace
-) -> list[Outcome]:
+) -> list[ConnectorOutcome]:
     with _session(specs, options, given.target) as connectors:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: connectors.stop())
-        return connectors.follow(given.run_for, given.owner or this_job())
+        return connectors.apply_continuously(given.run_for, given.owner or this_job())
 
 
 @contextlib.contextmanager
-def _session(specs: Sequence[ConnectorSpec], options: Mapping[str, Any], target: str) -> Iterator[Connectors]:
-    """The connectors, in a Spark session that ends with them."""
+def _session(specs: Sequence[ConnectorSpec], options: Mapping[str, Any], target: str) -> Iterator[ConnectorRunner]:
+    """Open the connectors in a Spark session that ends with them."""
     given = SparkConf()
     fair = {key: value for key, value in FAIR.items() if not given.contains(key)}
-    spark = session(f"cdc apply {listed([spec.connector for spec in specs])}", load_format(target), extra=fair)
+    spark = open_spark_session(
+        f"cdc apply {format_names([spec.connector for spec in specs])}", load_format(target), extra=fair
+    )
     try:
-        yield Connectors(spark, specs, target, options)
+        yield ConnectorRunner(spark, specs, target, options)
     finally:
         spark.stop()
 
 
-def _tell(outcomes: Sequence[Outcome]) -> None:
+def _tell(outcomes: Sequence[ConnectorOutcome]) -> None:
     """Print what was done.
 
     :raises CdcError: some connectors have failed
@@ -87,7 +91,7 @@ def _tell(outcomes: Sequence[Outcome]) -> None:
     for one in outcomes:
         for table in one.report.tables if one.report else ():
             print(
-                f"{one.connector}: {table.topic}: {table.events} events, batches {table.first_batch} to {table.last_batch}, {table.seconds} s"
+                f"{one.connector}: {table.topic}: {table.event_count} events, batches {table.first_batch} to {table.last_batch}, {table.seconds} s"
             )
     if failed := {one.connector: one.error for one in outcomes if one.error is not None}:
         texts = [f"  {name}: " + str(e or repr(e)).replace("\n", "\n    ") for name, e in failed.items()]
@@ -107,7 +111,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--target", default="delta", help="kind of all tables: delta (default) or iceberg")
     parser.add_argument(
-        "--run-for", metavar="SECONDS", type=seconds, default=0.0,
+        "--run-for", metavar="SECONDS", type=parse_seconds, default=0.0,
         help="go on for so long: each batch is applied as soon as it is there; takes over from whoever applies the same tables now",
     )  # fmt: skip
     parser.add_argument(

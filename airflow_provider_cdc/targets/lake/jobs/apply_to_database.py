@@ -24,12 +24,12 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TerminalError
 from airflow_provider_cdc.core.reporting.metrics_monitor import EVERY_S
-from airflow_provider_cdc.targets.database.apply.run_result import Done
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
-from airflow_provider_cdc.targets.database.parallel.parallel_apply import Sizes, StagedSink
-from airflow_provider_cdc.targets.lake.executors.executor_workers import executors
-from airflow_provider_cdc.targets.lake.jobs.apply_arguments import seconds
+from airflow_provider_cdc.targets.database.apply.apply_result import DatabaseApplyResult
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.parallel.parallel_apply import StagedDatabaseApply, StagingSizes
+from airflow_provider_cdc.targets.database.target_engine import open_engine
+from airflow_provider_cdc.targets.lake.executors.executor_workers import build_executor_workers
+from airflow_provider_cdc.targets.lake.jobs.apply_arguments import parse_seconds
 from airflow_provider_cdc.targets.lake.session import job_logging
 from airflow_provider_cdc.targets.lake.session.spark_session import STORAGE_OPTIONS, open_changelog
 
@@ -39,40 +39,42 @@ PROPERTIES = "CDC_SINK_PROPERTIES"
 
 def main(arguments: list[str] | None = None) -> int:
     given = _arguments(arguments)
-    job_logging.begin()
-    told = Told(given.result)
+    job_logging.configure_job_logging()
+    told = JobResultFile(given.result)
     try:
         _apply(given, told)
     except CdcError as e:
         print(e, file=sys.stderr)
-        told.end({"error": str(e), "terminal": isinstance(e, TerminalError)})
+        told.write_final_result({"error": str(e), "terminal": isinstance(e, TerminalError)})
         return 2 if isinstance(e, ConfigError) else 1
-    told.end()
+    told.write_final_result()
     for topic, table in sorted(told.done["tables"].items()):
         print(f"{topic}: {sum(table['rows'].values())} events, batches {table['first_batch']} to {table['last_batch']}")
     return 0
 
 
-class Told:
-    """What was done, in a file for who has started the job: from the first moment on, so that it is there if the job is killed.
+class JobResultFile:
+    """A file with the result of the job, for the process that has started it.
 
-    :param file: JSON, as of :meth:`airflow_provider_cdc.targets.database.apply.database_apply.Done.document`, with ``ended``, and with ``error`` and ``terminal`` if it has failed; ``None``: nobody asks
+    It is written from the first moment on, so that it is there if the job is killed.
+
+    :param file: JSON, as of :meth:`airflow_provider_cdc.targets.database.apply.database_apply.Done.document`, with ``ended``, and with ``error`` and ``terminal`` if it has failed; ``None``: no file is wanted
     """
 
     def __init__(self, file: Path | None) -> None:
         self._file, self._at = file, 0.0
         self.done: dict[str, Any] = {}
 
-    def tell(self, done: Done, *, at_once: bool = True) -> None:
+    def write_result(self, done: DatabaseApplyResult, *, at_once: bool = True) -> None:
         """Say what was done until now.
 
         :param at_once: otherwise only if that was not said for a while
         """
         if at_once or time.monotonic() - self._at >= EVERY_S:
-            self.done = done.document()
+            self.done = done.to_document()
             self._write({**self.done, "ended": False})
 
-    def end(self, more: Mapping[str, Any] | None = None) -> None:
+    def write_final_result(self, more: Mapping[str, Any] | None = None) -> None:
         """Say that the job has ended."""
         self._write({**self.done, **(more or {}), "ended": True})
 
@@ -84,25 +86,25 @@ class Told:
             new.replace(self._file)
 
 
-def _apply(given: argparse.Namespace, told: Told) -> None:
-    config = SinkConfig.parse({**EQUAL, **_properties()})
+def _apply(given: argparse.Namespace, told: JobResultFile) -> None:
+    config = DatabaseTargetConfig.parse({**EQUAL, **_properties()})
     changelog, engine = open_changelog(given.changelog), open_engine(config)
     try:
         spark = _session(f"cdc sink {given.connector}")
         try:
-            sink = StagedSink(
-                engine, config, changelog, given.connector, executors(spark),
-                sizes=Sizes(little=given.staged_from), options=json.loads(os.environ.get(STORAGE_OPTIONS) or "{}"), parallel=spark.sparkContext.defaultParallelism,
+            sink = StagedDatabaseApply(
+                engine, config, changelog, given.connector, build_executor_workers(spark),
+                sizes=StagingSizes(little=given.staged_from), options=json.loads(os.environ.get(STORAGE_OPTIONS) or "{}"), parallel=spark.sparkContext.defaultParallelism,
                 noted=given.noted,
             )  # fmt: skip
-            told.tell(sink.done)
+            told.write_result(sink.done)
             try:
                 if given.run_for:
-                    sink.follow(_over(given.run_for, lambda: told.tell(sink.done, at_once=False)))
+                    sink.apply_continuously(_over(given.run_for, lambda: told.write_result(sink.done, at_once=False)))
                 else:
                     sink.apply()
             finally:
-                told.tell(sink.done)
+                told.write_result(sink.done)
         finally:
             spark.stop()
     finally:
@@ -110,7 +112,7 @@ def _apply(given: argparse.Namespace, told: Told) -> None:
 
 
 def _session(name: str) -> SparkSession:
-    """A session without tables. Settings of the user win."""
+    """Create a session without tables. Settings of the user win."""
     settings = SparkConf().setAppName(name)
     settings.setIfMissing("spark.ui.showConsoleProgress", "false")
     spark = SparkSession(SparkContext.getOrCreate(settings))
@@ -119,9 +121,9 @@ def _session(name: str) -> SparkSession:
 
 
 def _over(run_for: float, meanwhile: Callable[[], None]) -> Callable[[float], bool]:
-    """Until the time is over, or somebody ends the job.
+    """Return a function that waits, and returns whether the time is over or a signal has ended the job.
 
-    :param meanwhile: what is done whenever it is asked
+    :param meanwhile: what is done at each call
     """
     ended, until = threading.Event(), time.monotonic() + run_for
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -136,7 +138,10 @@ def _over(run_for: float, meanwhile: Callable[[], None]) -> Callable[[float], bo
 
 
 def _properties() -> dict[str, Any]:
-    """:raises ConfigError: there are none, or they cannot be read"""
+    """Read the properties of the sink from the environment.
+
+    :raises ConfigError: there are none, or they cannot be read
+    """
     try:
         properties: Any = json.loads(os.environ.get(PROPERTIES) or "null")
     except ValueError:
@@ -151,7 +156,10 @@ def _properties() -> dict[str, Any]:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """:raises ValueError: it is no JSON object"""
+    """Parse a JSON object.
+
+    :raises ValueError: it is no JSON object
+    """
     found = json.loads(text)
     if not isinstance(found, dict):
         raise ValueError(text)
@@ -165,12 +173,12 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--run-for",
         metavar="SECONDS",
-        type=seconds,
+        type=parse_seconds,
         default=0.0,
         help="go on for so long: batches are applied as they come",
     )
     parser.add_argument(
-        "--staged-from", metavar="BYTES", type=int, default=Sizes().little,
+        "--staged-from", metavar="BYTES", type=int, default=StagingSizes().little,
         help="tables with fewer bytes of changes are written by the driver itself",
     )  # fmt: skip
     parser.add_argument("--result", metavar="FILE", type=Path, help="what was done, or the error, as JSON")

@@ -1,4 +1,4 @@
-"""What an apply is told of one connector: which change log goes where, and how its tables are kept."""
+"""Specification of one connector for an apply: which change log goes where, and how its tables are kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from airflow_provider_cdc.core.config.suggestions import unknown
+from airflow_provider_cdc.core.config.name_suggestions import describe_unknown_name
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.formats import known_profile, known_writes
@@ -26,7 +26,7 @@ class ConnectorSpec(BaseModel):
     :param writes: how rows of tables with a key are written, one of :data:`airflow_provider_cdc.targets.lake.formats.table_format.WRITES`
     :param tables: rules for tables that are not kept as the source has them, or are elsewhere
     :param threads: tables worked on at the same time
-    :param adopt: topics whose tables are taken over although they belong to somebody else
+    :param adopt: topics whose tables are taken over although they belong to another owner
     :param check_crc: compare the checksum of each file of the change log too
     """
 
@@ -44,7 +44,8 @@ class ConnectorSpec(BaseModel):
 
     @classmethod
     def parse(cls, given: str) -> list[ConnectorSpec]:
-        """
+        """Parse the specifications of one or several connectors.
+
         >>> ConnectorSpec.parse('{"connector": "shop", "changelog": "/log", "location": "/lake/{table}"}')[0].threads
         2
 
@@ -62,11 +63,11 @@ class ConnectorSpec(BaseModel):
             found = json.loads(text)
         except ValueError as e:
             raise _refused([f"{where} is not JSON: {e}"]) from e
-        return [cls.made(one) for one in (found if isinstance(found, list) else [found])]
+        return [cls.from_mapping(one) for one in (found if isinstance(found, list) else [found])]
 
     @classmethod
-    def made(cls, given: Any) -> ConnectorSpec:
-        """Of a mapping.
+    def from_mapping(cls, given: Any) -> ConnectorSpec:
+        """Build a specification from a mapping.
 
         :raises ConfigError: it cannot be used
         """
@@ -81,15 +82,19 @@ class ConnectorSpec(BaseModel):
 
 
 def refuse_twice(connectors: Iterable[str]) -> None:
-    """:raises ConfigError: one of several connectors is there twice: nobody could tell what is said of which"""
+    """Reject connectors that are given twice.
+
+    :raises ConfigError: one of several connectors is there twice: it would not be clear which of them an option is for
+    """
     names = list(connectors)
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise _refused([f"connector {name} is there twice: give its other target a job of its own" for name in twice])
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """
-    >>> listed(["a", "b", "c", "d", "e"])
+def format_names(names: Sequence[str], most: int = 3) -> str:
+    """Format some names as a list; of many, the first ones and the number of the others.
+
+    >>> format_names(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
     """
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
@@ -98,7 +103,7 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 def _explained(error: Any) -> str:
     path = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
-        return unknown(path, list(ConnectorSpec.model_fields))
+        return describe_unknown_name(path, list(ConnectorSpec.model_fields))
     return f"{path} is missing" if error["type"] == "missing" else f"{path or 'it'}: {error['msg']}"
 
 

@@ -1,8 +1,10 @@
-"""An apply that goes on for a while: one Spark session looks for batches several times a second and applies at once what there is.
+"""A continuous apply, which keeps its Spark session.
 
-What it knows is that of the last report, kept in memory: which batch comes next, and where each table stands. So a look reads one file
+The session looks for batches several times a second and applies at once what there is.
+
+Its knowledge is that of the last report, kept in memory: which batch comes next, and where each table stands. So a look reads one file
 that is not there yet, however many tables and batches there are. Tables without new events are looked at like those of a run that begins,
-every :data:`CLOSER_S`, in case somebody else has changed them.
+every :data:`CLOSER_S`, in case another process has changed them.
 
 Nothing grows with the rounds: of the batches only the new ones are in memory, and what was done is kept by table.
 """
@@ -17,12 +19,12 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_turns import Turn
-from airflow_provider_cdc.changelog.reports.retry import LONGEST_S, Retry
+from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurn
+from airflow_provider_cdc.changelog.reports.retry_pause import LONGEST_S, RetryPause
 from airflow_provider_cdc.core.errors import TransientError
-from airflow_provider_cdc.core.model.manifest import Contents
-from airflow_provider_cdc.targets.lake.apply.run_report import Applied, Report
-from airflow_provider_cdc.targets.lake.backlog.backlog_state import View, indexed, told_of
+from airflow_provider_cdc.core.model.batch_manifest import BatchContents
+from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunReport, TableApplyResult
+from airflow_provider_cdc.targets.lake.backlog.backlog_state import BacklogState, group_batches, told_of
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.continuous_apply")
 
@@ -38,36 +40,39 @@ PATIENCE_S = 300.0
 """How long the change log may not be readable, again and again, before the run ends with that as its error."""
 
 
-class Job(Protocol):
-    """What a round needs of :class:`airflow_provider_cdc.targets.lake.jobs.apply_changes.ApplyChanges`, where it is described."""
+class ApplyRoundJob(Protocol):
+    """The part of :class:`airflow_provider_cdc.targets.lake.jobs.apply_changes.ApplyChanges` that a round needs.
 
-    def view(self) -> View: ...
-    def unchanged(self, view: View) -> set[str]: ...
-    def apply(self, view: View, topics: Collection[str], *, settle: bool = True) -> Report: ...
-    def settled(self, stands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]: ...
-    def write(self, report: Report) -> None: ...
-    def earlier(self, owner: str) -> list[dict[str, Any]]: ...
-    def forget(self, *, adopt: bool = True) -> None: ...
-    def alive(self) -> None: ...
+    The methods are described there.
+    """
+
+    def read_backlog_state(self) -> BacklogState: ...
+    def find_unchanged_topics(self, view: BacklogState) -> set[str]: ...
+    def apply_topics(self, view: BacklogState, topics: Collection[str], *, settle: bool = True) -> ApplyRunReport: ...
+    def refresh_report_entries(self, stands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]: ...
+    def write_report(self, report: ApplyRunReport) -> None: ...
+    def list_unannounced_runs(self, owner: str) -> list[dict[str, Any]]: ...
+    def discard_run_state(self, *, adopt: bool = True) -> None: ...
+    def check_spark_alive(self) -> None: ...
 
 
-class WarmApply:
+class ContinuousApply:
     """Keeps the tables of a connector up to date until its time is over, it is asked to stop, or another one has taken over.
 
     :param job: applies what a round has found
     :param turn: is over as soon as another run begins its own
     """
 
-    def __init__(self, job: Job, changelog: ChangeLog, connector: str, turn: Turn) -> None:
+    def __init__(self, job: ApplyRoundJob, changelog: ChangeLog, connector: str, turn: ApplyTurn) -> None:
         self._job, self._changelog, self._connector, self._turn = job, changelog, connector, turn
         self._stop, self._deadline = threading.Event(), float("inf")
-        self._done: dict[str, Applied] = {}
-        self._untold: dict[str, Applied] = {}
+        self._done: dict[str, TableApplyResult] = {}
+        self._untold: dict[str, TableApplyResult] = {}
         self._earlier: list[dict[str, Any]] | None = None
-        self._failing: dict[str, Retry] = {}
+        self._failing: dict[str, RetryPause] = {}
         self._touched: dict[str, float] = {}
         self._closer, self._rounds, self._began = 0.0, 0, time.monotonic()
-        self._report: Report | None = None
+        self._report: ApplyRunReport | None = None
         self._unwritten = False
         self.read_at = 0.0
         """When the change log was looked at for the last time, and what was there applied; on the monotonic clock."""
@@ -77,16 +82,16 @@ class WarmApply:
         self._stop.set()
 
     @property
-    def ending(self) -> bool:
-        """Whether it is to end: its time is over, it was asked to, or another one has taken over."""
+    def is_ending(self) -> bool:
+        """True if the run is to end: its time is over, it was asked to, or another one has taken over."""
         return self._stop.is_set() or bool(self._turn.successor) or time.monotonic() >= self._deadline
 
-    def again(self) -> None:
+    def reset_for_retry(self) -> None:
         """Before :meth:`run` is called once more after an error: begin with a look at everything, as a new run does. What was done stays."""
         self._report, self._unwritten = None, False
-        self._job.forget(adopt=self._rounds > 0)
+        self._job.discard_run_state(adopt=self._rounds > 0)
 
-    def run(self, seconds: float) -> Report | None:
+    def run(self, seconds: float) -> ApplyRunReport | None:
         """Apply for so long, counted from the beginning.
 
         :return: what was applied all in all; ``None`` if its turn never came
@@ -95,16 +100,16 @@ class WarmApply:
         """
         self._deadline = self._began + seconds
         try:
-            if not self._turn.wait(lambda: self.ending):
+            if not self._turn.wait_for_earlier_turns(lambda: self.is_ending):
                 log.info("Ended before its turn had come%s.", self._why())
                 self._refuse_to_have_waited_in_vain()
                 return None
             self._rounds_until_the_end()
         finally:
             if self._report is not None:
-                self._turn.done(_outcome(self._whole()))
+                self._turn.set_report(_outcome(self._whole()))
         whole = self._whole()
-        events = sum(one.events for one in whole.tables)
+        events = sum(one.event_count for one in whole.tables)
         log.info("Ended%s. %d rounds, %s events, batch %d.", self._why(), self._rounds, f"{events:,}", whole.last_batch)
         whole.refuse_failed()
         return whole
@@ -117,16 +122,16 @@ class WarmApply:
                 self.read_at = last_read = time.monotonic()
                 pause = LOOK_S
             except TransientError as e:
-                if time.monotonic() - last_read > PATIENCE_S or self.ending:
+                if time.monotonic() - last_read > PATIENCE_S or self.is_ending:
                     raise
                 found, pause = False, min(pause * 2, LONGEST_S / 10)
                 log.warning("Tried again in %.1f s: %s", pause, e)
-            if self.ending:
+            if self.is_ending:
                 break
             if not found:
                 self._stop.wait(pause)
         if self._failing and not (self._stop.is_set() or self._turn.successor):
-            self._failing = {topic: Retry(due=0.0) for topic in self._failing}
+            self._failing = {topic: RetryPause(due=0.0) for topic in self._failing}
             self._round()
 
     # -- rounds -------------------------------------------------------------------------------------------------------
@@ -142,31 +147,31 @@ class WarmApply:
         view, topics = self._look()
         if not (first or topics) and view.last == view.start:
             return self._settle()
-        report = self._job.apply(view, topics, settle=first)
-        self._job.forget()
+        report = self._job.apply_topics(view, topics, settle=first)
+        self._job.discard_run_state()
         self._rounds += 1
         self._tell(report)
         self._keep(report, topics)
         if report.failed:
-            self._job.alive()
+            self._job.check_spark_alive()
         return True
 
-    def _look(self) -> tuple[View, set[str]]:
-        """What is new since the last round, and the topics whose tables are to be worked on."""
+    def _look(self) -> tuple[BacklogState, set[str]]:
+        """Return the view of what is new since the last round, and the topics whose tables are to be worked on."""
         now = time.monotonic()
         if self._report is None:
             self._closer = now + CLOSER_S
             if self._earlier is None:  # the report will be this run's own from now on
-                self._earlier = self._job.earlier(self._turn.owner)
-            view = self._job.view()
-            return view, view.topics - self._job.unchanged(view)
+                self._earlier = self._job.list_unannounced_runs(self._turn.owner)
+            view = self._job.read_backlog_state()
+            return view, view.known_topics - self._job.find_unchanged_topics(view)
         before = self._report
         batches = self._next(before.last_batch)
         last = batches[-1].batch if batches else before.last_batch
-        view = View(
+        view = BacklogState(
             before.last_batch,
             last,
-            indexed(self._changelog, batches, before.stands),
+            group_batches(self._changelog, batches, before.stands),
             True,
             before.stands,
             before.lagging,
@@ -178,22 +183,26 @@ class WarmApply:
         if now >= self._closer:
             self._closer = now + CLOSER_S
             # an error if there are batches behind one that is missing
-            next(self._changelog.manifests(self._connector, after=last), None)
-            wanted |= {topic for topic, entry in view.idle().items() if entry["stamp"]} - self._job.unchanged(view)
+            next(self._changelog.read_manifests(self._connector, after=last), None)
+            wanted |= {
+                topic for topic, entry in view.list_idle_entries().items() if entry["stamp"]
+            } - self._job.find_unchanged_topics(view)
         # events of a table that has failed wait with it: the last batch it has says where it goes on
         return view, wanted - {topic for topic, retry in self._failing.items() if retry.due > now}
 
-    def _next(self, after: int) -> list[Contents]:
-        found: list[Contents] = []
-        while len(found) < MOST and (manifest := self._changelog.manifest(self._connector, after + len(found) + 1)):
-            found.append(manifest.contents)
+    def _next(self, after: int) -> list[BatchContents]:
+        found: list[BatchContents] = []
+        while len(found) < MOST and (
+            manifest := self._changelog.find_manifest(self._connector, after + len(found) + 1)
+        ):
+            found.append(manifest.batch_contents)
         return found
 
-    def _keep(self, report: Report, topics: set[str]) -> None:
+    def _keep(self, report: ApplyRunReport, topics: set[str]) -> None:
         """Take over what a round has done, and write the report."""
         for one in report.tables:
             known = self._done.get(one.name or one.topic)
-            self._done[one.name or one.topic] = one if known is None else known.joined(one)
+            self._done[one.name or one.topic] = one if known is None else known.merge_results(one)
         for one in report.untold:
             name = one.name or one.topic
             known = self._done.get(name)
@@ -201,12 +210,12 @@ class WarmApply:
                 earlier = self._untold.get(name)
                 # what begins where the one before has ended is more of it; otherwise it was found again, after an error
                 more = earlier is not None and one.first_batch > earlier.last_batch
-                self._untold[name] = earlier.joined(one) if earlier is not None and more else one
+                self._untold[name] = earlier.merge_results(one) if earlier is not None and more else one
         still = {t: text for t, text in (self._report.failed if self._report else {}).items() if t not in topics}
         for topic in topics | report.failed.keys():
             if topic in report.failed:
                 known_retry = self._failing.get(topic)
-                self._failing[topic] = Retry() if known_retry is None else known_retry.longer()
+                self._failing[topic] = RetryPause() if known_retry is None else known_retry.extend_pause()
                 log.warning("The table of %s is tried again in %.0f s.", topic, self._failing[topic].pause)
             elif self._failing.pop(topic, None) is not None:
                 log.info("The table of %s is up to date again.", topic)
@@ -221,17 +230,17 @@ class WarmApply:
     def _write(self) -> None:
         """Write the report, with what the whole run has done so far."""
         self._unwritten = True
-        self._job.write(self._whole())
+        self._job.write_report(self._whole())
         self._unwritten = False
 
-    def _whole(self) -> Report:
+    def _whole(self) -> ApplyRunReport:
         assert self._report is not None
         seconds = round(time.monotonic() - self._began, 3)
         done, untold = (sorted(found.values(), key=lambda t: t.topic) for found in (self._done, self._untold))
         return dataclasses.replace(self._report, tables=done, untold=untold, seconds=seconds)
 
     def _settle(self) -> bool:
-        """Look at some tables that have had no events for a while, so that whoever comes next knows them without Spark."""
+        """Look at some tables that have had no events for a while, so that the next run knows them without Spark."""
         assert self._report is not None
         stands, now = self._report.stands, time.monotonic()
         quiet = [topic for topic, at in self._touched.items() if now - at >= QUIET_S and topic in stands][:MOST_SETTLED]
@@ -239,15 +248,15 @@ class WarmApply:
             del self._touched[topic]
         if not quiet:
             return False
-        found = self._job.settled({topic: stands[topic] for topic in quiet})
+        found = self._job.refresh_report_entries({topic: stands[topic] for topic in quiet})
         if len(found) < len(quiet):
-            self._job.alive()
+            self._job.check_spark_alive()
         stands.update(found)
         self._write()
         return True
 
-    def _tell(self, report: Report) -> None:
-        events = sum(one.events for one in report.tables)
+    def _tell(self, report: ApplyRunReport) -> None:
+        events = sum(one.event_count for one in report.tables)
         newest = max((one.committed_ms for one in report.tables), default=0)
         fresh = f", freshness {time.time() - newest / 1000:.1f} s" if newest else ""
         log.info(
@@ -258,7 +267,8 @@ class WarmApply:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _refuse_to_have_waited_in_vain(self) -> None:
-        """
+        """Raise an error if all the time has passed without a turn.
+
         :raises TransientError: all its time has passed without its turn
         """
         if self._stop.is_set() or self._turn.successor:
@@ -276,7 +286,7 @@ class WarmApply:
         return " as it was asked to" if self._stop.is_set() else ": its time is over"
 
 
-def _outcome(report: Report) -> dict[str, Any]:
-    """What the task that has started this run wants to know of it."""
+def _outcome(report: ApplyRunReport) -> dict[str, Any]:
+    """Build the result of the run for the task that has started it."""
     document = dataclasses.asdict(report)
     return {**document, "stands": {}}

@@ -1,7 +1,9 @@
-"""Maintain the tables that a change log is applied to: ``spark-submit maintain_tables.py --changelog … --connector … --location …``.
+"""Maintain the tables that a change log is applied to.
+
+The command is ``spark-submit maintain_tables.py --changelog … --connector … --location …``.
 
 Small commits leave small files, deletes beside files, and old states of a table. Each step looks whether it is needed, and says what it did or why
-there was nothing to do. Rows and markers stay as they are; applies and readers may go on meanwhile.
+there was nothing to do. Rows and markers stay as they are; applies and readers may continue meanwhile.
 
 Exit status: 0 all steps of all tables were done or not needed, 1 some failed (the others are done), 2 the arguments cannot be used.
 """
@@ -21,16 +23,21 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
 from airflow_provider_cdc.changelog.reports.maintenance_report import MaintenanceReports
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.targets.lake.apply.table_progress import Progress
+from airflow_provider_cdc.targets.lake.apply.table_progress import JobTableProgress
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.table_format import known_keep
 from airflow_provider_cdc.targets.lake.formats.table_location import one_name
-from airflow_provider_cdc.targets.lake.formats.target import SHARED, Conflict, Upkept
-from airflow_provider_cdc.targets.lake.session.spark_session import open_changelog, own_session, session, suit
+from airflow_provider_cdc.targets.lake.formats.target_interface import SHARED, MaintenanceStepResult, WriteConflict
+from airflow_provider_cdc.targets.lake.session.spark_session import (
+    open_changelog,
+    open_spark_session,
+    own_session,
+    tune_session,
+)
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.maintain_tables")
 
@@ -41,8 +48,8 @@ ATTEMPTS = 5
 
 
 @dataclasses.dataclass(slots=True)
-class MaintainedTable:
-    """What was done to one table.
+class TableMaintenanceResult:
+    """Result of the maintenance of one table.
 
     :param topic: its topic; of a table that several share, all of them with commas between; of those that a route makes of one topic, that and the location
     :param steps: step → what it did, or why there was nothing to do
@@ -51,11 +58,11 @@ class MaintainedTable:
 
     topic: str
     location: str
-    steps: dict[str, Upkept] = dataclasses.field(default_factory=dict)
+    steps: dict[str, MaintenanceStepResult] = dataclasses.field(default_factory=dict)
     problem: str = ""
     seconds: float = 0.0
 
-    def text(self) -> str:
+    def format_result(self) -> str:
         """For people."""
         lines = [f"{self.topic}:"]
         lines += [
@@ -65,18 +72,21 @@ class MaintainedTable:
 
 
 @dataclasses.dataclass(slots=True)
-class Maintained:
-    """What was done to all tables; see :class:`airflow_provider_cdc.changelog.reports.maintenance_report.MaintenanceReports`."""
+class MaintenanceRunResult:
+    """Result of the maintenance of all tables.
+
+    It is stored by :class:`airflow_provider_cdc.changelog.reports.maintenance_report.MaintenanceReports`.
+    """
 
     connector: str
     target: str
     location: str
-    tables: list[MaintainedTable]
+    tables: list[TableMaintenanceResult]
     seconds: float
     run: str = ""
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         return any(table.problem for table in self.tables)
 
 
@@ -89,7 +99,7 @@ class MaintainTables:
     :param location: where tables are, as it was given to the apply
     :param keep: what older states of the tables consist of stays so long: for readers that are in the middle of it, and for looking back
     :param threads: tables worked on at the same time
-    :param run_id: goes into the report, so that whoever started the run knows it again
+    :param run_id: goes into the report, so that the process that started the run recognizes it
     """
 
     def __init__(
@@ -99,10 +109,13 @@ class MaintainTables:
         self._spark, self._changelog, self._connector = spark, changelog, connector
         self._location, self._kind, self._format = location, target, load_format(target)
         self._keep, self._threads, self._run_id = keep, threads, run_id
-        self._places, self._progress = set[str](), Progress()
+        self._places, self._progress = set[str](), JobTableProgress()
 
-    def run(self) -> Maintained:
-        """:raises ConfigError: nothing was applied to this location"""
+    def run(self) -> MaintenanceRunResult:
+        """Maintain all tables at the location.
+
+        :raises ConfigError: nothing was applied to this location
+        """
         began = time.monotonic()
         names: dict[str, list[str]] = {}
         topics: dict[str, list[str]] = {}
@@ -111,7 +124,7 @@ class MaintainTables:
                 names.setdefault(stand["location"], []).append(name)
                 topics.setdefault(stand["location"], []).append(stand.get("topic", name))
         self._places = self._known_places()
-        self._progress = Progress.of(
+        self._progress = JobTableProgress.from_job(
             "Maintain", len(topics), self._changelog, self._connector, self._kind, self._location
         )
         with self._progress, ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-maintain") as pool:
@@ -121,16 +134,16 @@ class MaintainTables:
                 table.problem = (
                     "there is no table any more, and no other one of this target: is the storage of the tables there?"
                 )
-        report = Maintained(
+        report = MaintenanceRunResult(
             self._connector, self._kind, self._location, tables, round(time.monotonic() - began, 3), self._run_id
         )
         MaintenanceReports(self._changelog.storage, self._connector).write(dataclasses.asdict(report))
         return report
 
     def _stands(self) -> Mapping[str, Any]:
-        report = AppliedReports(self._changelog.storage, self._connector).read(self._kind, self._location)
+        report = ApplyReports(self._changelog.storage, self._connector).read(self._kind, self._location)
         if report is None or not report["stands"]:
-            known = AppliedReports(self._changelog.storage, self._connector).all()
+            known = ApplyReports(self._changelog.storage, self._connector).list_reports()
             places = ", ".join(f"{one['target']} at {one['location']}" for one in known)
             raise ConfigError(
                 f"There is nothing to maintain: no apply of {self._connector} has left a report about {self._kind} tables at {self._location}.",
@@ -141,50 +154,50 @@ class MaintainTables:
         found: Mapping[str, Any] = report["stands"]
         return found
 
-    def _table(self, location: str, names: list[str], topics: list[str]) -> MaintainedTable:
-        began, done = time.monotonic(), MaintainedTable(", ".join(names), location)
-        self._progress.begins(done.topic)
+    def _table(self, location: str, names: list[str], topics: list[str]) -> TableMaintenanceResult:
+        began, done = time.monotonic(), TableMaintenanceResult(", ".join(names), location)
+        self._progress.start_table(done.topic)
         try:
             self._upkeep(done, topics)
         except Exception as e:  # the other tables go on; the run fails at its end
             log.exception("The table at %s could not be maintained.", location)
             done.problem = str(e)
-        self._progress.ends(done.topic)
-        self._progress.done()
+        self._progress.release_table(done.topic)
+        self._progress.count_finished_table()
         done.seconds = round(time.monotonic() - began, 3)
-        log.info("%s", done.text())
+        log.info("%s", done.format_result())
         return done
 
     def _below(self, folder: str) -> list[str]:
-        """Places of other tables below a folder: their files would be taken for what nobody needs."""
+        """List the places of other tables below a folder: their files would be taken for orphan files."""
         return sorted(place for place in self._places if one_name(place).startswith(f"{one_name(folder)}/"))
 
     def _known_places(self) -> set[str]:
-        """Where the tables of all connectors of the change log are, as locations and as folders."""
+        """Return the places of the tables of all connectors of the change log, as locations and as folders."""
         storage, found = self._changelog.storage, set[str]()
-        for name in self._changelog.connectors():
-            for report in AppliedReports(storage, name).all():
-                origins = TableOrigins(storage, name).read(report["target"], report["location"])
+        for name in self._changelog.list_connectors():
+            for report in ApplyReports(storage, name).list_reports():
+                origins = ColumnOrigins(storage, name).read(report["target"], report["location"])
                 found |= {stand["location"] for stand in report["stands"].values()}
                 found |= {str(one["path"]) for one in origins.values() if one.get("path")}
         return found
 
-    def _upkeep(self, done: MaintainedTable, topics: list[str]) -> None:
+    def _upkeep(self, done: TableMaintenanceResult, topics: list[str]) -> None:
         spark = own_session(self._spark, self._format)
-        target = self._format.open(spark, done.location)
+        target = self._format.open_target(spark, done.location)
         if not target.exists():
-            done.steps[GONE] = Upkept(False, "there is no table any more")
+            done.steps[GONE] = MaintenanceStepResult(False, "there is no table any more")
             return
-        if below := self._below(target.path()):
+        if below := self._below(target.resolve_data_path()):
             done.problem = f"the table at {below[0]} is below it, whose files would be removed; it was not changed: move one of them"
             return
-        found = target.owner()
+        found = target.read_owner()
         if found is None or found.connector != self._connector or found.topic not in (*topics, SHARED):
             done.problem = f"the table at {done.location} belongs to {found or 'nobody'}; it was not changed"
             return
-        suit(spark, target.size())
+        tune_session(spark, target.count_file_bytes())
         failed = []
-        for name, step in target.upkeep(self._keep).items():
+        for name, step in target.list_maintenance_steps(self._keep).items():
             try:
                 done.steps[name] = _tried(name, step)
             except Exception as e:  # a later step needs none before it
@@ -193,16 +206,19 @@ class MaintainTables:
         done.problem = "; ".join(failed)
 
 
-def _tried(name: str, step: Any) -> Upkept:
-    """:raises Conflict: other writers were faster each time"""
+def _tried(name: str, step: Any) -> MaintenanceStepResult:
+    """Try a step several times, until no other writer commits before it.
+
+    :raises Conflict: other writers were faster each time
+    """
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            done: Upkept = step()
+            done: MaintenanceStepResult = step()
             return done
-        except Conflict as e:
+        except WriteConflict as e:
             log.info("Another writer committed before step %r was done (%d): %s", name, attempt, str(e)[:200])
             time.sleep(0.2 * attempt)
-    raise Conflict(f"other writers were faster {ATTEMPTS} times; the next maintenance tries again")
+    raise WriteConflict(f"other writers were faster {ATTEMPTS} times; the next maintenance tries again")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -212,7 +228,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         keep, format_ = known_keep(given.keep_hours), load_format(given.target)
         changelog = open_changelog(given.changelog)
-        spark = session(f"cdc maintain {given.connector}", format_)
+        spark = open_spark_session(f"cdc maintain {given.connector}", format_)
         try:
             done = MaintainTables(
                 spark, changelog, given.connector, location=given.location, target=given.target, keep=keep,
@@ -224,8 +240,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(e, file=sys.stderr)
         return 2
     for table in done.tables:
-        print(table.text())
-    return 1 if done.failed else 0
+        print(table.format_result())
+    return 1 if done.has_failed else 0
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:

@@ -1,16 +1,18 @@
-"""Build tables again from the change log: ``spark-submit rebuild_tables.py --changelog … --connector … --location … --topic …``.
+"""Build tables again from the change log.
 
-A table is built *in its place*, as of its own last batch: one commit replaces its rows, and leaves its columns and its last batch as they are.
-That repairs rows that somebody has changed. Readers see the old rows or the new ones. Capture and apply go on; if an apply commits to the table
+The command is ``spark-submit rebuild_tables.py --changelog … --connector … --location … --topic …``.
+
+A table is built *in its place*, as of the table's last batch: one commit replaces its rows, and leaves its columns and its last batch as they are.
+That repairs rows that another program has changed. Readers see the old rows or the new ones. Capture and apply continue; if an apply commits to the table
 meanwhile, the table is built again as of that batch. A table that is gone is made again.
 
 With ``--to`` it is built *beside*, at another location, as of any batch. That table has the same owner, and the batch as its last one.
 
 Rows are made as by an apply that begins at batch 1 and finds no table, by the rules that the last apply had. Where a route brings the rows of a source table
-to several, all of them are built, or the one that is named by its location. Each is a commit of its own.
+to several, all of them are built, or the one that is named by its location. Each is a separate commit.
 
 The change log has to begin with batch 1: the events before are in no other place.
-Tables that several source tables share, and those with columns that the source has dropped or that others went on from, cannot be built again in their place.
+Tables that several source tables share, and those with columns that the source has dropped or that others continued from, cannot be built again in their place.
 
 Exit status: 0 all tables are built, 1 one is not, 2 an argument is wrong.
 """
@@ -31,20 +33,20 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reports.rebuild_report import RebuildReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.targets.lake.apply.table_progress import Progress
+from airflow_provider_cdc.targets.lake.apply.table_progress import JobTableProgress
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.rebuild.full_log import WholeLog
-from airflow_provider_cdc.targets.lake.rebuild.rebuild_strategies import Beside, InPlace
-from airflow_provider_cdc.targets.lake.rebuild.rebuild_targets import RebuildPlaces
-from airflow_provider_cdc.targets.lake.session.spark_session import open_changelog, own_session, session
+from airflow_provider_cdc.targets.lake.rebuild.full_change_log import FullChangeLog
+from airflow_provider_cdc.targets.lake.rebuild.rebuild_strategies import InPlaceRebuild, SeparateRebuild
+from airflow_provider_cdc.targets.lake.rebuild.rebuild_targets import RebuildTargets
+from airflow_provider_cdc.targets.lake.session.spark_session import open_changelog, open_spark_session, own_session
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.rebuild_tables")
 _UNTOUCHED = "The table was not changed."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """One table.
+class RebuiltTable:
+    """Result of the rebuild of one table.
 
     :param batch: its last batch
     :param name: what it is called, if a route makes several of its topic
@@ -102,15 +104,15 @@ class RebuildTables:
                 safe=_UNTOUCHED,
                 remedy="give another location, or leave --to out to build the tables in their places",
             )
-        self.done: list[Rebuilt] = []
+        self.done: list[RebuiltTable] = []
         self._changelog, self._connector = changelog, connector
         self._to, self._batch, self._time = to, batch, time
         self._where = target, location
         self._format = load_format(target)
         self._spark = own_session(spark, self._format)
-        self._places = RebuildPlaces(changelog, connector, target, location, rules)
+        self._places = RebuildTargets(changelog, connector, target, location, rules)
 
-    def run(self, names: Collection[str]) -> list[Rebuilt]:
+    def run(self, names: Collection[str]) -> list[RebuiltTable]:
         """Build some tables, one after the other.
 
         :param names: topics, or names of tables at the source, of which all tables are built; or the location of one of the tables of a route
@@ -118,39 +120,43 @@ class RebuildTables:
         :raises ChangeLogDamaged: the change log does not begin with batch 1, or lacks something; tables before this one are built
         :raises TargetError: a table cannot be built; if that can be seen before, none is, otherwise those before it are
         """
-        whole = WholeLog(self._changelog, self._connector, batch=self._batch, time=self._time)
-        until = whole.last if self._to else self._places.until(whole)
-        tables = self._places.meant(self._spark, list(names), whole, until, anew=bool(self._to))
+        whole = FullChangeLog(self._changelog, self._connector, batch=self._batch, time=self._time)
+        until = whole.last_batch if self._to else self._places.find_last_applied_batch(whole)
+        tables = self._places.resolve_tables(self._spark, list(names), whole, until, anew=bool(self._to))
         if self._to:
-            tables = self._places.beside(tables, self._to, whole)
+            tables = self._places.relocate_tables(tables, self._to, whole)
         way = self._way(whole)
         for table in tables:
-            way.check(table)
-        with Progress.of("Rebuild", len(tables), self._changelog, self._connector, *self._where) as progress:
+            way.check_table(table)
+        with JobTableProgress.from_job(
+            "Rebuild", len(tables), self._changelog, self._connector, *self._where
+        ) as progress:
             for table in tables:
                 began = time.monotonic()
-                progress.begins(table.topic)
-                batch = way.build(table)
+                progress.start_table(table.topic)
+                batch = way.build_table(table)
                 log.info("The table of %s at %s is built as of batch %d.", table.topic, table.location, batch)
                 name = "" if table.place is None else f"{table.topic} → {table.location}"
-                self.done.append(Rebuilt(table.topic, table.location, batch, round(time.monotonic() - began, 3), name))
-                progress.ends(table.topic)
-                progress.done()
+                self.done.append(
+                    RebuiltTable(table.topic, table.location, batch, round(time.monotonic() - began, 3), name)
+                )
+                progress.release_table(table.topic)
+                progress.count_finished_table()
         return self.done
 
-    def _way(self, whole: WholeLog) -> InPlace | Beside:
-        return (Beside if self._to else InPlace)(self._spark, self._format, whole, self._places)
+    def _way(self, whole: FullChangeLog) -> InPlaceRebuild | SeparateRebuild:
+        return (SeparateRebuild if self._to else InPlaceRebuild)(self._spark, self._format, whole, self._places)
 
 
 def main(arguments: list[str] | None = None) -> int:
     given, began = _arguments(arguments), time.monotonic()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
-    done: list[Rebuilt] = []
+    done: list[RebuiltTable] = []
     problem: CdcError | None = None
     try:
         changelog, kind = open_changelog(given.changelog), load_format(given.target)
-        spark = session(f"cdc rebuild {given.connector}", kind)
+        spark = open_spark_session(f"cdc rebuild {given.connector}", kind)
         try:
             job = RebuildTables(
                 spark, changelog, given.connector, location=given.location, to=given.to, batch=given.batch, time=given.time,

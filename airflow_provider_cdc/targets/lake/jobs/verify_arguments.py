@@ -1,4 +1,4 @@
-"""What the job that compares tables with their source is told on the command line."""
+"""Command line arguments of the job that compares tables with their source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def parse_arguments(arguments: list[str] | None, description: str | None) -> argparse.Namespace:
-    """The arguments of ``verify_tables.py``.
+    """Parse the arguments of ``verify_tables.py``.
 
     :param description: what its help begins with
     """

@@ -1,5 +1,6 @@
-"""Compare lakehouse tables with the source, row by row and value by value:
-``spark-submit verify_tables.py --changelog … --connector … --location …``.
+"""Compare lakehouse tables with the source, row by row and value by value.
+
+The command is ``spark-submit verify_tables.py --changelog … --connector … --location …``.
 
 The rows of the source come from a change log too, the *reference*: a second connector with the same properties, another name, a scratch change log
 and ``snapshot.mode=initial_only`` writes them, as they are at one position. ``airflow cdc verify`` and ``VerifyTablesOperator`` do that, and
@@ -11,11 +12,11 @@ change log can be the reference then: the rows that result from its events are c
 connector's own change log: ``--applied`` says where that is, and ``--tables-of`` what the connector is called. Without it, tables that a rule keeps are not compared, and said not to be.
 
 Of tables that are kept by rules, which the report of the last apply has, the rows that the source has now are compared, with what the rules make of the
-source's rows. Where a route brings rows of a table to several, each of these is compared with the rows that go there. Columns that tell about events are named and not compared,
+source's rows. Where a route brings rows of a table to several, each of these is compared with the rows that go there. Columns that describe events are named and not compared,
 and so are columns that only the table has (dropped at the source, or left behind by ``type_changes: new_column``). Where the types differ, values are compared in the wider one. Neither side has to fit into memory.
 
 Exit status: 0 everything that can be compared is equal, 1 something is not, 2 something could not be compared, and the rest is equal. Tables whose rows are events
-(mode ``log``, outboxes) can never be compared: they are named, and count only if the plan says that somebody has named them.
+(mode ``log``, outboxes) can never be compared: they are named, and count only if the plan says that the user has named them.
 """
 
 from __future__ import annotations
@@ -34,32 +35,42 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reports.apply_report import rules_of
-from airflow_provider_cdc.core.config.table_rules import Matched, TableRules
+from airflow_provider_cdc.core.config.table_rules import MatchedRule, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
-from airflow_provider_cdc.targets.lake.apply.table_progress import Progress
+from airflow_provider_cdc.targets.lake.apply.table_progress import JobTableProgress
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.target import Owner, Pinned, Target
+from airflow_provider_cdc.targets.lake.formats.target_interface import Owner, PinnedTableState, Target
 from airflow_provider_cdc.targets.lake.jobs.verify_arguments import parse_arguments
-from airflow_provider_cdc.targets.lake.rows.multiset import ABSENT
-from airflow_provider_cdc.targets.lake.rules.target_table import Placed
-from airflow_provider_cdc.targets.lake.schema.column_successors import Variants, recorded
-from airflow_provider_cdc.targets.lake.session.spark_session import open_changelog, own_session, session, suit
-from airflow_provider_cdc.targets.lake.types.spark_types import common
-from airflow_provider_cdc.targets.lake.verify.compare_projection import NOBODY_SAYS, Shaped, matched, shaped
-from airflow_provider_cdc.targets.lake.verify.references import at_rest, following
+from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import ABSENT
+from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
+from airflow_provider_cdc.targets.lake.schema.column_successors import ColumnVariants, read_recorded_variants
+from airflow_provider_cdc.targets.lake.session.spark_session import (
+    open_changelog,
+    open_spark_session,
+    own_session,
+    tune_session,
+)
+from airflow_provider_cdc.targets.lake.types.spark_types import find_common_type
+from airflow_provider_cdc.targets.lake.verify.projected_table import (
+    NOBODY_SAYS,
+    ProjectedTable,
+    build_projected_table,
+    match_rule,
+)
+from airflow_provider_cdc.targets.lake.verify.reference_loader import at_rest, load_plan_references
 from airflow_provider_cdc.targets.lake.verify.routed_tables import tables_of
-from airflow_provider_cdc.targets.lake.verify.row_comparison import Comparison
-from airflow_provider_cdc.targets.lake.verify.source_rows import Wanted
-from airflow_provider_cdc.targets.lake.verify.verify_targets import Standing
-from airflow_provider_cdc.verify.captured_since import NeverComparable, NotComparable
-from airflow_provider_cdc.verify.verification_plan import VerifyPlan, write_report
-from airflow_provider_cdc.verify.verification_report import Compared, Verified
+from airflow_provider_cdc.targets.lake.verify.row_comparison import RowComparison
+from airflow_provider_cdc.targets.lake.verify.source_reference import SourceReference
+from airflow_provider_cdc.targets.lake.verify.verified_tables import VerifiedTables
+from airflow_provider_cdc.verify.batches_after_reference import NeverComparable, NotComparable
+from airflow_provider_cdc.verify.verification_plan import VerificationPlan, write_report
+from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.verify_tables")
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _ComparedTable:
     """A table to compare.
 
     :param spark: the session of its topic
@@ -67,8 +78,8 @@ class _Table:
     :param upto: of one of the tables of a route, the batch at which they are compared if nothing of it came since its last one
     """
 
-    wanted: Wanted
-    placed: Placed
+    wanted: SourceReference
+    placed: TargetTable
     spark: SparkSession
     keys: str
     upto: int = -1
@@ -86,7 +97,7 @@ class VerifyTables:
     :param tables_of: the connector that the tables belong to, where the location has ``{connector}`` in it
     :param values: whether examples show values; they may be personal data
     :param keys: folder for the keys of the rows that differ, as Parquet: one folder for each topic
-    :param plan: how tables are compared while capture and apply go on
+    :param plan: how tables are compared while capture and apply continue
     :param source: the change log that the plan names; without a plan, the one of the connector that the tables belong to, which has the report of its last
         apply: which rules there are, and which tables a route has made
     :param rules: by which the apply keeps the tables; those of the last apply's report if not given
@@ -104,7 +115,7 @@ class VerifyTables:
         values: bool = False,
         keys: str = "",
         threads: int = 4,
-        plan: VerifyPlan | None = None,
+        plan: VerificationPlan | None = None,
         source: ChangeLog | None = None,
         rules: TableRules | None = None,
     ) -> None:
@@ -113,17 +124,19 @@ class VerifyTables:
         self._kind, self._format, self._threads = target, load_format(target), threads
         self._keys, self._plan = keys.rstrip("/"), plan
         self._source, self._rules = source or changelog, rules
-        self._standing = Standing(plan, self._source, self._tables_of, target, location)
-        self._progress, self._identity = Progress(), ""
+        self._standing = VerifiedTables(plan, self._source, self._tables_of, target, location)
+        self._progress, self._identity = JobTableProgress(), ""
 
-    def run(self) -> Verified:
-        """:raises ConfigError: the reference is empty, or the folder of keys is not
+    def run(self) -> VerificationReport:
+        """Compare the tables.
+
+        :raises ConfigError: the reference is empty, or the folder of keys is not
         :raises ChangeLogDamaged: a file of a change log is not what its manifest says
         """
         began = time.monotonic()
         self._refuse_keys()
-        self._identity = self._source.identity(self._tables_of)
-        report = self._standing.report()
+        self._identity = self._source.read_identity(self._tables_of)
+        report = self._standing.read_report()
         if self._rules is None and (self._plan is not None or report is not None):
             self._rules = rules_of(report or {})
         topics = self._wanted()
@@ -131,32 +144,32 @@ class VerifyTables:
             results = self._all(topics) + self._left_out(topics)
         finally:
             for wanted in topics.values():
-                wanted.forget()
+                wanted.release_cached_rows()
         position = max(((t.connector, t.position) for t in topics.values()), key=lambda one: one[0], default=("", {}))[
             1
         ]
-        results.sort(key=lambda result: (result.topic, result.called))
+        results.sort(key=lambda result: (result.topic, result.display_name))
         named = self._plan is not None and self._plan.named
-        return Verified(self._tables_of, position, results, round(time.monotonic() - began, 3), named)
+        return VerificationReport(self._tables_of, position, results, round(time.monotonic() - began, 3), named)
 
-    def _wanted(self) -> dict[str, Wanted]:
+    def _wanted(self) -> dict[str, SourceReference]:
         """Topic → what its tables are compared with."""
         if self._plan is None:
             return at_rest(self._changelog, self._connector)
-        return following(self._changelog, self._plan, self._source)
+        return load_plan_references(self._changelog, self._plan, self._source)
 
-    def _all(self, topics: Mapping[str, Wanted]) -> list[Compared]:
-        results, tables = list[Compared](), list[Future[Compared]]()
+    def _all(self, topics: Mapping[str, SourceReference]) -> list[TableVerification]:
+        results, tables = list[TableVerification](), list[Future[TableVerification]]()
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-verify")
         where = self._kind, self._location
-        self._progress = Progress.of("Verify", len(topics), self._source, self._tables_of, *where)
+        self._progress = JobTableProgress.from_job("Verify", len(topics), self._source, self._tables_of, *where)
         with self._progress:
             try:
                 for look in as_completed([pool.submit(self._tables, topics[name]) for name in sorted(topics)]):
                     found = look.result()
-                    if isinstance(found, Compared):
+                    if isinstance(found, TableVerification):
                         results.append(found)
-                        self._progress.done()
+                        self._progress.count_finished_table()
                     else:
                         self._progress.tables += len(found) - 1
                         tables += [pool.submit(self._table, one) for one in found]
@@ -164,12 +177,14 @@ class VerifyTables:
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _left_out(self, tables: Collection[str]) -> list[Compared]:
-        """Tables of the plan whose rows nobody has read, as they could not be compared."""
+    def _left_out(self, tables: Collection[str]) -> list[TableVerification]:
+        """Return results for the tables of the plan whose rows were not read, as they could not be compared."""
         why = self._plan.not_compared if self._plan else {}
-        known = (self._standing.report() or {"stands": {}})["stands"] if why else {}
+        known = (self._standing.read_report() or {"stands": {}})["stands"] if why else {}
         return [
-            Compared(topic, known.get(topic, {}).get("location") or self._location, not_compared=text, never=True)
+            TableVerification(
+                topic, known.get(topic, {}).get("location") or self._location, not_compared=text, never=True
+            )
             for topic, text in why.items()
             if topic not in tables
         ]
@@ -188,29 +203,32 @@ class VerifyTables:
 
     # -- which tables -------------------------------------------------------------------------------------------------
 
-    def _tables(self, wanted: Wanted) -> list[_Table] | Compared:
-        """The tables of a topic; or that they cannot be compared, or that there are none, as they need not be."""
-        wanted.check()
+    def _tables(self, wanted: SourceReference) -> list[_ComparedTable] | TableVerification:
+        """Return the tables of a topic, or the result of one that cannot be compared or needs no table.
+
+        Such a result says that the tables cannot be compared, or that there are none, as they need not be.
+        """
+        wanted.check_files()
         topic, id_ = wanted.topic, wanted.reference.schema.id
-        spark, known = own_session(self._spark, self._format), self._standing.places(topic)
-        if not (known or (self._rules is not None and self._rules.of(id_).routed)):
-            placed = Placed(topic, topic, self._standing.where(topic, id_, self._rules))
-            return [_Table(wanted, placed, spark, topic)]
-        result = Compared(topic, self._location, wanted.position)
+        spark, known = own_session(self._spark, self._format), self._standing.list_routed_tables(topic)
+        if not (known or (self._rules is not None and self._rules.select_rule(id_).is_routed)):
+            placed = TargetTable(topic, topic, self._standing.resolve_location(topic, id_, self._rules))
+            return [_ComparedTable(wanted, placed, spark, topic)]
+        result = TableVerification(topic, self._location, wanted.position)
         try:
             return self._places(spark, wanted) or result
         except (NotComparable, *_TROUBLE) as e:
             _not_compared(result, e)
             return result
 
-    def _places(self, spark: SparkSession, wanted: Wanted) -> list[_Table]:
-        """The tables of a topic with a route.
+    def _places(self, spark: SparkSession, wanted: SourceReference) -> list[_ComparedTable]:
+        """Return the tables of a topic with a route.
 
-        :raises NotComparable: nobody can say which they are
+        :raises NotComparable: it is not known which they are
         """
-        rule, topic = matched(self._rules, wanted.reference.schema).rule, wanted.topic
+        rule, topic = match_rule(self._rules, wanted.reference.schema).rule, wanted.topic
         if (
-            self._standing.report() is None
+            self._standing.read_report() is None
         ):  # nor are those compared that are known: of all the others nobody would hear
             raise NotComparable(
                 "its rows are in several tables, and only the report of the last apply says in which: give --applied, the change log in which it is, "
@@ -218,82 +236,92 @@ class VerifyTables:
             )
         if self._rules is None:
             raise NotComparable(NOBODY_SAYS)
-        if not rule.routed:
+        if not rule.is_routed:
             raise NotComparable(
                 "the last apply had a rule with a route for it, and the rules that were given have none"
             )
-        upto = 0 if wanted.since is None else self._standing.found(wanted)
-        suit(spark, 2 * wanted.reference.bytes)  # its tables together are about as large
-        there = wanted.kept(spark, upto)
+        upto = 0 if wanted.since is None else self._standing.wait_for_routes(wanted)
+        tune_session(spark, 2 * wanted.reference.file_bytes)  # its tables together are about as large
+        there = wanted.load_cached_rows(spark, upto)
         found = tables_of(
-            spark, self._rules, self._tables_of, self._location, topic, there, self._standing.places(topic)
+            spark, self._rules, self._tables_of, self._location, topic, there, self._standing.list_routed_tables(topic)
         )
-        return [_Table(wanted, one, spark, f"{topic}/place={n}", upto) for n, one in enumerate(found, start=1)]
+        return [_ComparedTable(wanted, one, spark, f"{topic}/place={n}", upto) for n, one in enumerate(found, start=1)]
 
     # -- one table ----------------------------------------------------------------------------------------------------
 
-    def _table(self, table: _Table) -> Compared:
+    def _table(self, table: _ComparedTable) -> TableVerification:
         began, placed, wanted = time.monotonic(), table.placed, table.wanted
-        self._progress.begins(placed.name)
-        result = Compared(placed.topic, placed.location, wanted.position, source=wanted.reference.events)
+        self._progress.start_table(placed.name)
+        result = TableVerification(placed.topic, placed.location, wanted.position, source=wanted.reference.event_count)
         if placed.place is not None:
             result.name, result.source = placed.name, 0
         try:
-            rule = matched(self._rules, wanted.reference.schema)
+            rule = match_rule(self._rules, wanted.reference.schema)
             target = self._opened(table)
             owner = Owner(self._tables_of, placed.topic, bool(rule.rule.shard), self._identity)
-            pinned = self._standing.pinned(target, wanted, placed.name, result, owner)
+            pinned = self._standing.wait_for_table(target, wanted, placed.name, result, owner)
             if pinned is not None:
                 self._compare(result, table, target, pinned, rule)
         except (NotComparable, *_TROUBLE) as e:  # of the other tables people want to know all the same
             if result.rows_differ:  # that is known
                 raise
             _not_compared(result, e)
-        self._progress.ends(placed.name)
-        self._progress.done()
+        self._progress.release_table(placed.name)
+        self._progress.count_finished_table()
         result.seconds = round(time.monotonic() - began, 3)
-        log.info("%s: %s.", placed.name, "equal" if result.equal else "NOT equal")
+        log.info("%s: %s.", placed.name, "equal" if result.is_equal else "NOT equal")
         return result
 
-    def _opened(self, table: _Table) -> Target:
-        """
+    def _opened(self, table: _ComparedTable) -> Target:
+        """Open a table.
+
         :raises NotComparable: no table can be there
         """
         try:
-            return self._format.open(table.spark, table.placed.location)
+            return self._format.open_target(table.spark, table.placed.location)
         except CdcError as e:
             raise NotComparable(e.what) from e
 
-    def _compare(self, result: Compared, table: _Table, target: Target, pinned: Pinned, rule: Matched) -> None:
+    def _compare(
+        self,
+        result: TableVerification,
+        table: _ComparedTable,
+        target: Target,
+        pinned: PinnedTableState,
+        rule: MatchedRule,
+    ) -> None:
         spark, wanted, place = table.spark, table.wanted, table.placed.place
-        last = 0 if wanted.since is None else max(result.batch or 0, wanted.reached)
+        last = 0 if wanted.since is None else max(result.batch or 0, wanted.reached_batch)
         if place is None:
-            suit(spark, wanted.reference.bytes + target.size())
-        elif last < table.upto <= self._standing.through(result.topic, table.placed.name, result.batch):
+            tune_session(spark, wanted.reference.file_bytes + target.count_file_bytes())
+        elif last < table.upto <= self._standing.find_applied_batch(result.topic, table.placed.name, result.batch):
             last = table.upto
-        there = wanted.kept(spark, last) if last == table.upto else wanted.rows(spark, last)
-        kept = shaped(
-            spark, rule, self._tables_of, result.topic, there.schema, target.rule(), known=self._rules is not None, place=place,
+        there = wanted.load_cached_rows(spark, last) if last == table.upto else wanted.load_rows(spark, last)
+        kept = build_projected_table(
+            spark, rule, self._tables_of, result.topic, there.schema, target.read_rule(), known=self._rules is not None, place=place,
         )  # fmt: skip
         kept = kept.with_variants(_variants(target, pinned))
-        rows, found = kept.made_of(there.rows), kept.live(pinned.rows)
+        rows, found = kept.made_of(there.rows), kept.select_live_rows(pinned.rows)
         types = self._types(result, kept, pinned)
         if result.problem:
             result.source, result.target = rows.count(), found.count()
         else:
-            comparison = Comparison(rows, found, types, kept.key, there.rows_about, kept.key_at_source)
-            comparison.compare(result, values=self._values, keys=f"{self._keys}/{table.keys}" if self._keys else "")
-            result.aside = kept.aside(pinned.rows)
+            comparison = RowComparison(rows, found, types, kept.key_columns, there.rows_about, kept.key_at_source)
+            comparison.record_differences(
+                result, values=self._values, keys=f"{self._keys}/{table.keys}" if self._keys else ""
+            )
+            result.aside = kept.count_skipped_rows(pinned.rows)
         if wanted.since is not None and (result.problem or result.rows_differ):
             self._settled(result, wanted, last)
 
-    def _types(self, result: Compared, kept: Shaped, pinned: Pinned) -> dict[str, str]:
+    def _types(self, result: TableVerification, kept: ProjectedTable, pinned: PinnedTableState) -> dict[str, str]:
         """Column → the type in which it is compared. What is the matter with columns is put into the result."""
         there = {f.name.lower(): (f.name, f.dataType.simpleString()) for f in pinned.rows.schema.fields}
         types, problems = dict[str, str](), list[str]()
-        for name, type_ in kept.types.items():
+        for name, type_ in kept.comparable_types.items():
             other = there.pop(name.lower(), None)
-            compared = common(type_, other[1]) if other else None
+            compared = find_common_type(type_, other[1]) if other else None
             if other is None:
                 problems.append(f"the table has no column {name}")
             elif compared is None:
@@ -301,17 +329,18 @@ class VerifyTables:
             else:
                 types[name] = compared
         result.by_rule = kept.by_rule
-        result.told = [name for name in kept.told if there.pop(name.lower(), None)]
+        result.told = [name for name in kept.event_columns if there.pop(name.lower(), None)]
         result.only_in_table = sorted(name for name, _ in there.values())
         result.problem = "; ".join(problems)
         return types
 
-    def _settled(self, result: Compared, wanted: Wanted, last: int) -> None:
-        """
+    def _settled(self, result: TableVerification, wanted: SourceReference, last: int) -> None:
+        """Check that the connector has finished to read the table.
+
         :raises NotComparable: the table may differ, as the connector has not finished to read it
         """
         assert wanted.since is not None
-        if why := wanted.since.unsettled(str(wanted.reference.schema.id), last):
+        if why := wanted.since.explain_lag(str(wanted.reference.schema.id), last):
             text = f"{why}, so that rows may be behind those of the source: verify it again when that is over ({result.problem or _differs(result)})"
             result.problem, result.missing, result.surplus, result.different = "", 0, 0, 0
             result.differing, result.examples = {}, []
@@ -322,11 +351,11 @@ _TROUBLE = (TargetError, PySparkException, Py4JJavaError)
 """What one table, or the source's rows of it, may have."""
 
 
-def _not_compared(result: Compared, why: Exception) -> None:
+def _not_compared(result: TableVerification, why: Exception) -> None:
     result.not_compared, result.never = str(why), isinstance(why, NeverComparable)
     if isinstance(why, NotComparable):
         return
-    log.error("%s could not be compared.", result.called, exc_info=why)
+    log.error("%s could not be compared.", result.display_name, exc_info=why)
     if isinstance(why, TargetError):
         result.not_compared = why.what
     elif ABSENT in str(why):
@@ -337,14 +366,17 @@ def _not_compared(result: Compared, why: Exception) -> None:
         result.not_compared = f"it could not be read: {str(why).strip().splitlines()[0][:300]}"
 
 
-def _variants(target: Target, pinned: Pinned) -> dict[str, str]:
-    """Column of the source → the table's column that it goes on in. What has been recorded a moment ago may not be there yet."""
-    owner = target.owner()
-    known = recorded(target, owner.app) if owner is not None else Variants()
-    return {column: name for column, name in known.at(known.until).items() if name in pinned.rows.columns}
+def _variants(target: Target, pinned: PinnedTableState) -> dict[str, str]:
+    """Column of the source → the table's column that it continues in.
+
+    What has been recorded a moment ago may not be there yet.
+    """
+    owner = target.read_owner()
+    known = read_recorded_variants(target, owner.application_name) if owner is not None else ColumnVariants()
+    return {column: name for column, name in known.select_names(known.until).items() if name in pinned.rows.columns}
 
 
-def _differs(result: Compared) -> str:
+def _differs(result: TableVerification) -> str:
     return f"{result.missing:,} rows are missing, {result.surplus:,} surplus, {result.different:,} different"
 
 
@@ -354,8 +386,8 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
     try:
         changelog, kind = open_changelog(given.changelog), load_format(given.target)
-        plan = VerifyPlan.read(changelog.storage) if given.plan else None
-        spark = session(f"cdc verify {given.connector}", kind)
+        plan = VerificationPlan.read(changelog.storage) if given.plan else None
+        spark = open_spark_session(f"cdc verify {given.connector}", kind)
         try:
             job = VerifyTables(
                 spark, changelog, given.connector, location=given.location, target=given.target,
@@ -369,9 +401,9 @@ def main(arguments: list[str] | None = None) -> int:
     except CdcError as e:
         print(e, file=sys.stderr)
         return 2
-    print(verified.text())
+    print(verified.format_text())
     if given.json:
-        given.json.write_bytes(orjson.dumps(verified.document(), option=orjson.OPT_INDENT_2))
+        given.json.write_bytes(orjson.dumps(verified.to_document(), option=orjson.OPT_INDENT_2))
     if plan is not None:
-        write_report(changelog.storage, verified.document())
-    return verified.status
+        write_report(changelog.storage, verified.to_document())
+    return verified.exit_status

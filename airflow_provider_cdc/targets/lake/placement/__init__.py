@@ -1,1 +1,1 @@
-"""Which target table the rows of a topic go to, and by which rule."""
+"""Placement: the target table that the rows of a topic go to, and the rule for it."""

@@ -1,4 +1,4 @@
-"""Where the tables of topics are, and by which rules they are kept."""
+"""Placement of the tables of topics: their locations, and the rules that they are kept by."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Callable, Collection, Mapping
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.core.config.routes import AGGREGATE, VALUE
-from airflow_provider_cdc.core.config.suggestions import names_in
-from airflow_provider_cdc.core.config.table_rules import PLAIN, Matched, TableRules
+from airflow_provider_cdc.core.config.name_suggestions import names_in
+from airflow_provider_cdc.core.config.table_routes import AGGREGATE, VALUE
+from airflow_provider_cdc.core.config.table_rules import PLAIN, MatchedRule, TableRules
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.targets.lake.backlog.backlog_state import View
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.targets.lake.backlog.backlog_state import BacklogState
 from airflow_provider_cdc.targets.lake.formats.table_location import table_location
-from airflow_provider_cdc.targets.lake.formats.target import NEVER, Target
-from airflow_provider_cdc.targets.lake.rules.projection import Shape
-from airflow_provider_cdc.targets.lake.rules.projection_builder import shape
-from airflow_provider_cdc.targets.lake.rules.row_routing import ELSE, Place
-from airflow_provider_cdc.targets.lake.rules.target_table import Placed
+from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER, Target
+from airflow_provider_cdc.targets.lake.rules.projection import Projection
+from airflow_provider_cdc.targets.lake.rules.projection_builder import build_projection
+from airflow_provider_cdc.targets.lake.rules.row_routing import ELSE, RouteBranch
+from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
 
 log = logging.getLogger(__name__)
 
 
-class Placement:
+class TablePlacement:
     """The tables of one connector: where they are, which topics share one, and what rules make of their rows.
 
     :param location: where tables are unless their rule says otherwise
@@ -34,15 +34,15 @@ class Placement:
         self._checked = False
         self._tables: dict[str, TableId] = {}
 
-    def tables(self, view: View) -> dict[str, Placed]:
+    def list_known_tables(self, view: BacklogState) -> dict[str, TargetTable]:
         """Name → table, of all that a view knows. A topic with a route is none, but its tables that the report knows are.
 
         :raises ConfigError: two tables would be at one location, and nothing would tell their rows apart
         """
-        tables: dict[str, Placed] = {}
-        by_location: dict[str, Placed] = {}
-        by_shard: dict[tuple[str, str], Placed] = {}
-        for name in sorted(view.topics):
+        tables: dict[str, TargetTable] = {}
+        by_location: dict[str, TargetTable] = {}
+        by_shard: dict[tuple[str, str], TargetTable] = {}
+        for name in sorted(view.known_topics):
             placed = self._table(view, name)
             if placed is None:
                 continue
@@ -58,28 +58,30 @@ class Placement:
             tables[name] = placed
         return tables
 
-    def _table(self, view: View, name: str) -> Placed | None:
-        entry, table = view.known(name), view.table(name)
+    def _table(self, view: BacklogState, name: str) -> TargetTable | None:
+        entry, table = view.find_report_entry(name), view.find_table(name)
         if "place" in entry:
-            return Placed.known(name, entry)
+            return TargetTable.from_report(name, entry)
         if table is None:
             if entry.get("routed"):
                 return None
-            return Placed(name, name, entry["location"], self.shared(view, name), texts=entry.get("texts"))
-        found = self._rules.match(table)
+            return TargetTable(
+                name, name, entry["location"], self.is_shared_table(view, name), texts=entry.get("texts")
+            )
+        found = self._rules.match_table(table)
         self._tables[name] = table
-        if found.rule.routed:
+        if found.rule.is_routed:
             return None
         location = table_location(found.rule.location or self._location, self._connector, name, table, found.groups)
-        texts = found.constants(self._connector, name, table) if found.rule.shard else None
-        return Placed(name, name, location, bool(found.rule.shard), texts=texts)
+        texts = found.build_constants(self._connector, name, table) if found.rule.shard else None
+        return TargetTable(name, name, location, bool(found.rule.shard), texts=texts)
 
-    def match(self, table: TableId) -> Matched:
-        """The rule of a table."""
-        return self._rules.match(table)
+    def match_rule(self, table: TableId) -> MatchedRule:
+        """Return the rule of a table."""
+        return self._rules.match_table(table)
 
-    def place(self, matched: Matched, topic: str, table: TableId, place: Place) -> str:
-        """The location of one of the tables that a route makes of a topic."""
+    def resolve_branch_location(self, matched: MatchedRule, topic: str, table: TableId, place: RouteBranch) -> str:
+        """Return the location of one of the tables that a route makes of a topic."""
         rule, values = matched.rule, dict[str, str]()
         location = rule.location or self._location
         if rule.outbox is not None:
@@ -89,30 +91,43 @@ class Placement:
                     safe="No table was changed.",
                     remedy="give the rule of the outbox a location with {table}, {topic} or {" + AGGREGATE + "}",
                 )
-            name = rule.outbox.topic(str(place.value))
+            name = rule.outbox.format_topic(str(place.value))
             values = {"table": name, "topic": name, AGGREGATE: str(place.value)}
         elif place != ELSE:
             location, values = rule.route[place.step].location, {VALUE: str(place.value)}
         return table_location(location, self._connector, topic, table, matched.groups, values)
 
-    def where(self, topic: str, table: TableId | None) -> str:
-        """Where the tables of a topic are, for people."""
-        return (self._rules.of(table).location if table is not None else None) or self._location
+    def describe_locations(self, topic: str, table: TableId | None) -> str:
+        """Return the location of the tables of a topic, as text for people."""
+        return (self._rules.select_rule(table).location if table is not None else None) or self._location
 
-    def shared(self, view: View, topic: str) -> bool:
-        """Whether the table of a topic has rows of other topics, too."""
-        table = view.table(topic)
-        return bool(view.known(topic).get("shared")) if table is None else bool(self._rules.of(table).shard)
+    def is_shared_table(self, view: BacklogState, topic: str) -> bool:
+        """Return whether the table of a topic has rows of other topics, too."""
+        table = view.find_table(topic)
+        return (
+            bool(view.find_report_entry(topic).get("shared"))
+            if table is None
+            else bool(self._rules.select_rule(table).shard)
+        )
 
-    def shape(
-        self, spark: SparkSession, topic: str, schema: TableSchema, strict: bool, place: Place | None = None, before: Collection[str] = (),
-    ) -> Shape:  # fmt: skip
-        """What the rule of a table makes of its rows; of a rule with a route, of those that go to a place. As of :func:`airflow_provider_cdc.targets.lake.rules.projection_builder.shape`."""
-        matched = self.match(schema.id)
-        return shape(spark, matched, self._connector, topic, schema, strict=strict, place=place, before=before)
+    def build_projection(
+        self, spark: SparkSession, topic: str, schema: TableSchema, strict: bool, place: RouteBranch | None = None, before: Collection[str] = (),
+    ) -> Projection:  # fmt: skip
+        """Build the shape of the rows of a table by its rule; of a rule with a route, of those that go to a place.
 
-    def check(
-        self, spark: SparkSession, view: View, tables: Mapping[str, Placed], open_table: Callable[[str], Target]
+        It is that of :func:`airflow_provider_cdc.targets.lake.rules.projection_builder.build_projection`.
+        """
+        matched = self.match_rule(schema.id)
+        return build_projection(
+            spark, matched, self._connector, topic, schema, strict=strict, place=place, before=before
+        )
+
+    def check_rules(
+        self,
+        spark: SparkSession,
+        view: BacklogState,
+        tables: Mapping[str, TargetTable],
+        open_table: Callable[[str], Target],
     ) -> None:
         """Check the rules of all tables that are new, or whose rules are, before any table is written; once.
 
@@ -121,25 +136,38 @@ class Placement:
         if self._checked or not self._rules:
             return
         routed = {table.topic for table in tables.values() if table.place is not None}
-        for topic in sorted(view.topics):
-            schema, stands = view.schema(topic), view.stands.get(topic, {})
+        for topic in sorted(view.known_topics):
+            schema, stands = view.find_table_schema(topic), view.stands.get(topic, {})
             there = stands.get("batch", NEVER) > NEVER and stands.get("known", True)
-            if schema is None or self._rules.of(schema.id) is PLAIN or there or topic in routed:
+            if schema is None or self._rules.select_rule(schema.id) is PLAIN or there or topic in routed:
                 continue
             placed = tables.get(topic)
             # of a topic with a route, any place will do to know what its kind of table takes
-            where = self.place(self.match(schema.id), topic, schema.id, ELSE) if placed is None else placed.location
-            target = open_table(where)
-            if placed is not None and target.exists() and target.rule():
-                continue  # whether it is the rule that the table was made by, its own thread looks
-            made = self.shape(
-                spark, topic, schema, strict=True, place=ELSE if placed is None else None, before=view.columns(topic)
+            where = (
+                self.resolve_branch_location(self.match_rule(schema.id), topic, schema.id, ELSE)
+                if placed is None
+                else placed.location
             )
-            target.check_columns([*made.types(schema), *made.flags()])
-            target.check_types(made.types(schema))
-            target.check_layout(made.layout())
+            target = open_table(where)
+            if placed is not None and target.exists() and target.read_rule():
+                continue  # whether it is the rule that the table was made by, its own thread looks
+            made = self.build_projection(
+                spark,
+                topic,
+                schema,
+                strict=True,
+                place=ELSE if placed is None else None,
+                before=view.list_known_columns(topic),
+            )
+            target.check_columns([*made.map_column_types(schema), *made.map_flag_types()])
+            target.check_types(made.map_column_types(schema))
+            target.check_layout(made.build_layout())
         # of tables without new events nobody knows here what they are called
-        unused = self._rules.unused(self._tables.values()) if all(map(view.table, view.topics)) else []
+        unused = (
+            self._rules.find_unused_patterns(self._tables.values())
+            if all(map(view.find_table, view.known_topics))
+            else []
+        )
         for patterns in unused:
             log.warning(
                 "No table of %s is kept by the rule for %s: none matches, or an earlier rule does.",
@@ -149,12 +177,12 @@ class Placement:
         self._checked = True
 
 
-def _shard(table: Placed) -> str:
-    """The text that tells the rows of a topic from those of others in a table that they share."""
+def _shard(table: TargetTable) -> str:
+    """Return the text that distinguishes the rows of a topic from those of others in a table that they share."""
     return next(iter((table.texts or {}).values()))
 
 
-def _one_shard(table: Placed, other: Placed) -> ConfigError:
+def _one_shard(table: TargetTable, other: TargetTable) -> ConfigError:
     column, text = next(iter((table.texts or {}).items()))
     return ConfigError(
         f"The rows of {other.name} and {table.name} would both have {text!r} in column {column} of the table at {table.location}, "

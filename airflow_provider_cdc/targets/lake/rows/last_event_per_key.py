@@ -17,7 +17,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.targets.lake.types.spark_types import quoted
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 OURS = "__cdc_"
 """What the names of our own columns begin with; no column of a table may have such a name."""
@@ -37,14 +37,14 @@ it as of :func:`begun_anew`."""
 UNKNOWN = f"{OURS}unknown"
 """Of reduced rows: names of the columns that a create or a read lacked, so that nobody knows the value: it is NULL."""
 ROW = f"{OURS}row"
-"""Of events: the row that they are of, through changes of its key; see :func:`identified`."""
+"""Of events: the row that they are of, through changes of its key; see :func:`identify_rows`."""
 _LIFE, _LAST, _VALUE, _EACH = f"{OURS}life", f"{OURS}last", f"{OURS}value_", f"{OURS}each"
 _MOVED, _OLD, _VALUES = f"{OURS}moved", f"{OURS}old", f"{OURS}values"
 
 
-def same(key: Sequence[str], a: str, b: str) -> Expression:
-    """Whether rows of two frames have the same key."""
-    return reduce(and_, [F.col(f"{a}.{quoted(c)}").eqNullSafe(F.col(f"{b}.{quoted(c)}")) for c in key])
+def build_key_condition(key: Sequence[str], a: str, b: str) -> Expression:
+    """Build the condition that rows of two frames have the same key."""
+    return reduce(and_, [F.col(f"{a}.{quote_name(c)}").eqNullSafe(F.col(f"{b}.{quote_name(c)}")) for c in key])
 
 
 def last_per_key(
@@ -56,16 +56,16 @@ def last_per_key(
     stays: bool = False,
     anew: bool = False,
 ) -> DataFrame:
-    """Of each key the event with the highest number; without that number.
+    """Reduce events to the one with the highest number of each key; without that number.
 
     :param rows: events with :data:`SEQ`, :data:`OP` and final columns; with :data:`KEPT` where ``sparse`` is not empty, and with
         :data:`FROM` where an event that changes the key lacks values
     :param sparse: columns that events may lack
     :param carried: those among them that also creates and reads leave as they are, and that have the image before a delete
-    :param stays: whether a row that is deleted stays in the table, and what comes under its key goes on with it
+    :param stays: whether a row that is deleted stays in the table, and what comes under its key continues it
     :param anew: whether :data:`ANEW` is wanted
     """
-    groups, moves = rows.groupBy(*map(quoted, key)), FROM in rows.columns
+    groups, moves = rows.groupBy(*map(quote_name, key)), FROM in rows.columns
     more, told = ([F.max(F.col(OP) == "d").alias(ANEW)], [F.col(ANEW)]) if anew else ([], [])
     if not sparse:
         last = _newest([c for c in rows.columns if c != SEQ]).alias(_LAST)
@@ -81,8 +81,8 @@ def last_per_key(
             by_row.append(_last_value(c, moves=moves).alias(f"{_VALUE}{i}"))
     if not moves:
         return _shown(groups.agg(last, *more, *by_key, *by_row), others, sparse, *told)
-    rows = identified(rows, key).localCheckpoint()
-    ended = rows.groupBy(*map(quoted, key)).agg(last, *more, *by_key, F.max_by(ROW, SEQ).alias(ROW)).alias("e")
+    rows = identify_rows(rows, key).localCheckpoint()
+    ended = rows.groupBy(*map(quote_name, key)).agg(last, *more, *by_key, F.max_by(ROW, SEQ).alias(ROW)).alias("e")
     known = rows.where(F.col(OP) != "d").groupBy(ROW).agg(F.count("*"), *by_row).alias("k")
     same = F.col(f"e.{ROW}").eqNullSafe(F.col(f"k.{ROW}"))
     joined = ended.join(known, same, "left").drop(F.col(f"k.{ROW}"))
@@ -90,41 +90,47 @@ def last_per_key(
 
 
 def begun_anew(rows: DataFrame) -> DataFrame:
-    """Reduced rows with :data:`ANEW`, for a table that has more columns than they: a row that is there again after it was deleted has nothing of the one
-    before it. So it is two rows: one that deletes, and one with :data:`ANEW`, which is inserted whatever the table has."""
+    """Split reduced rows with :data:`ANEW`, for a table that has more columns than they.
+
+    A row that is there again after it was deleted has nothing of the one before it. So it is two rows: one that deletes, and one with :data:`ANEW`,
+    which is inserted whatever the table has.
+    """
     again, op = F.col(ANEW) & (F.col(OP) != "d"), F.col(OP)
     whole = F.struct(op.alias("op"), again.alias("anew"))
     gone = F.struct(F.lit("d").alias("op"), F.lit(False).alias("anew"))
     each = F.explode(F.when(again, F.array(gone, whole)).otherwise(F.array(whole)))
-    others = [quoted(c) for c in rows.columns if c not in (OP, ANEW)]
+    others = [quote_name(c) for c in rows.columns if c not in (OP, ANEW)]
     return rows.select(*others, each.alias(_EACH)).select(
         *others, F.col(f"{_EACH}.op").alias(OP), F.col(f"{_EACH}.anew").alias(ANEW)
     )
 
 
 def _newest(columns: Sequence[str]) -> Expression:
-    return F.max_by(F.struct(*map(quoted, columns)), SEQ)
+    return F.max_by(F.struct(*map(quote_name, columns)), SEQ)
 
 
 def _last_value(column: str, *, moves: bool) -> Expression:
-    """The value of a column by the last event that has it, or that begins a row without it."""
+    """Build the value of a column by the last event that has it, or that begins a row without it."""
     lacks = F.array_contains(KEPT, F.lit(column))
     begins = F.col(OP).isin("c", "r")
     if moves:
         begins &= F.col(FROM).isNull()
     has_value = (F.col(OP) != "d") & (~lacks | begins)
     # of events without a number none is the newest
-    return F.max_by(F.struct(F.col(quoted(column)).alias("v"), lacks.alias("lacks")), F.when(has_value, F.col(SEQ)))
+    return F.max_by(F.struct(F.col(quote_name(column)).alias("v"), lacks.alias("lacks")), F.when(has_value, F.col(SEQ)))
 
 
 def _last_carried(column: str, *, moves: bool, stays: bool) -> Expression:
-    """The value of a column by the last event of the key that has it, or that ends the row: another one under its key begins without it."""
+    """Build the value of a column by the last event of the key that has it, or that ends the row.
+
+    Another row under its key begins without the value.
+    """
     lacks, ends = F.array_contains(KEPT, F.lit(column)), F.lit(False)
     if not stays:
         ends = F.col(OP) == "d"
         if moves:
             ends |= F.col(FROM).isNotNull() & lacks
-    value = F.struct(F.when(~ends, F.col(quoted(column))).alias("v"), F.lit(False).alias("lacks"))
+    value = F.struct(F.when(~ends, F.col(quote_name(column))).alias("v"), F.lit(False).alias("lacks"))
     return F.max_by(value, F.when(~lacks | ends, F.col(SEQ)))
 
 
@@ -133,7 +139,7 @@ def _shown(picked: DataFrame, others: Sequence[str], sparse: Sequence[str], *mor
     kept = [F.when(value.isNull(), F.lit(c)) for c, value in values.items()]
     unknown = [F.when(value["lacks"], F.lit(c)) for c, value in values.items()]
     return picked.select(
-        *[F.col(f"{_LAST}.{quoted(c)}").alias(c) for c in others],
+        *[F.col(f"{_LAST}.{quote_name(c)}").alias(c) for c in others],
         *[value["v"].alias(c) for c, value in values.items()],
         F.array_compact(F.array(*kept)).alias(KEPT),
         F.array_compact(F.array(*unknown)).alias(UNKNOWN),
@@ -144,18 +150,18 @@ def _shown(picked: DataFrame, others: Sequence[str], sparse: Sequence[str], *mor
 # -- rows that change their keys --------------------------------------------------------------------------------------
 
 
-def identified(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """Events with the row that they are of: by the number of the event that began it, or 0 and its key in the table.
+def identify_rows(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """Identify the row of each event: by the number of the event that began it, or 0 and its key in the table.
 
-    A key has one life after the other, each begun by a create or a read. A life that begins with a change of the key goes on
-    with that of the old key, which the last delete before it has ended; that is not always one event before. Lives are followed to the first one in steps
+    A key has one life after the other, each begun by a create or a read. A life that begins with a change of the key continues
+    that of the old key, which the last delete before it has ended; that is not always one event before. Lives are followed to the first one in steps
     of doubled length.
     """
-    of_key = Window.partitionBy(*map(quoted, key)).orderBy(SEQ)
+    of_key = Window.partitionBy(*map(quote_name, key)).orderBy(SEQ)
     begins = F.when(F.col(OP).isin("c", "r"), F.col(SEQ))
     life = F.coalesce(F.last(begins, ignorenulls=True).over(of_key), F.lit(0))
     rows = rows.withColumn(_LIFE, life)
-    whole = F.struct(*[F.col(quoted(c)) for c in key])
+    whole = F.struct(*[F.col(quote_name(c)) for c in key])
     moved = rows.where(F.col(FROM).isNotNull() & (F.size(KEPT) > 0))
     moves = moved.select(F.col(SEQ).alias("t"), F.col(FROM).alias("old"))
     ends = rows.where(F.col(OP) == "d").select(F.col(SEQ).alias("s"), F.col(_LIFE).alias("at"), whole.alias("key"))
@@ -182,7 +188,7 @@ def identified(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
     return found.withColumn(ROW, F.coalesce(_VALUES, own)).drop(_OLD, _VALUES, _LIFE)
 
 
-def inherited(
+def inherit_values(
     rows: DataFrame, there: DataFrame, key: tuple[str, ...], sparse: Sequence[str], carried: Collection[str] = ()
 ) -> DataFrame:
     """Reduced rows with the values that the table has under the keys (:data:`ORIGIN`) that the rows had there.
@@ -191,14 +197,14 @@ def inherited(
     :param carried: as in :func:`last_per_key`: what stays of them stays under its key
     """
     sparse = [name for name in sparse if name not in carried]
-    whole = F.struct(*[F.col(f"r.{quoted(c)}") for c in key])
+    whole = F.struct(*[F.col(f"r.{quote_name(c)}") for c in key])
     moved = ~F.col(ORIGIN).eqNullSafe(whole)
     if ANEW in rows.columns:  # it may have come back to its old key by way of others, and is inserted
         moved |= F.col(ANEW)
     moved &= F.size(KEPT) > 0
     rows = rows.alias("r").withColumn(_MOVED, moved)
     old = there.select(
-        F.struct(*[F.col(quoted(c)) for c in key]).alias(_OLD), F.struct(*map(quoted, sparse)).alias(_VALUES)
+        F.struct(*[F.col(quote_name(c)) for c in key]).alias(_OLD), F.struct(*map(quote_name, sparse)).alias(_VALUES)
     )
     wanted = rows.where(_MOVED).select(F.col(ORIGIN))
     # a merge reads its rows twice, and may not see two states of the table
@@ -211,8 +217,8 @@ def inherited(
             columns.append(F.when(F.col(_MOVED), stays).otherwise(F.col(KEPT)).alias(KEPT))
         elif name in sparse:
             takes = F.col(_MOVED) & F.array_contains(KEPT, F.lit(name))
-            value = F.when(takes, F.col(f"{_VALUES}.{quoted(name)}")).otherwise(F.col(quoted(name)))
+            value = F.when(takes, F.col(f"{_VALUES}.{quote_name(name)}")).otherwise(F.col(quote_name(name)))
             columns.append(value.alias(name))
         elif name not in (_MOVED, ORIGIN):
-            columns.append(F.col(quoted(name)))
+            columns.append(F.col(quote_name(name)))
     return joined.select(*columns)

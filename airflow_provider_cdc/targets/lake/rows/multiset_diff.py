@@ -1,4 +1,6 @@
-"""What some changes make of a table without a key, on arrays: how many rows of which image go, and which rows come.
+"""The effect of some changes on a table without a key, on arrays.
+
+It says how many rows of which image go, and which rows come.
 
 Such a table is a bag of rows: an image that goes takes away any one of the rows that are equal to it, as the source cannot tell them apart
 either. Images that come and go within the changes cancel each other, so that only what is left of them has to be looked for in the table.
@@ -12,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.changelog.reading.arrow_keys import Numbers, numbered
+from airflow_provider_cdc.changelog.reading.arrow_row_matching import Numbers, number_rows
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import SEQ
-from airflow_provider_cdc.targets.lake.rows.multiset import NUMBER
+from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import NUMBER
 
 
 class AbsentRows(Exception):
@@ -22,10 +24,10 @@ class AbsentRows(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LocatedRows:
     """Rows of a table that go.
 
-    :param image: for each of them, its image's number in :attr:`Difference.goes`; ascending
+    :param image: for each of them, its image's number in :attr:`MultisetDifference.goes`; ascending
     :param places: where they are, in the words of the kind of table
     :param others: their values in columns that no image has
     :param signed: their values in columns whose zeros have signs
@@ -38,8 +40,8 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """What some changes make of a bag of rows.
+class MultisetDifference:
+    """The effect of some changes on a bag of rows.
 
     :param goes: row images, each once. Zeros are equal whatever their sign, as in SQL
     :param number: how many rows of each image go
@@ -59,7 +61,7 @@ class Difference:
     """Which of the rows of this image."""
 
     @property
-    def names(self) -> list[str]:
+    def column_names(self) -> list[str]:
         """The columns of images."""
         return list(self._comes.column_names)
 
@@ -67,8 +69,8 @@ class Difference:
         """Rows that come."""
         return int(self._comes.num_rows)
 
-    def rows(self, taken: Taken) -> pa.Table:
-        """The rows that go, with all their columns and places."""
+    def build_removed_rows(self, taken: LocatedRows) -> pa.Table:
+        """Return the rows that go, with all their columns and places."""
         found = self.goes.take(pa.array(taken.image))
         if taken.signed is not None:
             for name, values in zip(taken.signed.column_names, taken.signed.columns, strict=True):
@@ -78,8 +80,11 @@ class Difference:
                 found = found.append_column(field, values)
         return found
 
-    def comes(self, taken: Taken) -> pa.Table:
-        """The rows that come. One that goes on with a row that goes has its values in columns that no image has."""
+    def build_added_rows(self, taken: LocatedRows) -> pa.Table:
+        """Return the rows that come.
+
+        One that continues a row that goes has the values of that row in columns that no image has.
+        """
         if not taken.others.num_columns:
             return self._comes
         new = self._root < 0
@@ -90,39 +95,41 @@ class Difference:
         return found
 
 
-def difference(changes: pa.Table, *, follow: bool = False) -> Difference:
-    """What changes come to.
+def compute_difference(changes: pa.Table, *, follow: bool = False) -> MultisetDifference:
+    """Compute the difference that changes make.
 
-    :param changes: images with :data:`airflow_provider_cdc.targets.lake.rows.multiset.NUMBER` (1 or -1) and the number of their event; those of an update have the same one
-    :param follow: whether the table has columns that no image has, so that it matters which row an update goes on with
+    :param changes: images with :data:`airflow_provider_cdc.targets.lake.rows.multiset_rewrite.NUMBER` (1 or -1) and the number of their event; those of an update have the same one
+    :param follow: whether the table has columns that no image has, so that it matters which row an update continues
     """
     images = changes.drop_columns([NUMBER, SEQ])
     sign, seq = (changes[name].to_numpy().astype(np.int64) for name in (NUMBER, SEQ))
     return _followed(images, sign, seq) if follow else _net(images, sign)
 
 
-def _net(images: pa.Table, sign: Numbers) -> Difference:
-    [codes] = numbered(images, one_zero=False)  # a zero whose sign changes is a row that comes
+def _net(images: pa.Table, sign: Numbers) -> MultisetDifference:
+    [codes] = number_rows(images, one_zero=False)  # a zero whose sign changes is a row that comes
     net = np.bincount(codes, weights=sign).astype(np.int64)
     first = _first(codes)
     come, go = net > 0, net < 0
     gone, each = images.take(first[go]), -net[go]
-    [equal] = numbered(gone)
+    [equal] = number_rows(gone)
     goes, number = gone.take(_first(equal)), np.bincount(equal, weights=each).astype(np.int64)
     rows = np.repeat(first[come], net[come])
     new = np.full(len(rows), -1, np.int64)
-    return Difference(goes, number, gone, equal, each, images.take(rows), new, np.zeros_like(new))
+    return MultisetDifference(goes, number, gone, equal, each, images.take(rows), new, np.zeros_like(new))
 
 
 def _first(codes: Numbers) -> Numbers:
-    """Where each number is first."""
+    """Return the index at which each number is first."""
     return np.unique(codes, return_index=True)[1].astype(np.int64)
 
 
-def _followed(images: pa.Table, sign: Numbers, seq: Numbers) -> Difference:
-    """Each row from image to image: of equal ones the one that came last goes first, then those of the table. What the changes say of a zero is exact, what
-    the table has of it may not be."""
-    [codes], [same] = numbered(images), numbered(images, one_zero=False)
+def _followed(images: pa.Table, sign: Numbers, seq: Numbers) -> MultisetDifference:
+    """Follow each row from image to image.
+
+    Of equal ones the one that came last goes first, then those of the table. What the changes say of a zero is exact, what the table has of it may not be.
+    """
+    [codes], [same] = number_rows(images), number_rows(images, one_zero=False)
     left: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)  # where it came, and its root
     taken: defaultdict[int, int] = defaultdict(int)
     gone = list[int]()
@@ -143,7 +150,7 @@ def _followed(images: pa.Table, sign: Numbers, seq: Numbers) -> Difference:
     first, numbers = _first(codes), sorted(taken)
     order = {code: number for number, code in enumerate(numbers)}
     rows = [one for of_image in left.values() for one in of_image]
-    return Difference(
+    return MultisetDifference(
         images.take(first[np.array(numbers, np.int64)]),
         np.array([taken[code] for code in numbers], np.int64),
         images.take(pa.array(gone, pa.int64())),

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.changelog.reading.arrow_keys import Numbers, numbered
+from airflow_provider_cdc.changelog.reading.arrow_row_matching import Numbers, number_rows
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
-from airflow_provider_cdc.targets.lake.rows.multiset_diff import AbsentRows, Difference, Taken
-from airflow_provider_cdc.targets.lake.types.spark_types import iso_text, quoted, sign_of_zeros
+from airflow_provider_cdc.targets.lake.rows.multiset_diff import AbsentRows, LocatedRows, MultisetDifference
+from airflow_provider_cdc.targets.lake.types.spark_types import iso_text, quote_name, sign_of_zeros
 
 FEW = 20
 """As many values of a column are compared one by one with what a file may hold."""
@@ -29,24 +29,27 @@ NEW_CALENDAR = (dt.date(1900, 1, 1) - dt.date(1970, 1, 1)).days
 _IMAGE, _NUMBER, _NTH = f"{OURS}image", f"{OURS}number", f"{OURS}nth"
 
 
-def found(there: DataFrame, wanted: Difference, place: Sequence[str]) -> Taken:
-    """The rows of a table that go: as many of each image as it says, those first that are the same to the sign of each zero, then the first ones by
-    their places.
+def locate_rows(there: DataFrame, wanted: MultisetDifference, place: Sequence[str]) -> LocatedRows:
+    """Find the rows of a table that go: as many of each image as it says.
+
+    Those go first that are the same to the sign of each zero, then the first ones by their places.
 
     :param there: the table's rows, with the types of the images' columns
     :param place: columns of ``there`` that say where a row is
     :raises AbsentRows: the table has too few
     """
-    others = [name for name in there.columns if name not in (*wanted.names, *place)]
+    others = [name for name in there.columns if name not in (*wanted.column_names, *place)]
     if not wanted.goes.num_rows:
-        return Taken(np.zeros(0, np.int64), _nothing(there, place), _nothing(there, others))
+        return LocatedRows(np.zeros(0, np.int64), _nothing(there, place), _nothing(there, others))
     images = _images(there, wanted)
     rows = there.where(may_be_among(wanted.goes)).alias("t")
-    same = [F.col(f"t.{quoted(name)}").eqNullSafe(F.col(f"g.{_value(i)}")) for i, name in enumerate(wanted.names)]
+    same = [
+        F.col(f"t.{quote_name(name)}").eqNullSafe(F.col(f"g.{_value(i)}")) for i, name in enumerate(wanted.column_names)
+    ]
     joined = rows.join(F.broadcast(images).alias("g"), reduce(and_, same))
-    signs = _signs(there, wanted.names)
+    signs = _signs(there, wanted.column_names)
     asked = [*place, *others, *signs]
-    columns = [F.col(f"t.{quoted(name)}").alias(f"c{i}") for i, name in enumerate(asked)]
+    columns = [F.col(f"t.{quote_name(name)}").alias(f"c{i}") for i, name in enumerate(asked)]
     columns += [sign.alias(f"s{i}") for i, sign in enumerate(signs.values())]
     equal = Window.partitionBy(_IMAGE, *[f"s{i}" for i in range(len(signs))])
     order = equal.orderBy(*[f"c{i}" for i in range(len(place))])
@@ -63,18 +66,20 @@ def found(there: DataFrame, wanted: Difference, place: Sequence[str]) -> Taken:
     if signs:
         first = _same_first(image, signed, wanted)
         image, values, signed = image[first], values.take(first), signed.take(first)
-    return Taken(image, values.select(list(place)), values.select(others), signed)
+    return LocatedRows(image, values.select(list(place)), values.select(others), signed)
 
 
 def _signs(there: DataFrame, names: Sequence[str]) -> dict[str, Expression]:
-    """Column of the table (``t``) whose zeros have signs → what tells them."""
+    """Column of the table (``t``) whose zeros have signs → the expression that distinguishes them."""
     types = {field.name: field.dataType for field in there.schema.fields}
-    found = {name: sign_of_zeros(F.col(f"t.{quoted(name)}"), types[name]) for name in names}
+    found = {name: sign_of_zeros(F.col(f"t.{quote_name(name)}"), types[name]) for name in names}
     return {name: sign for name, sign in found.items() if sign is not None}
 
 
-def _same_first(image: Numbers, signed: pa.Table, wanted: Difference) -> Numbers:
-    """Which of the rows that are equal to an image go, in the order of the images: as many as go, those that are the same before the others.
+def _same_first(image: Numbers, signed: pa.Table, wanted: MultisetDifference) -> Numbers:
+    """Choose which of the rows that are equal to an image go, in the order of the images.
+
+    As many are chosen as go; those that are the same come before the others.
 
     :param image: for each row, the number of its image; ascending
     :param signed: the values of each row whose zeros have signs
@@ -85,7 +90,7 @@ def _same_first(image: Numbers, signed: pa.Table, wanted: Difference) -> Numbers
         .cast(signed.schema)
         .add_column(0, _IMAGE, pa.array(wanted.signed_image))
     )
-    codes, known = numbered(there, gone, one_zero=False)
+    codes, known = number_rows(there, gone, one_zero=False)
     quota = np.bincount(known, weights=wanted.signed_number, minlength=int(codes.max(initial=0)) + 1)
     order = np.lexsort((_nth(codes) >= quota[codes], image))
     chosen: Numbers = np.sort(order[_nth(image[order]) < wanted.number[image[order]]])
@@ -100,8 +105,8 @@ def _nth(codes: Numbers) -> Numbers:
     return found
 
 
-def without(there: DataFrame, gone: pa.Table) -> DataFrame:
-    """The rows of a table but for some: as many of equal ones go as ``gone`` has.
+def exclude_rows(there: DataFrame, gone: pa.Table) -> DataFrame:
+    """Return the rows of a table but for some: as many of equal ones go as ``gone`` has.
 
     :param gone: with columns of ``there``
     """
@@ -116,7 +121,9 @@ def without(there: DataFrame, gone: pa.Table) -> DataFrame:
     own = [sign.alias(f"s{i}") for i, sign in enumerate(sign for sign in of_gone if sign is not None)]
     groups = made.select(*columns, *own).groupBy(*columns, *[f"s{i}" for i in range(len(own))])
     counted = groups.agg(F.count("*").alias(_NUMBER)).alias("g")
-    same = [F.col(f"t.{quoted(name)}").eqNullSafe(F.col(f"g.{_value(i)}")) for i, name in enumerate(gone.column_names)]
+    same = [
+        F.col(f"t.{quote_name(name)}").eqNullSafe(F.col(f"g.{_value(i)}")) for i, name in enumerate(gone.column_names)
+    ]
     same += [sign.eqNullSafe(F.col(f"g.s{i}")) for i, sign in enumerate(signs.values())]
     joined = there.alias("t").join(F.broadcast(counted), reduce(and_, same), "left")
     of_g = [*(_value(i) for i in range(len(plain))), *(f"s{i}" for i in range(len(own)))]
@@ -124,31 +131,33 @@ def without(there: DataFrame, gone: pa.Table) -> DataFrame:
     rows = joined.select("t.*", *kept, F.col(f"g.{_NUMBER}"))
     nth = F.row_number().over(Window.partitionBy(*[f"{OURS}g_{name}" for name in of_g]).orderBy(_NUMBER))
     more = rows.where(F.col(_NUMBER).isNotNull()).withColumn(_NTH, nth).where(F.col(_NTH) > F.col(_NUMBER))
-    names = [F.col(quoted(name)) for name in there.columns]
+    names = [F.col(quote_name(name)) for name in there.columns]
     return rows.where(F.col(_NUMBER).isNull()).select(*names).unionAll(more.select(*names))
 
 
 def _value(number: int) -> str:
-    """The name of a column, in the place of its own."""
+    """Return the substitute name of a column, by its number."""
     return f"{OURS}v{number}"
 
 
-def _images(there: DataFrame, wanted: Difference) -> DataFrame:
-    """The images, by numbers in the place of names."""
+def _images(there: DataFrame, wanted: MultisetDifference) -> DataFrame:
+    """Create a frame of the images, by numbers in the place of names."""
     spark: SparkSession = there.sparkSession
     types = {field.name: field.dataType for field in there.schema.fields}
-    fields = [T.StructField(_value(i), types[name]) for i, name in enumerate(wanted.names)]
+    fields = [T.StructField(_value(i), types[name]) for i, name in enumerate(wanted.column_names)]
     fields += [T.StructField(name, T.LongType()) for name in (_IMAGE, _NUMBER)]
     columns = [*wanted.goes.columns, pa.array(np.arange(len(wanted.number))), pa.array(wanted.number)]
     return spark.createDataFrame(pa.table(columns, names=[f.name for f in fields]), schema=T.StructType(fields))
 
 
 def _nothing(there: DataFrame, names: Sequence[str]) -> pa.Table:
-    return there.select(*map(quoted, names)).limit(0).toArrow()
+    return there.select(*map(quote_name, names)).limit(0).toArrow()
 
 
 def may_be_among(images: pa.Table) -> Expression:
-    """A condition that is true for rows that are equal to one of some images, by which most files are left out.
+    """Build a condition that is true for rows that are equal to one of some images.
+
+    Most files are left out by it.
 
     Columns with NULL among their values, or with values of which a file may say something else than what it holds, are in no condition.
     """
@@ -167,14 +176,17 @@ def _one_of(name: str, values: pa.ChunkedArray) -> Expression | None:
     # as a number: Python has no days before the first year
     if timed and ends["min"].cast(pa.date32()).cast(pa.int32()).as_py() < NEW_CALENDAR:
         return None
-    column, different = F.col(quoted(name)), pc.unique(values)
+    column, different = F.col(quote_name(name)), pc.unique(values)
     if len(different) <= FEW:
         return column.isin([_literal(value) for value in different])
     return column.between(_literal(ends["min"]), _literal(ends["max"]))
 
 
 def _literal(value: pa.Scalar) -> Expression:
-    """A value with its type. Times go as numbers and texts: Python's own are changed with the time zone of the machine."""
+    """Build a literal of a value with its type.
+
+    Times go as numbers and texts: Python's own are changed with the time zone of the machine.
+    """
     type_ = value.type
     if pa.types.is_timestamp(type_) and type_.tz:
         return F.timestamp_micros(F.lit(value.cast(pa.int64()).as_py()))

@@ -13,30 +13,49 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.core.config.suggestions import nearest
-from airflow_provider_cdc.core.config.table_rules import PLAIN, Matched
+from airflow_provider_cdc.core.config.name_suggestions import suggest_names
+from airflow_provider_cdc.core.config.table_rules import PLAIN, MatchedRule
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.targets.lake.rules.outbox import of_an_outbox, payload_fields
-from airflow_provider_cdc.targets.lake.rules.projection import WHOLE, Computed, Condition, Shape, laid_out_by, lowered
-from airflow_provider_cdc.targets.lake.rules.row_routing import Going, Place, Routing, Taking
-from airflow_provider_cdc.targets.lake.types.spark_types import holds, parts_of, quoted, spark_type, storable, structure
+from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.targets.lake.rules.outbox_columns import of_an_outbox, payload_fields
+from airflow_provider_cdc.targets.lake.rules.projection import (
+    WHOLE,
+    Projection,
+    RowCondition,
+    RuleExpression,
+    laid_out_by,
+    lower_names,
+)
+from airflow_provider_cdc.targets.lake.rules.row_routing import (
+    CheckedRoute,
+    CheckedRouteStep,
+    RouteBranch,
+    RouteCondition,
+)
+from airflow_provider_cdc.targets.lake.types.spark_types import (
+    build_struct_type,
+    can_hold_type,
+    is_storable_type,
+    parts_of,
+    quote_name,
+    spark_type,
+)
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.rules.projection_builder")
 
 
-def shape(
+def build_projection(
     spark: SparkSession,
-    matched: Matched,
+    matched: MatchedRule,
     connector: str,
     topic: str,
     schema: TableSchema,
     *,
     strict: bool = True,
-    place: Place | None = None,
+    place: RouteBranch | None = None,
     before: Collection[str] = (),
-) -> Shape:
-    """The shape of a source table.
+) -> Projection:
+    """Build the shape of a source table.
 
     :param place: of a rule with a route, the one whose rows are meant; without it, they are those of all
     :param strict: names of columns that the table does not have are refused; otherwise only SQL needs those that it names, as the source may
@@ -46,55 +65,57 @@ def shape(
     """
     rule = matched.rule
     if rule is PLAIN:
-        return replace(WHOLE, documents=schema.variant) if schema.variant else WHOLE
+        return replace(WHOLE, documents=schema.variant_column) if schema.variant_column else WHOLE
     table = schema.id
     places = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name}
-    constants = matched.constants(connector, topic, table)
+    constants = matched.build_constants(connector, topic, table)
     if rule.outbox is not None:
-        _check_outbox(Shape(rule), schema, strict=strict)
+        _check_outbox(Projection(rule), schema, strict=strict)
         rule = of_an_outbox(rule, schema)
-    found = Shape(rule, constants, places)
-    _check_names(found, schema, lowered(before) if strict else None)
+    found = Projection(rule, constants, places)
+    _check_names(found, schema, lower_names(before) if strict else None)
     computed = {
         name: _computed(spark, found, schema, f"columns.computed.{name}", sql)
         for name, sql in rule.columns.computed.items()
     }
     if rule.outbox is not None:
         computed |= payload_fields(rule.outbox, schema)
-    where: Condition | None = _condition(spark, found, schema, "filter", rule.filter)
+    where: RowCondition | None = _condition(spark, found, schema, "filter", rule.filter)
     if place is not None:
-        going = routing(spark, matched, schema)
-        where = Going(going, place, where)
-    recorded = {} if place is None else place.meaning(rule)
-    made = Shape(rule, constants, places, computed, where, recorded, documents=schema.variant)
+        going = build_routing(spark, matched, schema)
+        where = RouteCondition(going, place, where)
+    recorded = {} if place is None else place.describe_meaning(rule)
+    made = Projection(rule, constants, places, computed, where, recorded, documents=schema.variant_column)
     _check_types(spark, made, schema, strict=strict)
     _check_key(made, schema)
     return made
 
 
-def routing(spark: SparkSession, matched: Matched, schema: TableSchema) -> Routing:
-    """The route of a rule that has one, checked against a source table.
+def build_routing(spark: SparkSession, matched: MatchedRule, schema: TableSchema) -> CheckedRoute:
+    """Build the route of a rule that has one, checked against a source table.
 
     :raises ConfigError: the route does not fit the table
     """
-    rule, found = matched.rule, Shape(matched.rule)
+    rule, found = matched.rule, Projection(matched.rule)
     if rule.outbox is not None:
-        return Routing((Taking(None, _by_column(found, schema, rule.outbox.by)),))
+        return CheckedRoute((CheckedRouteStep(None, _by_column(found, schema, rule.outbox.by)),))
     steps = []
     for number, step in enumerate(rule.route, start=1):
         when = _condition(spark, found, schema, f"route: step {number}: when", step.when)
         by = None if step.by is None else _analyzed(spark, found, schema, f"route: step {number}: by", step.by)
         if by is not None and by.type.startswith(_NO_TEXTS):
             raise _wrong(found, schema, f"route: step {number}: by is of the type {by.type}, whose values are no texts")
-        steps.append(Taking(when, by))
-    return Routing(tuple(steps))
+        steps.append(CheckedRouteStep(when, by))
+    return CheckedRoute(tuple(steps))
 
 
 _NO_TEXTS = ("array", "map", "struct", "binary", "variant", "void")
 """Types whose values cannot be part of a location."""
 
 
-def _condition(spark: SparkSession, made: Shape, schema: TableSchema, what: str, sql: str | None) -> Computed | None:
+def _condition(
+    spark: SparkSession, made: Projection, schema: TableSchema, what: str, sql: str | None
+) -> RuleExpression | None:
     if sql is None:
         return None
     found = _analyzed(spark, made, schema, what, sql)
@@ -103,27 +124,27 @@ def _condition(spark: SparkSession, made: Shape, schema: TableSchema, what: str,
     return found
 
 
-def _by_column(made: Shape, schema: TableSchema, given: str) -> Computed:
-    """The column of ``route.by.field``; its name is no SQL."""
+def _by_column(made: Projection, schema: TableSchema, given: str) -> RuleExpression:
+    """Build the column of ``route.by.field``; its name is no SQL."""
     name = next((c.name for c in schema.columns if c.name.lower() == given.lower()), None)
     if name is None:
         said = f"outbox: route.by.field names column {given!r}, which the table does not have"
-        raise _wrong(made, schema, f"{said}; {nearest(given, schema.names)}")
-    type_ = spark_type(schema.column(name).type)
+        raise _wrong(made, schema, f"{said}; {suggest_names(given, schema.column_names)}")
+    type_ = spark_type(schema.get_column(name).type)
     if type_.startswith(_NO_TEXTS):
         raise _wrong(made, schema, f"outbox: route.by.field {name} is of the type {type_}, whose values are no texts")
-    return Computed(quoted(name), type_, frozenset({name}), made=lambda: F.col(quoted(name)))
+    return RuleExpression(quote_name(name), type_, frozenset({name}), made=lambda: F.col(quote_name(name)))
 
 
-def _check_outbox(made: Shape, schema: TableSchema, *, strict: bool) -> None:
-    outbox, there = made.rule.outbox, lowered(schema.names)
+def _check_outbox(made: Projection, schema: TableSchema, *, strict: bool) -> None:
+    outbox, there = made.rule.outbox, lower_names(schema.column_names)
     assert outbox is not None
-    for what, column, _ in outbox.columns(schema.names):
+    for what, column, _ in outbox.list_columns(schema.column_names):
         if column.lower() in there:
             continue
         if strict:
             said = f"outbox: {what} names column {column!r}, which the table does not have"
-            raise _wrong(made, schema, f"{said}; {nearest(column, schema.names)}")
+            raise _wrong(made, schema, f"{said}; {suggest_names(column, schema.column_names)}")
         log.warning("%s has no column %s any more, which %s of its outbox names.", schema.id, column, what)
     payload = next((c for c in schema.columns if c.name.lower() == outbox.payload.lower()), None)
     if outbox.expand and payload is not None and spark_type(payload.type) != "string":
@@ -131,11 +152,11 @@ def _check_outbox(made: Shape, schema: TableSchema, *, strict: bool) -> None:
         raise _wrong(made, schema, said)
 
 
-def _check_names(made: Shape, schema: TableSchema, before: Collection[str] | None) -> None:
+def _check_names(made: Projection, schema: TableSchema, before: Collection[str] | None) -> None:
     """
     :param before: columns that it had, in lower case; ``None`` if they are not known
     """
-    columns, there = made.rule.columns, lowered(schema.names)
+    columns, there = made.rule.columns, lower_names(schema.column_names)
     for what in ("keep", "drop", "rename", "cast"):
         for name in getattr(columns, what):
             if name.lower() in there:
@@ -144,39 +165,41 @@ def _check_names(made: Shape, schema: TableSchema, before: Collection[str] | Non
                 raise _wrong(
                     made,
                     schema,
-                    f"columns.{what} names column {name!r}, which the table does not have; {nearest(name, schema.names)}",
+                    f"columns.{what} names column {name!r}, which the table does not have; {suggest_names(name, schema.column_names)}",
                 )
             log.warning("%s has no column %s any more, which columns.%s of its rule names.", schema.id, name, what)
-    if not made.names(schema):
+    if not made.map_column_names(schema):
         raise _wrong(made, schema, "it leaves no column of the source")
 
 
-def _check_types(spark: SparkSession, made: Shape, schema: TableSchema, *, strict: bool) -> None:
+def _check_types(spark: SparkSession, made: Projection, schema: TableSchema, *, strict: bool) -> None:
     for name, type_ in made.rule.columns.cast.items():
         old = next((c for c in schema.columns if c.name.lower() == name.lower()), None)
         if old is None:
             continue
-        empty = spark.createDataFrame([], structure({old.name: spark_type(old.type)}))
+        empty = spark.createDataFrame([], build_struct_type({old.name: spark_type(old.type)}))
         try:
-            got = empty.select(F.col(quoted(old.name)).cast(type_)).schema.fields[0].dataType.simpleString()
+            got = empty.select(F.col(quote_name(old.name)).cast(type_)).schema.fields[0].dataType.simpleString()
         except (PySparkException, ValueError) as e:
             raise _wrong(
                 made, schema, f"columns.cast.{name}: {spark_type(old.type)} cannot be cast to {type_!r}: {_short(e)}"
             ) from e
         if got != type_:
             raise _wrong(made, schema, f"columns.cast.{name}: write {type_!r} as {got!r}")
-    names = [*made.types(schema), *made.flags()]
+    names = [*made.map_column_types(schema), *made.map_flag_types()]
     if twice := sorted({n for n in names if [m.lower() for m in names].count(n.lower()) > 1}):
         raise _wrong(
             made,
             schema,
             f"the table would have two columns called {twice[0]}: rename one of them in columns.rename or columns.metadata",
         )
-    if len(names) < len(made.names(schema)) + len(made.computed) + len(made.constants) + len(made.rule.metadata) + len(
-        made.flags()
-    ):
-        news = list(made.names(schema).values())
-        both = [n for n in news if n in (*made.computed, *made.constants, *made.rule.metadata) or news.count(n) > 1]
+    if len(names) < len(made.map_column_names(schema)) + len(made.computed) + len(made.constants) + len(
+        made.rule.metadata_columns
+    ) + len(made.map_flag_types()):
+        news = list(made.map_column_names(schema).values())
+        both = [
+            n for n in news if n in (*made.computed, *made.constants, *made.rule.metadata_columns) or news.count(n) > 1
+        ]
         raise _wrong(
             made,
             schema,
@@ -186,28 +209,30 @@ def _check_types(spark: SparkSession, made: Shape, schema: TableSchema, *, stric
         for given in getattr(made.rule, what):
             name = laid_out_by(given)
             # the source may have dropped it since the table was laid out
-            if strict and name.lower() not in lowered(names):
+            if strict and name.lower() not in lower_names(names):
                 raise _wrong(
-                    made, schema, f"{what} names column {name!r}, which the table will not have; {nearest(name, names)}"
+                    made,
+                    schema,
+                    f"{what} names column {name!r}, which the table will not have; {suggest_names(name, names)}",
                 )
 
 
-def _check_key(made: Shape, schema: TableSchema) -> None:
-    mode, names = made.mode, made.names(schema)
+def _check_key(made: Projection, schema: TableSchema) -> None:
+    mode, names = made.mode, made.map_column_names(schema)
     if mode == "log":
         return
     for name in schema.key:
         if name not in names:
             raise _wrong(made, schema, f"column {name} is part of the key, and cannot be left out in mode {mode}")
-        old, new = spark_type(schema.column(name).type), made.types(schema)[names[name]]
-        if not (holds(new, old) or (new == "string" and old not in ("float", "double", "binary"))):
+        old, new = spark_type(schema.get_column(name).type), made.map_column_types(schema)[names[name]]
+        if not (can_hold_type(new, old) or (new == "string" and old not in ("float", "double", "binary"))):
             raise _wrong(made, schema, f"column {name} is part of the key: as {new}, different keys could become one")
-    if not schema.key and (mode != "current" or made.shared or made.rule.metadata):
+    if not schema.key and (mode != "current" or made.shard_column or made.rule.metadata_columns):
         what = (
             f"mode {mode}"
             if mode != "current"
             else "a table that is shared"
-            if made.shared
+            if made.shard_column
             else "a column of columns.metadata"
         )
         raise _wrong(
@@ -217,8 +242,8 @@ def _check_key(made: Shape, schema: TableSchema) -> None:
         )
 
 
-def _computed(spark: SparkSession, made: Shape, schema: TableSchema, what: str, sql: str) -> Computed:
-    """A column that a SQL expression makes."""
+def _computed(spark: SparkSession, made: Projection, schema: TableSchema, what: str, sql: str) -> RuleExpression:
+    """Build a column that a SQL expression makes."""
     found = _analyzed(spark, made, schema, what, sql)
     try:
         type_ = T.DataType.fromDDL(found.type)
@@ -227,7 +252,7 @@ def _computed(spark: SparkSession, made: Shape, schema: TableSchema, what: str, 
             f"{what} is of the type {found.type}, whose fields have odd names: give them names of letters, digits and _"
         )
         raise _wrong(made, schema, said) from e
-    if odd := next((part for part in parts_of(type_) if not storable(part)), None):
+    if odd := next((part for part in parts_of(type_) if not is_storable_type(part)), None):
         of = "" if odd is type_ else f" ({found.type})"
         raise _wrong(
             made,
@@ -237,10 +262,13 @@ def _computed(spark: SparkSession, made: Shape, schema: TableSchema, what: str, 
     return found
 
 
-def _analyzed(spark: SparkSession, made: Shape, schema: TableSchema, what: str, sql: str) -> Computed:
-    """A SQL expression over the columns of the source, and in mode ``log`` also over what its tables tell about events."""
+def _analyzed(spark: SparkSession, made: Projection, schema: TableSchema, what: str, sql: str) -> RuleExpression:
+    """Analyze a SQL expression over the columns of the source.
+
+    In mode ``log`` it is also over what its tables have about events.
+    """
     types: dict[str, Any] = {c.name: spark_type(c.type) for c in schema.columns}
-    empty = spark.createDataFrame([], structure(types))
+    empty = spark.createDataFrame([], build_struct_type(types))
     try:
         if any(
             name.startswith("UnresolvedStar")
@@ -266,7 +294,7 @@ def _analyzed(spark: SparkSession, made: Shape, schema: TableSchema, what: str, 
                 schema,
                 f"{what}: {sql!r} gives another result each time, so that a repeated run would give another table",
             )
-        return Computed(sql, selected.schema.fields[0].dataType.simpleString(), found)
+        return RuleExpression(sql, selected.schema.fields[0].dataType.simpleString(), found)
     except PySparkException as e:
         if getattr(e, "getCondition", lambda: "")() in (
             "UNRESOLVED_COLUMN.WITH_SUGGESTION",
@@ -276,7 +304,7 @@ def _analyzed(spark: SparkSession, made: Shape, schema: TableSchema, what: str, 
             raise _wrong(
                 made,
                 schema,
-                f"{what} names column {name!r}, which the table does not have; {nearest(name, schema.names)}",
+                f"{what} names column {name!r}, which the table does not have; {suggest_names(name, schema.column_names)}",
             ) from e
         raise _wrong(made, schema, f"{what}: {sql!r} cannot be used: {_short(e)}") from e
 
@@ -321,7 +349,7 @@ def _nodes(expression: Any) -> Iterable[str]:
         yield from _nodes(children.apply(i))
 
 
-def _wrong(made: Shape, schema: TableSchema, what: str) -> ConfigError:
+def _wrong(made: Projection, schema: TableSchema, what: str) -> ConfigError:
     return ConfigError(
         f"The rule for {', '.join(made.rule.tables)} does not fit {schema.id}: {what}.",
         safe="No table was changed.",

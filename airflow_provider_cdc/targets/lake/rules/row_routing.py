@@ -1,4 +1,4 @@
-"""Which table a row of a source table goes to, where a rule brings its rows to several tables.
+"""Routes: the table that a row of a source table goes to, where a rule brings its rows to several tables.
 
 To its table, a *place* is a filter: a row that goes elsewhere does not pass. So a row whose place changes leaves the one table as it would leave a
 filtered one, and enters the other.
@@ -16,11 +16,11 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.config.table_rules import TableRule
-from airflow_provider_cdc.targets.lake.rules.projection import Computed, Condition
+from airflow_provider_cdc.targets.lake.rules.projection import RowCondition, RuleExpression
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class RouteBranch:
     """A table that rows of one source table go to.
 
     :param step: the number of the route's step that takes them, from 0 on; -1: none does
@@ -31,92 +31,104 @@ class Place:
     value: str | None = None
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Place:
-        """The way back from :meth:`document`."""
+    def from_document(cls, document: Mapping[str, Any]) -> RouteBranch:
+        """Build a place from its :meth:`to_document`."""
         return cls(int(document["step"]), document["value"])
 
-    def document(self) -> dict[str, Any]:
-        """The JSON form."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON form."""
         return {"step": self.step, "value": self.value}
 
-    def meaning(self, rule: TableRule) -> dict[str, Any]:
-        """What decides which rows it has, as a part of :meth:`TableRule.meaning`: later steps are none of it."""
-        if rule.outbox is not None or self == ELSE:
-            return {"place": self.recorded()}
-        return {"route": [step.meaning() for step in rule.route[: self.step + 1]], "place": self.recorded()}
+    def describe_meaning(self, rule: TableRule) -> dict[str, Any]:
+        """Return the settings that decide which rows it has, as a part of :meth:`TableRule.to_comparable_form`.
 
-    def recorded(self) -> dict[str, Any]:
-        """What tells it from other places of a route."""
+        Later steps are none of it.
+        """
+        if rule.outbox is not None or self == ELSE:
+            return {"place": self.to_identity()}
+        return {
+            "route": [step.to_comparable_form() for step in rule.route[: self.step + 1]],
+            "place": self.to_identity(),
+        }
+
+    def to_identity(self) -> dict[str, Any]:
+        """Return the entries that distinguish it from other places of a route."""
         return {"otherwise": True} if self.step < 0 else {"step": self.step, "value": self.value}
 
 
-ELSE = Place(-1)
+ELSE = RouteBranch(-1)
 """Of rows that no step takes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class CheckedRouteStep:
     """A step of a route, checked against a table."""
 
-    when: Computed | None
-    by: Computed | None
+    when: RuleExpression | None
+    by: RuleExpression | None
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needed_columns(self) -> frozenset[str]:
         return frozenset().union(*(part.needs for part in (self.when, self.by) if part is not None))
 
-    def text(self) -> Expression:
-        """What ``by`` gives."""
-        return F.lit(None).cast("string") if self.by is None else self.by.expression().cast("string")
+    def build_branch_value(self) -> Expression:
+        """Build the text that ``by`` gives."""
+        return F.lit(None).cast("string") if self.by is None else self.by.build_expression().cast("string")
 
-    def takes(self) -> Expression:
-        """Whether it takes a row, if none before it does."""
-        parts = [] if self.when is None else [F.coalesce(self.when.expression(), F.lit(col=False))]
+    def build_condition(self) -> Expression:
+        """Build the condition that it takes a row, if none before it does."""
+        parts = [] if self.when is None else [F.coalesce(self.when.build_expression(), F.lit(col=False))]
         if self.by is not None:
-            parts.append(F.coalesce(self.text() != "", F.lit(col=False)))
+            parts.append(F.coalesce(self.build_branch_value() != "", F.lit(col=False)))
         return reduce(and_, parts, F.lit(col=True))
 
 
 @dataclass(frozen=True, slots=True)
-class Routing:
+class CheckedRoute:
     """The steps of a route, in their order."""
 
-    steps: tuple[Taking, ...]
+    steps: tuple[CheckedRouteStep, ...]
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needed_columns(self) -> frozenset[str]:
         """Columns of the source."""
-        return frozenset().union(*(step.needs for step in self.steps))
+        return frozenset().union(*(step.needed_columns for step in self.steps))
 
-    def step(self) -> Expression:
-        """The number of the step that takes a row; :data:`ELSE`'s if none does."""
-        return F.coalesce(*[F.when(step.takes(), F.lit(i)) for i, step in enumerate(self.steps)], F.lit(ELSE.step))
+    def build_step_number(self) -> Expression:
+        """Build the number of the step that takes a row; :data:`ELSE`'s if none does."""
+        return F.coalesce(
+            *[F.when(step.build_condition(), F.lit(i)) for i, step in enumerate(self.steps)], F.lit(ELSE.step)
+        )
 
-    def value(self) -> Expression:
-        """What the ``by`` of this step gives; NULL if it has none."""
-        texts = [F.when(self.step() == i, step.text()) for i, step in enumerate(self.steps) if step.by is not None]
+    def build_branch_value(self) -> Expression:
+        """Build the value that the ``by`` of this step gives; NULL if it has none."""
+        texts = [
+            F.when(self.build_step_number() == i, step.build_branch_value())
+            for i, step in enumerate(self.steps)
+            if step.by is not None
+        ]
         return F.coalesce(*texts) if texts else F.lit(None).cast("string")
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
+class RouteCondition:
     """The condition that rows go to a place. Values reach Spark by its functions, never within a SQL text.
 
     :param filter: of the rule, which comes first
     """
 
-    routing: Routing
-    place: Place
-    filter: Condition | None = None
-    what: str = "route"
+    routing: CheckedRoute
+    place: RouteBranch
+    filter: RowCondition | None = None
+    rule_option: str = "route"
 
     @property
     def needs(self) -> frozenset[str]:
-        return self.routing.needs | (frozenset() if self.filter is None else self.filter.needs)
+        return self.routing.needed_columns | (frozenset() if self.filter is None else self.filter.needs)
 
-    def expression(self) -> Expression:
-        """A condition over the source's columns."""
-        found = self.routing.step() == self.place.step
+    def build_expression(self) -> Expression:
+        """Build a condition over the source's columns."""
+        found = self.routing.build_step_number() == self.place.step
         if self.place.value is not None:
-            found &= self.routing.value().eqNullSafe(F.lit(self.place.value))
-        return found if self.filter is None else F.coalesce(self.filter.expression(), F.lit(col=False)) & found
+            found &= self.routing.build_branch_value().eqNullSafe(F.lit(self.place.value))
+        return found if self.filter is None else F.coalesce(self.filter.build_expression(), F.lit(col=False)) & found

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_cdc.targets.lake.rules.row_routing import Place
+from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """One target table of a topic.
+class TargetTable:
+    """A target table of a topic.
 
     :param name: what reports call it: its topic, or where a route brings rows of its topic to several tables, that and its location
     :param shared: it has rows of other topics, too
     :param place: of a table that has some of its topic's rows only
     :param since: the batch after which a new table begins: no row of the topic has gone to this place before, or none that counts; 0 if that is not known
     :param lacks: before that there were events of it which are removed from the change log
-    :param touched: whether rows of new batches come to it or go from it, as far as anybody knows
-    :param texts: of a shared table, the columns that have one text in all rows of this topic: the one that tells them from those of other topics,
+    :param touched: whether rows of new batches come to it or go from it, as far as that is known
+    :param texts: of a shared table, the columns that have one text in all rows of this topic: the one that distinguishes them from those of other topics,
         and others; ``None`` if they are not known
     """
 
@@ -27,28 +27,32 @@ class Placed:
     topic: str
     location: str
     shared: bool = False
-    place: Place | None = None
+    place: RouteBranch | None = None
     since: int = 0
     lacks: bool = False
     touched: bool = True
     texts: Mapping[str, str] | None = None
 
     @classmethod
-    def routed(cls, topic: str, location: str, place: Place, since: int = 0, *, lacks: bool = False) -> Placed:
-        """One of the tables of a topic with a route."""
+    def from_route(
+        cls, topic: str, location: str, place: RouteBranch, since: int = 0, *, lacks: bool = False
+    ) -> TargetTable:
+        """Create one of the tables of a topic with a route."""
         return cls(f"{topic} → {location}", topic, location, place=place, since=since, lacks=lacks)
 
     @classmethod
-    def known(cls, name: str, entry: Mapping[str, Any]) -> Placed:
-        """The same, as a report knows it."""
+    def from_report(cls, name: str, entry: Mapping[str, Any]) -> TargetTable:
+        """Create one of the tables of a topic with a route, as a report knows it."""
         since = int(entry.get("since", 0))
-        return cls(name, entry["topic"], entry["location"], place=Place.of(entry["place"]), since=since)
+        return cls(
+            name, entry["topic"], entry["location"], place=RouteBranch.from_document(entry["place"]), since=since
+        )
 
-    def document(self) -> dict[str, Any]:
-        """What a report has of it besides its location."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the entry that a report has of it besides its location."""
         found: dict[str, Any] = {"shared": True} if self.shared else {}
         found |= {"texts": dict(self.texts)} if self.texts else {}
         if self.place is None:
             return found
         found |= {"since": self.since} if self.since else {}
-        return {**found, "topic": self.topic, "place": self.place.document()}
+        return {**found, "topic": self.topic, "place": self.place.to_document()}

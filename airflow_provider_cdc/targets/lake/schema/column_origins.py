@@ -7,45 +7,50 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
+from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.targets.lake.formats.target import Target
-from airflow_provider_cdc.targets.lake.rules.projection import Shape
+from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
+from airflow_provider_cdc.targets.lake.rules.projection import Projection
 from airflow_provider_cdc.targets.lake.types.variant_columns import VARIANT
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.schema.column_origins")
 
 
-class Origins:
-    """Of one target's tables. Used by several threads at once; a table by one of them.
+class ColumnOriginRecorder:
+    """Column origins of the tables of one target.
+
+    Used by several threads at once; a table by one of them.
 
     :param target: kind of the tables
     :param location: of the target, as the report has it
     """
 
-    def __init__(self, kept: TableOrigins, target: str, location: str) -> None:
+    def __init__(self, kept: ColumnOrigins, target: str, location: str) -> None:
         self._kept, self._of = kept, (target, location)
         self._lock, self._known, self._changed = threading.Lock(), dict[str, dict[str, Any]](), False
         self._read = False
 
-    def note(self, topic: str, target: Target, shape: Shape, schema: TableSchema) -> None:
-        """A table has these columns now. Costs nothing if it had them before."""
+    def record_columns(self, topic: str, target: Target, shape: Projection, schema: TableSchema) -> None:
+        """Note the columns that a table has now. Costs nothing if it had them before."""
         types = {column.name: column.type for column in schema.columns}
-        source, rule = types | ({shape.documents: VARIANT} if shape.documents else {}), shape.stored()
+        source, rule = types | ({shape.documents: VARIANT} if shape.documents else {}), shape.format_recorded_rule()
         known = self._tables().get(topic, {})
         if (known.get("location"), known.get("source"), known.get("rule")) == (target.location, source, rule):
             return
         found = {
-            "location": target.location, "path": target.path(), "catalog": dict(target.catalog()), "table": schema.id.full_name,
+            "location": target.location, "path": target.resolve_data_path(), "catalog": dict(target.describe_catalog()), "table": schema.id.full_name,
             "source": source, "rule": rule, "filter": sorted(shape.filter.needs) if shape.filter else [],
-            "columns": columns(target.columns(), shape, schema),
+            "columns": find_column_origins(target.read_column_types(), shape, schema),
         }  # fmt: skip
         with self._lock:
             self._known[topic], self._changed = found, True
 
-    def write(self) -> None:
-        """Write what is new. Lineage is not worth an apply: it goes on if this cannot be done, and the next round tries again."""
+    def write_lineage(self) -> None:
+        """Write what is new.
+
+        Lineage is not worth an apply: the apply continues if this cannot be done, and the next round tries again.
+        """
         with self._lock:
             if not self._changed:
                 return
@@ -67,23 +72,23 @@ class Origins:
             return self._known
 
 
-def columns(there: Mapping[str, str], shape: Shape, schema: TableSchema) -> dict[str, dict[str, Any]]:
+def find_column_origins(there: Mapping[str, str], shape: Projection, schema: TableSchema) -> dict[str, dict[str, Any]]:
     """Column of a table → where it comes from.
 
     :param there: the table's columns and their types
     """
     casts = {old.lower(): type_ for old, type_ in shape.rule.columns.cast.items()}
     made: dict[str, dict[str, Any]] = {}
-    for old, new in shape.names(schema).items():
+    for old, new in shape.map_column_names(schema).items():
         cast = casts.get(old.lower()) or (VARIANT if old == shape.documents else None)
         made[new.lower()] = {"from": [old], "how": "identity"} | ({"how": "cast", "text": cast} if cast else {})
     for name, found in shape.computed.items():
         made[name.lower()] = {"from": sorted(found.needs), "how": "computed", "text": found.sql}
     for name, text in shape.constants.items():
         made[name.lower()] = {"from": [], "how": "constant", "text": text}
-    for name, what in shape.rule.metadata.items():
+    for name, what in shape.rule.metadata_columns.items():
         made[name.lower()] = {"from": [], "how": "event", "text": what}
-    for name in shape.flags():
+    for name in shape.map_flag_types():
         made[name.lower()] = {"from": [], "how": "mode", "text": shape.mode}
     gone = {"from": [], "how": "dropped"}
     return {name: {"type": type_, **made.get(name.lower(), gone)} for name, type_ in there.items()}

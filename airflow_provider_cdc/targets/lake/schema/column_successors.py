@@ -1,7 +1,8 @@
-"""Columns of the table that get no values any more: the source has dropped them, or they go on in a new column, as the source gave them a type that
-does not hold their old values.
+"""Columns of the table that get no values any more, and the new columns that they continue in.
 
-``amount`` of type ``int`` that becomes a text goes on in ``amount__v_string``; ``amount`` stays in the table, with the values that it had. Other tools
+The source has dropped them, or they continue in a new column, as the source gave them a type that does not hold their old values.
+
+``amount`` of type ``int`` that becomes a text continues in ``amount__v_string``; ``amount`` stays in the table, with the values that it had. Other tools
 call such a column a *variant* (dlt, which names it so). The table records which schema version each variant began with: names are decided once,
 and found again by a run after a kill, by a rollback, and whatever the rule says later.
 """
@@ -14,21 +15,27 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_cdc.changelog.reading.pending_batches import Pending, base_version, left_behind, lineage, names_at
+from airflow_provider_cdc.changelog.reading.pending_batches import (
+    PendingBatches,
+    base_version,
+    left_behind,
+    names_at,
+    trace_columns,
+)
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.core.model.schema import Column, TableChange, TableSchema
-from airflow_provider_cdc.targets.lake.events import reduce_events
-from airflow_provider_cdc.targets.lake.formats.target import Target
-from airflow_provider_cdc.targets.lake.rules.projection import Left, Shape, lowered
-from airflow_provider_cdc.targets.lake.types.spark_types import common, spark_type
+from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableSchema
+from airflow_provider_cdc.targets.lake.events import event_reduction
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
+from airflow_provider_cdc.targets.lake.rules.projection import Projection, RetiredColumn, lower_names
+from airflow_provider_cdc.targets.lake.types.spark_types import find_common_type, spark_type
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.schema.column_successors")
 _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
-class Variants:
-    """What a table records of them.
+class ColumnVariants:
+    """The record that a table has of its variants.
 
     :param until: schema version up to which everything is decided
     :param names: schema version → column of the source → its column in the table, from that version on: those that are not called as the
@@ -43,116 +50,126 @@ class Variants:
     def __bool__(self) -> bool:
         return bool(self.names)
 
-    def at(self, version: int) -> Mapping[str, str]:
+    def select_names(self, version: int) -> Mapping[str, str]:
         """Column of the source → its column in the table, in the table's rows of a schema version.
 
-        >>> Variants(3, {3: {"n": "n__v_string"}}).at(4)
+        >>> ColumnVariants(3, {3: {"n": "n__v_string"}}).select_names(4)
         {'n': 'n__v_string'}
         """
         known = max((v for v in self.names if v <= version), default=None)
         return {} if known is None else self.names[known]
 
-    def text(self, app: str) -> str:
-        """As the table records it. Schema versions are those of an application name (:attr:`airflow_provider_cdc.targets.lake.formats.target.Owner.app`)."""
+    def format_record(self, app: str) -> str:
+        """Format the variants as the table records them.
+
+        Schema versions are those of an application name (:attr:`airflow_provider_cdc.targets.lake.formats.target_interface.Owner.app`).
+        """
         names = {str(v): dict(found) for v, found in self.names.items()}
         began = {str(v): dict(found) for v, found in self.began.items()}
         return json.dumps({"app": app, "until": self.until, "names": names, "began": began}, ensure_ascii=False)
 
 
-def recorded(target: Target, app: str) -> Variants:
-    """The variants that a table has; none if they are those of another owner."""
-    text = target.variants()
+def read_recorded_variants(target: Target, app: str) -> ColumnVariants:
+    """Return the variants that a table has; none if they are those of another owner."""
+    text = target.read_variants()
     found = json.loads(text) if text else {}
     if found.get("app") != app:
-        return Variants()
+        return ColumnVariants()
     names = {int(v): dict(names) for v, names in found["names"].items()}
-    return Variants(int(found["until"]), names, {int(v): dict(columns) for v, columns in found["began"].items()})
+    return ColumnVariants(int(found["until"]), names, {int(v): dict(columns) for v, columns in found["began"].items()})
 
 
-def shown(target: Target, app: str, shape: Shape, version: int) -> Shape:
-    """The shape of the rows that a table has at a schema version."""
-    known = recorded(target, app)
-    return replace(shape, variants=known.at(version)) if known else shape
+def project_recorded_version(target: Target, app: str, shape: Projection, version: int) -> Projection:
+    """Return the shape of the rows that a table has at a schema version."""
+    known = read_recorded_variants(target, app)
+    return replace(shape, variants=known.select_names(version)) if known else shape
 
 
-def followed(target: Target, pending: Pending, app: str, shape: Shape) -> tuple[Pending, Shape]:
-    """Pending batches and the shape of their table, where columns go on in new ones, or stay though the source drops them.
+def resolve_variants(
+    target: Target, pending: PendingBatches, app: str, shape: Projection
+) -> tuple[PendingBatches, Projection]:
+    """Return pending batches and the shape of their table, with the columns that get no values any more.
+
+    Such columns continue in new ones, or stay though the source drops them.
 
     What is decided is recorded before anything else of these batches is written.
 
-    :return: the batches, in whose changes a column that goes on in a new one is dropped and added; and the shape that has the new names
-    :raises TargetError: a column cannot go on in a new one
+    :return: the batches, in whose changes a column that continues in a new one is dropped and added; and the shape that has the new names
+    :raises TargetError: a column cannot continue in a new one
     """
-    known, wanted = recorded(target, app), shape.rule.type_changes == "new_column"
+    known, wanted = read_recorded_variants(target, app), shape.rule.type_changes == "new_column"
     keeps = _keeps(target, pending, shape)
     if not (known or ((wanted or keeps) and pending.changes)):
         return pending, shape
     if not pending.changes:
-        return pending, replace(shape, variants=known.at(pending.version))
+        return pending, replace(shape, variants=known.select_names(pending.schema_version))
     # what a killed run has begun to do in place, without a record, needs no variants
-    known_until = replace(known, until=max(known.until, target.version(app)))
-    way = _Way(target, pending, shape, known_until, wanted=wanted, keeps=keeps)
-    found = way.go()
+    known_until = replace(known, until=max(known.until, target.read_schema_version(app)))
+    way = _VariantResolver(target, pending, shape, known_until, wanted=wanted, keeps=keeps)
+    found = way.resolve_versions()
     if found != known and (found or known):
-        target.record_variants(found.text(app))
-    return way.pending(), way.shape()
+        target.record_variants(found.format_record(app))
+    return way.build_pending(), way.build_projection()
 
 
-def _keeps(target: Target, pending: Pending, shape: Shape) -> frozenset[int]:
-    """Schema versions that drop columns which stay in the table, and get what events before say."""
+def _keeps(target: Target, pending: PendingBatches, shape: Projection) -> frozenset[int]:
+    """Find schema versions that drop columns which stay in the table, and get the values of events before."""
     if shape.rule.dropped_columns != "keep" or (shape.mode == "current" and not pending.schema.key):
         return frozenset()  # rows without a key are followed through their columns (:mod:`airflow_provider_cdc.targets.lake.write.column_drop_stages`)
     if not (drops := {v: gone for v in pending.changes if (gone := left_behind(pending, v))}):
         return frozenset()
     cut = _cut(target, pending, shape)
     seen = [file.schema_version for _, file in pending.files if file.last_seq > cut]
-    first, base = min(seen, default=pending.version), base_version(pending)
+    first, base = min(seen, default=pending.schema_version), base_version(pending)
 
     def came(version: int, column: str) -> bool:
-        """Whether a column has come since, too."""
-        return version - 1 > base and lineage(pending, base, version - 1)[column].column is None
+        """Return whether a column has come since, too."""
+        return version - 1 > base and trace_columns(pending, base, version - 1)[column].column is None
 
     return frozenset(v for v, gone in drops.items() if first < v or (not cut and any(came(v, c) for c in gone)))
 
 
-def _cut(target: Target, pending: Pending, shape: Shape) -> int:
-    """Number of the event behind which the table begins: what is dropped before it is read again, or emptied, does not stay. 0 if its rows and columns do."""
+def _cut(target: Target, pending: PendingBatches, shape: Projection) -> int:
+    """Return the number of the event behind which the table begins; 0 if its rows and columns stay.
+
+    What is dropped before it is read again, or emptied, does not stay.
+    """
     if shape.mode != "current" or shape.rule.type_changes == "new_column":
         return 0
-    return reduce_events.last_truncate(target.spark, pending)
+    return event_reduction.last_truncate(target.spark, pending)
 
 
 @dataclass
-class _Way:
+class _VariantResolver:
     """From the columns that a table has to those that the newest version of its source has, version by version."""
 
     target: Target
-    whole: Pending
-    plain: Shape
-    known: Variants
+    whole: PendingBatches
+    plain: Projection
+    known: ColumnVariants
     wanted: bool
     keeps: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
-        self.types = {name.lower(): type_ for name, type_ in self.target.columns().items()}
+        self.types = {name.lower(): type_ for name, type_ in self.target.read_column_types().items()}
         """Column of the table, in lower case → its type."""
         base = base_version(self.whole)
-        self.placed = self._all(self.known.at(base), names_at(self.whole, base))
+        self.placed = self._all(self.known.select_names(base), names_at(self.whole, base))
         """Column of the source → its column in the table."""
-        self.names: dict[int, Mapping[str, str]] = {base: self.known.at(base)}
+        self.names: dict[int, Mapping[str, str]] = {base: self.known.select_names(base)}
         self.began: dict[int, Mapping[str, str]] = {}
-        self.behind = lowered(left for v, found in self.known.began.items() if v <= base for left in found.values())
+        self.behind = lower_names(left for v, found in self.known.began.items() if v <= base for left in found.values())
         """Columns of the table that others went on from."""
-        self.left: dict[str, Left] = {}
+        self.left: dict[str, RetiredColumn] = {}
 
-    def go(self) -> Variants:
+    def resolve_versions(self) -> ColumnVariants:
         for version in sorted(self.whole.changes):
             change, schema = self.whole.changes[version], self.whole.schemas[version]
             if self.plain.rule.dropped_columns == "drop":
                 for name in change.dropped:
                     self.types.pop(self.placed.get(name, "").lower(), None)
             if version <= self.known.until:
-                placed = self._all(self.known.at(version), schema.names)
+                placed = self._all(self.known.select_names(version), schema.column_names)
                 new = list(self.known.began.get(version, ()))
             else:
                 placed, new = self._decide(change, schema)
@@ -160,44 +177,48 @@ class _Way:
                 self._keep(version)
             left = {name: self._leave(version, change.renamed.get(name, name), placed[name]) for name in new}
             self._take(change, schema, placed, new)
-            self.names[version] = {c: name for c, name in placed.items() if name != self.plain.name(c)}
+            self.names[version] = {c: name for c, name in placed.items() if name != self.plain.map_column_name(c)}
             self.began[version] = left
-            self.behind |= lowered(left.values())
+            self.behind |= lower_names(left.values())
         return self._recorded()
 
-    def pending(self) -> Pending:
-        """The batches: nothing of a column goes into its new one."""
+    def build_pending(self) -> PendingBatches:
+        """Return the batches with changes by which nothing of a column goes into its new one."""
         changes = dict(self.whole.changes)
         for version, columns in self.began.items():
             change = changes[version]
             changes[version] = change.model_copy(update={"added": {**change.added, **dict.fromkeys(columns)}})
         return replace(self.whole, changes=changes)
 
-    def shape(self) -> Shape:
-        live = lowered(self.placed.values())
+    def build_projection(self) -> Projection:
+        live = lower_names(self.placed.values())
         left = {name: one for name, one in self.left.items() if name.lower() not in live}
         # rows that are not told by one key are followed through their columns
-        cut = reduce_events.last_truncate(self.target.spark, self.whole) if self.plain.mode == "current" else 0
-        if left and self.plain.mode != "log" and reduce_events.key_changed(self.whole, cut):
+        cut = event_reduction.last_truncate(self.target.spark, self.whole) if self.plain.mode == "current" else 0
+        if left and self.plain.mode != "log" and event_reduction.key_changed(self.whole, cut):
             left = {}
-        return replace(self.plain, variants=self.names[self.whole.version], versions=self.names, left=left)
+        return replace(self.plain, variants=self.names[self.whole.schema_version], versions=self.names, left=left)
 
     # -- one version --------------------------------------------------------------------------------------------------
 
     def _decide(self, change: TableChange, schema: TableSchema) -> tuple[dict[str, str], list[str]]:
         """Column of the source → its column in the table, and those that begin."""
-        came = {c.name: self._came(change, c.name) for c in schema.columns if self.plain.name(c.name) is not None}
+        came = {
+            c.name: self._came(change, c.name) for c in schema.columns if self.plain.map_column_name(c.name) is not None
+        }
         goes = {old.lower() for old in came.values() if old is not None}
         stays = set(self.types) - goes
         """Columns of the table that no column of the source goes on from: they are not written over."""
         rule = self.plain.rule
-        made = lowered([*rule.constants, *rule.columns.computed, *rule.metadata, *self.plain.flags()])
-        wished = lowered(str(self.plain.name(c)) for c in came)
+        made = lower_names(
+            [*rule.constant_columns, *rule.columns.computed, *rule.metadata_columns, *self.plain.map_flag_types()]
+        )
+        wished = lower_names(str(self.plain.map_column_name(c)) for c in came)
         placed: dict[str, str] = {}
         new: list[str] = []
         for name, old in came.items():
-            column, plain = schema.column(name), str(self.plain.name(name))
-            wants, taken = self._type(column), lowered(placed.values())
+            column, plain = schema.get_column(name), str(self.plain.map_column_name(name))
+            wants, taken = self._type(column), lower_names(placed.values())
             lower = plain.lower()
             if old is not None and (change.renamed.get(name, name) == name or lower == old.lower()):
                 found = old
@@ -208,7 +229,9 @@ class _Way:
             ):
                 has = None if old is None else self.types.get(old.lower())
                 found = _free(
-                    plain, (common(has, wants) if has else None) or wants, {*self.types, *made, *wished, *taken}
+                    plain,
+                    (find_common_type(has, wants) if has else None) or wants,
+                    {*self.types, *made, *wished, *taken},
                 )
             else:
                 found = plain
@@ -220,24 +243,24 @@ class _Way:
         return placed, new
 
     def _came(self, change: TableChange, name: str) -> str | None:
-        """The table's column that a column of the source goes on from."""
+        """Return the table's column that a column of the source continues."""
         return None if name in change.added else self.placed.get(change.renamed.get(name, name))
 
     def _differs(self, there: str, wanted: str) -> bool:
-        """Whether the table has a column whose type and another one have no room for the values of both."""
-        return there in self.types and common(self.types[there], wanted) is None
+        """Return whether the table has a column whose type and another one have no room for the values of both."""
+        return there in self.types and find_common_type(self.types[there], wanted) is None
 
     def _leave(self, version: int, column: str, new: str) -> str:
-        """A column of the table gets no values from this version on.
+        """Leave a column of the table without values from this version on.
 
         :return: its name
         """
         old = self.placed[column]
         log.info("%s: column %s goes on in %s; %s stays as it is.", self.whole.topic, column, new, old)
         schema = self.whole.schemas.get(version - 1)
-        type_ = self.types.get(old.lower()) or (self._type(schema.column(column)) if schema else "")
+        type_ = self.types.get(old.lower()) or (self._type(schema.get_column(column)) if schema else "")
         if type_:
-            self.left[old] = Left(version, column, type_)
+            self.left[old] = RetiredColumn(version, column, type_)
         return old
 
     def _keep(self, version: int) -> None:
@@ -245,32 +268,32 @@ class _Way:
         for column in left_behind(self.whole, version):
             there = self.placed.get(column, "")
             if type_ := self.types.get(there.lower()):
-                self.left[there] = Left(version, column, type_)
+                self.left[there] = RetiredColumn(version, column, type_)
 
     def _take(self, change: TableChange, schema: TableSchema, placed: Mapping[str, str], new: Collection[str]) -> None:
-        """The table has the columns of a version."""
-        types, live = dict(self.types), lowered(placed.values())
+        """Give the table the columns of a version."""
+        types, live = dict(self.types), lower_names(placed.values())
         for name, there in placed.items():
             old = None if name in new else self._came(change, name)
             if old is not None and old.lower() not in live:
                 types.pop(old.lower(), None)
-            has, wants = self.types.get((old or there).lower()), self._type(schema.column(name))
-            types[there.lower()] = (common(has, wants) if has else None) or wants
+            has, wants = self.types.get((old or there).lower()), self._type(schema.get_column(name))
+            types[there.lower()] = (find_common_type(has, wants) if has else None) or wants
         self.types, self.placed = types, dict(placed)
 
-    def _recorded(self) -> Variants:
+    def _recorded(self) -> ColumnVariants:
         base = base_version(self.whole)
         before = {v: names for v, names in self.known.names.items() if v <= base}
         began = {v: names for v, names in self.known.began.items() if v <= base}
-        at: Mapping[str, str] = self.known.at(base)
+        at: Mapping[str, str] = self.known.select_names(base)
         for version in sorted(self.whole.changes):
             if self.names[version] != at:
                 before[version] = at = self.names[version]
         began |= {v: names for v, names in self.began.items() if names}
-        return Variants(self.whole.version, before, began) if before else Variants()
+        return ColumnVariants(self.whole.schema_version, before, began) if before else ColumnVariants()
 
     def _all(self, names: Mapping[str, str], columns: Iterable[str]) -> dict[str, str]:
-        found = {name: names.get(name) or self.plain.name(name) for name in columns}
+        found = {name: names.get(name) or self.plain.map_column_name(name) for name in columns}
         return {name: there for name, there in found.items() if there is not None}
 
     def _type(self, column: Column) -> str:
@@ -278,8 +301,9 @@ class _Way:
         return casts.get(column.name.lower()) or spark_type(column.type)
 
     def _check(self, column: Column, schema: TableSchema, there: str, wants: str) -> None:
-        """
-        :raises TargetError: the values of the column tell rows
+        """Check that rows are not identified by the values of a column.
+
+        :raises TargetError: the values of the column identify rows
         """
         if column.name in schema.key:
             why = f"column {column.name} is part of the key, and rows are told by its values"
@@ -297,7 +321,7 @@ class _Way:
 
 
 def _free(plain: str, type_: str, taken: Collection[str]) -> str:
-    """A name for a column of a type that nothing has yet.
+    """Return a name for a column of a type that nothing has yet.
 
     >>> _free("n", "decimal(9,2)", {"n", "n__v_decimal"})
     'n__v_decimal_2'

@@ -10,15 +10,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.target import Evolution
-from airflow_provider_cdc.targets.lake.types.spark_types import holds, quoted
+from airflow_provider_cdc.targets.lake.formats.target_interface import ColumnEvolution
+from airflow_provider_cdc.targets.lake.types.spark_types import can_hold_type, quote_name
 from airflow_provider_cdc.targets.lake.types.variant_columns import VARIANT
 
 Changed = Mapping[str, tuple[str, str]]
 """Column → the type that the table has, and the one that it is to have."""
 
 
-def other_types(columns: Mapping[str, str], evolution: Evolution) -> dict[str, tuple[str, str]]:
+def other_types(columns: Mapping[str, str], evolution: ColumnEvolution) -> dict[str, tuple[str, str]]:
     """Columns whose values neither the type that they have nor the one that they are to have holds.
 
     :param columns: of the table, with their types
@@ -30,13 +30,14 @@ def other_types(columns: Mapping[str, str], evolution: Evolution) -> dict[str, t
         lower = name.lower()
         old = types.get(came.get(lower, lower), types.get(lower))  # a killed run may have renamed it
         # a column that is dropped and made again has none of its old values
-        if name not in evolution.fills and old is not None and not (holds(old, new) or holds(new, old)):
+        if name not in evolution.fills and old is not None and not (can_hold_type(old, new) or can_hold_type(new, old)):
             found[name] = old, new
     return found
 
 
 def check_exact(rows: DataFrame, changed: Changed, where: str) -> None:
-    """
+    """Check that each value has an equal one of the new type.
+
     :param rows: values of the columns, with the types that they have
     :raises TargetError: a value has no equal one of the new type
     """
@@ -55,7 +56,7 @@ def check_exact(rows: DataFrame, changed: Changed, where: str) -> None:
 
 
 def _lost(name: str, old: str, new: str) -> Expression:
-    value = F.col(quoted(name))
+    value = F.col(quote_name(name))
     return value.isNotNull() & ~value.try_cast(new).try_cast(old).eqNullSafe(value)
 
 

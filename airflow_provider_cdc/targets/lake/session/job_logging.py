@@ -14,7 +14,7 @@ def speaks_of(connector: str) -> None:
     _OF.connector = connector
 
 
-class About(logging.Filter):
+class LogPrefixFilter(logging.Filter):
     """Gives each record what stands before its message.
 
     :param named: whether that is the connector's name; otherwise it is nothing
@@ -30,13 +30,13 @@ class About(logging.Filter):
         return True
 
 
-def begin(*, named: bool = False) -> None:
+def configure_job_logging(*, named: bool = False) -> None:
     """Log of a process that is a job.
 
     :param named: lines begin with the connector that they are about
     """
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(_FORMAT))
-    handler.addFilter(About(named=named))
+    handler.addFilter(LogPrefixFilter(named=named))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM

@@ -82,8 +82,10 @@ MUCH = {
 """The same for more."""
 
 
-def session(name: str, *formats: TableFormat, extra: Mapping[str, str] | None = None) -> SparkSession:
-    """The session of this process, made if there is none. Settings of ``spark-submit`` win over those that are advised.
+def open_spark_session(name: str, *formats: TableFormat, extra: Mapping[str, str] | None = None) -> SparkSession:
+    """Return the session of this process, made if there is none.
+
+    Settings of ``spark-submit`` win over those that are advised.
 
     :param formats: kinds of targets that it reads and writes
     :param extra: further settings
@@ -97,7 +99,7 @@ def session(name: str, *formats: TableFormat, extra: Mapping[str, str] | None = 
     for key, value in {**advised, **(extra or {}), **required}.items():
         if key in required or key in (extra or {}) or not given.contains(key):
             builder = builder.config(key, value)
-    spark = pinned(builder.getOrCreate(), *formats)
+    spark = configure_session(builder.getOrCreate(), *formats)
     for key, value in required.items():
         found = spark.conf.get(key, None)
         if not set(value.split(",")) <= set((found or "").split(",")):
@@ -115,14 +117,20 @@ def session(name: str, *formats: TableFormat, extra: Mapping[str, str] | None = 
 
 
 def _name_s3(spark: SparkSession) -> None:
-    """Have ``s3://`` read by what reads ``s3a://``, unless something of its own does, as on EMR: to most programs it is S3's only name."""
+    """Have ``s3://`` read by what reads ``s3a://``, unless a separate implementation reads it, as on EMR.
+
+    To most programs it is S3's only name.
+    """
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     if hadoop.get("fs.s3.impl") is None:
         hadoop.set("fs.s3.impl", "org.apache.hadoop.fs.s3a.S3AFileSystem")
 
 
 def _required(formats: Sequence[TableFormat], extra: Mapping[str, str]) -> dict[str, str]:
-    """What the formats need; where a setting is a list (``spark.sql.extensions``), beside what the user has in it."""
+    """Return the settings that the formats need.
+
+    Where a setting is a list (``spark.sql.extensions``), they are beside what the user has in it.
+    """
     from pyspark import SparkConf
 
     needed: dict[str, list[str]] = {}
@@ -136,12 +144,15 @@ def _required(formats: Sequence[TableFormat], extra: Mapping[str, str]) -> dict[
 
 
 def own_session(spark: SparkSession, *formats: TableFormat) -> SparkSession:
-    """A session of one's own in the same application, for a thread that works on a table."""
-    return pinned(spark.newSession(), *formats)
+    """Return a separate session in the same application, for a thread that works on a table."""
+    return configure_session(spark.newSession(), *formats)
 
 
-def pinned(spark: SparkSession, *formats: TableFormat) -> SparkSession:
-    """The session, with what the jobs rely on. A new session has the cluster's defaults, whatever the one that made it has."""
+def configure_session(spark: SparkSession, *formats: TableFormat) -> SparkSession:
+    """Return the session, with the settings that the jobs rely on.
+
+    A new session has the cluster's defaults, whatever the one that made it has.
+    """
     wanted = {**PINNED, **{key: value for kind in formats for key, value in kind.pinned.items()}}
     there = _settings(spark)
     for key, value in wanted.items():
@@ -157,13 +168,16 @@ FAIR = {"spark.scheduler.mode": "FAIR"}
 user win."""
 
 
-def share(spark: SparkSession, name: str) -> None:
+def assign_scheduler_pool(spark: SparkSession, name: str) -> None:
     """Have the work of this thread share the cores evenly with that of other names, where the session is a :data:`FAIR` one."""
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
 
 
 def refuse_ended(spark: SparkSession) -> None:
-    """:raises CdcError: Spark has ended: no table can be worked on any more"""
+    """Raise an error if Spark has ended.
+
+    :raises CdcError: Spark has ended: no table can be worked on any more
+    """
     try:
         stopped = spark.sparkContext._jsc.sc().isStopped()
     except Exception as e:  # py4j's own errors, and those of the system, say that there is nobody
@@ -177,8 +191,8 @@ def refuse_ended(spark: SparkSession) -> None:
         )
 
 
-def suit(spark: SparkSession, size: int) -> None:
-    """Settings of a session by the size of the work that comes next.
+def tune_session(spark: SparkSession, size: int) -> None:
+    """Set the settings of a session by the size of the work that comes next.
 
     :param size: compressed bytes of what is read: at most four shuffle partitions for each core
     """
@@ -196,18 +210,18 @@ def suit(spark: SparkSession, size: int) -> None:
 
 
 _OWN: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
-"""Session → what was set by :func:`suit`; empty where the user has set it. Each question into the JVM takes as long as some work."""
+"""Session → what was set by :func:`tune_session`; empty where the user has set it. Each question into the JVM takes as long as some work."""
 
 
 def _settings(spark: SparkSession) -> dict[str, str]:
-    """What is set in a session, in one call into the JVM."""
+    """Return the settings of a session, in one call into the JVM."""
     mapper = getattr(spark._jvm, "com.fasterxml.jackson.databind.ObjectMapper")()
     found: dict[str, str] = json.loads(mapper.writeValueAsString(spark._jsparkSession.conf().getAllAsJava()))
     return found
 
 
 def open_changelog(url: str) -> ChangeLog:
-    """The change log of the job's arguments, with the options from :data:`STORAGE_OPTIONS`.
+    """Open the change log of the job's arguments, with the options from :data:`STORAGE_OPTIONS`.
 
     :raises ConfigError: the options cannot be read
     """
@@ -215,7 +229,7 @@ def open_changelog(url: str) -> ChangeLog:
 
 
 def options_by_connector(connectors: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The same of a job for several connectors: connector → options.
+    """Read the storage options of a job for several connectors: connector → options.
 
     :raises ConfigError: they cannot be read, or are of a connector that is not applied
     """

@@ -84,19 +84,19 @@ def file_type(text: str) -> str:
     return "bigint" if text.startswith("timestamp[ns") else spark_type(text)
 
 
-def structure(types: Mapping[str, str | T.DataType]) -> T.StructType:
+def build_struct_type(types: Mapping[str, str | T.DataType]) -> T.StructType:
     """Names and Spark types, without a text in which a name would have to be quoted.
 
-    >>> structure({"it's `odd`": "int"}).simpleString()
+    >>> build_struct_type({"it's `odd`": "int"}).simpleString()
     "struct<it's `odd`:int>"
     """
     return T.StructType([T.StructField(name, _object(type_)) for name, type_ in types.items()])
 
 
-def known(type_: str) -> bool:
-    """Whether :func:`structure` knows a Spark type.
+def is_known_type(type_: str) -> bool:
+    """Return whether :func:`build_struct_type` knows a Spark type.
 
-    >>> known("decimal(9,2)"), known("map<string,string>"), known("interval")
+    >>> is_known_type("decimal(9,2)"), is_known_type("map<string,string>"), is_known_type("interval")
     (True, True, False)
     """
     return bool(type_ in _OBJECTS or _DECIMAL.fullmatch(type_))
@@ -111,7 +111,7 @@ def _object(type_: str | T.DataType) -> T.DataType:
 
 
 def from_file(value: Expression, type_: str) -> Expression:
-    """A value of the files as the tables have it."""
+    """Convert a value of the files to that of the tables."""
     if not type_.startswith("timestamp[ns"):
         return value
     within = F.pmod(value, F.lit(1000))
@@ -121,10 +121,10 @@ def from_file(value: Expression, type_: str) -> Expression:
     return F.concat(exact, F.lit("Z")) if "tz" in type_ else exact
 
 
-def constant(text: str | None, type_: str) -> str | None:
-    """A text that a cast to a column's type understands, as tables have it.
+def format_constant(text: str | None, type_: str) -> str | None:
+    """Convert a text that a cast to a column's type understands to the form that tables have.
 
-    >>> constant("2024-02-29 12:00:00.5", "timestamp[ns]")
+    >>> format_constant("2024-02-29 12:00:00.5", "timestamp[ns]")
     '2024-02-29 12:00:00.500000000'
     """
     if text is None or not type_.startswith("timestamp[ns"):
@@ -133,10 +133,10 @@ def constant(text: str | None, type_: str) -> str | None:
     return f"{head}.{tail:0<9}" + ("Z" if "tz" in type_ else "")
 
 
-def holds(wide: str, narrow: str) -> bool:
-    """Whether every value of a Spark type has an equal one in another type.
+def can_hold_type(wide: str, narrow: str) -> bool:
+    """Return whether every value of a Spark type has an equal one in another type.
 
-    >>> holds("bigint", "int"), holds("decimal(14,4)", "decimal(10,2)"), holds("int", "string")
+    >>> can_hold_type("bigint", "int"), can_hold_type("decimal(14,4)", "decimal(10,2)"), can_hold_type("int", "string")
     (True, True, False)
     """
     if wide == narrow:
@@ -155,18 +155,21 @@ def holds(wide: str, narrow: str) -> bool:
     }  # fmt: skip
 
 
-def common(a: str, b: str) -> str | None:
-    """The wider of two types; ``None`` when neither holds the other."""
-    return a if holds(a, b) else b if holds(b, a) else None
+def find_common_type(a: str, b: str) -> str | None:
+    """Return the wider of two types; ``None`` when neither holds the other."""
+    return a if can_hold_type(a, b) else b if can_hold_type(b, a) else None
 
 
-def filled(text: str | None, type_: str) -> Expression:
-    """The value that a column's fill stands for (:class:`airflow_provider_cdc.targets.lake.formats.target.Evolution`)."""
+def build_fill_value(text: str | None, type_: str) -> Expression:
+    """Build the value that a column's fill stands for.
+
+    Fills are those of :class:`airflow_provider_cdc.targets.lake.formats.target_interface.ColumnEvolution`.
+    """
     return F.lit(text).cast(type_)
 
 
 def iso_text(moment: pa.Scalar) -> str:
-    """A moment as text, also one that Python does not have: before its first year, or after 9999.
+    """Format a moment as text, also one that Python does not have: before its first year, or after 9999.
 
     >>> iso_text(pa.scalar(576560160000000000, pa.timestamp("us"))), iso_text(pa.scalar(-70000000000000000, pa.timestamp("us")))
     ('+20240-06-19T00:00:00.000000', '-0249-10-15T19:33:20.000000')
@@ -177,15 +180,17 @@ def iso_text(moment: pa.Scalar) -> str:
     return f"{sign or ('+' if len(year) > 4 else '')}{year:0>4}-{rest}"
 
 
-def quoted(name: str) -> str:
-    """A name as SQL and ``functions.col`` take it."""
+def quote_name(name: str) -> str:
+    """Quote a name as SQL and ``functions.col`` take it."""
     escaped = name.replace("`", "``")
     return f"`{escaped}`"
 
 
 def sign_of_zeros(value: Expression, type_: T.DataType) -> Expression | None:
-    """Tells zeros with a minus from those without one: they are equal in SQL, which keeps any one of equal values when it groups them. ``None`` for
-    types that have no such zeros."""
+    """Build an expression that distinguishes zeros with a minus from those without one.
+
+    They are equal in SQL, which keeps any one of equal values when it groups them. ``None`` for types that have no such zeros.
+    """
     if isinstance(type_, T.FloatType | T.DoubleType):
         return (value == 0) & value.cast("string").startswith("-")
     if isinstance(type_, T.ArrayType) and isinstance(type_.elementType, T.FloatType | T.DoubleType):
@@ -194,7 +199,7 @@ def sign_of_zeros(value: Expression, type_: T.DataType) -> Expression | None:
 
 
 def parts_of(type_: T.DataType) -> Iterator[T.DataType]:
-    """A type, and the types within it."""
+    """Iterate over a type and the types within it."""
     yield type_
     within = {
         T.ArrayType: ("elementType",), T.MapType: ("keyType", "valueType"),
@@ -204,10 +209,10 @@ def parts_of(type_: T.DataType) -> Iterator[T.DataType]:
         yield from parts_of(part)
 
 
-def storable(type_: T.DataType) -> bool:
-    """Whether columns of a table can have a type, apart from those within it.
+def is_storable_type(type_: T.DataType) -> bool:
+    """Return whether columns of a table can have a type, apart from those within it.
 
-    >>> storable(T.NullType()), storable(T.VariantType())
+    >>> is_storable_type(T.NullType()), is_storable_type(T.VariantType())
     (False, True)
     """
     if isinstance(type_, T.StringType):
@@ -215,29 +220,33 @@ def storable(type_: T.DataType) -> bool:
     return not isinstance(type_, T.NullType | T.AnsiIntervalType | T.CalendarIntervalType | T.TimeType)
 
 
-def comparable(value: Expression, type_: T.DataType) -> Expression:
-    """A value as something that is equal to that of an equal one, and has a hash: of a map its entries in order, of a variant its text,
-    which names the types of its values."""
+def to_comparable_value(value: Expression, type_: T.DataType) -> Expression:
+    """Convert a value to something that is equal to that of an equal one, and has a hash.
+
+    Of a map these are its entries in order, of a variant its text, which names the types of its values.
+    """
     if isinstance(type_, T.MapType):
         key, of_key = type_.keyType, type_.valueType
         entries = F.transform(
             F.map_entries(value),
-            lambda one: F.struct(comparable(one.key, key).alias("key"), comparable(one.value, of_key).alias("value")),
+            lambda one: F.struct(
+                to_comparable_value(one.key, key).alias("key"), to_comparable_value(one.value, of_key).alias("value")
+            ),
         )
         return F.array_sort(entries)
     if isinstance(type_, T.VariantType):
         return as_text(value)
     if isinstance(type_, T.ArrayType):
         element = type_.elementType
-        return F.transform(value, lambda one: comparable(one, element))
+        return F.transform(value, lambda one: to_comparable_value(one, element))
     if isinstance(type_, T.StructType):
-        fields = [comparable(value.getField(f.name), f.dataType).alias(f.name) for f in type_.fields]
+        fields = [to_comparable_value(value.getField(f.name), f.dataType).alias(f.name) for f in type_.fields]
         return F.when(value.isNotNull(), F.struct(*fields))
     return value
 
 
-def literal(text: str) -> str:
-    """A quoted SQL text, for the few statements that need SQL.
+def quote_text(text: str) -> str:
+    """Quote a SQL text, for the few statements that need SQL.
 
     Sessions must not put values into SQL texts (:data:`airflow_provider_cdc.targets.lake.session.spark_session.PINNED`): no quoting keeps ``${env:…}`` as it is.
     """

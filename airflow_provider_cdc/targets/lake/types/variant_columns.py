@@ -11,9 +11,9 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
 
-from airflow_provider_cdc.targets.lake.executors.executor_packages import ship
-from airflow_provider_cdc.targets.lake.types.variant_decoder import decode
-from airflow_provider_cdc.targets.lake.types.variant_encoder import Encoder
+from airflow_provider_cdc.targets.lake.executors.executor_packages import ship_driver_code
+from airflow_provider_cdc.targets.lake.types.variant_decoder import decode_variant
+from airflow_provider_cdc.targets.lake.types.variant_encoder import VariantEncoder
 
 VARIANT = "variant"
 """The Spark type."""
@@ -29,18 +29,18 @@ def as_variant(text: Expression) -> Expression:
 
     :param text: their extended JSON
     """
-    return _called(variants, T.VariantType(), text)
+    return _called(encode_variants, T.VariantType(), text)
 
 
 def as_text(variant: Expression) -> Expression:
     """Variants as texts that are equal if their values are, with the types of these."""
-    return _called(texts, T.StringType(), variant)
+    return _called(decode_variants, T.StringType(), variant)
 
 
 @cache
 def _shipped(context: SparkContext) -> None:
     """Executors get the code once, and not for each table."""
-    ship(context)
+    ship_driver_code(context)
 
 
 def _called(function: Callable[[pa.Array], pa.Array], type_: T.DataType, given: Expression) -> Expression:
@@ -51,16 +51,16 @@ def _called(function: Callable[[pa.Array], pa.Array], type_: T.DataType, given: 
     return found
 
 
-def variants(given: pa.Array) -> pa.Array:
-    """An array of texts as one of variants."""
-    encode = Encoder().encode
+def encode_variants(given: pa.Array) -> pa.Array:
+    """Convert an array of texts to one of variants."""
+    encode = VariantEncoder().encode
     made = [(b"", b"") if text is None else encode(text) for text in given.to_pylist()]
     values = pa.array([value for value, _ in made], pa.binary())
     metadata = pa.array([metadata for _, metadata in made], pa.binary())
     return pa.StructArray.from_arrays([values, metadata], fields=list(_FIELDS), mask=given.is_null())
 
 
-def texts(given: pa.Array) -> pa.Array:
-    """An array of variants as one of texts."""
-    found = [None if one is None else decode(one["value"], one["metadata"]) for one in given.to_pylist()]
+def decode_variants(given: pa.Array) -> pa.Array:
+    """Convert an array of variants to one of texts."""
+    found = [None if one is None else decode_variant(one["value"], one["metadata"]) for one in given.to_pylist()]
     return pa.array(found, pa.string())

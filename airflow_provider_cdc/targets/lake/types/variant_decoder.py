@@ -26,13 +26,13 @@ class DamagedVariant(ValueError):
     """Bytes that are no variant."""
 
 
-def decode(value: bytes, metadata: bytes) -> str:
-    """A variant as text.
+def decode_variant(value: bytes, metadata: bytes) -> str:
+    """Decode a variant to text.
 
     :raises DamagedVariant: these bytes are none
     """
     try:
-        return _Reader(value, _names(metadata)).text(0)
+        return _VariantReader(value, _names(metadata)).read_text(0)
     except (IndexError, UnicodeDecodeError, OverflowError, ValueError) as e:
         raise DamagedVariant(f"A value is no variant: {type(e).__name__}.") from None
     except Exception as e:  # struct.error has no common class
@@ -58,26 +58,26 @@ def _numbers(data: bytes, at: int, count: int, size: int) -> list[int]:
     return [int.from_bytes(data[p : p + size], "little") for p in range(at, at + count * size, size)]
 
 
-def written(name: str) -> str:
-    """A text in quotes."""
+def quote_json_text(name: str) -> str:
+    """Format a text in quotes."""
     return json.dumps(name, ensure_ascii=False)
 
 
-class _Reader:
+class _VariantReader:
     def __init__(self, value: bytes, names: list[str]) -> None:
         self._value, self._names = value, names
 
-    def text(self, at: int) -> str:
+    def read_text(self, at: int) -> str:
         head = self._value[at]
         basic, info = head & 3, head >> 2
         if basic == 0:
             return self._primitive(info, at + 1)
         if basic == 1:
-            return written(self._value[at + 1 : at + 1 + info].decode())
+            return quote_json_text(self._value[at + 1 : at + 1 + info].decode())
         if basic == 2:
             fields = sorted(self._fields(info, at + 1))
-            return "{" + ",".join(f"{written(name)}: {self.text(p)}" for name, p in fields) + "}"
-        return "[" + ",".join(self.text(p) for p in self._items(info, at + 1)) + "]"
+            return "{" + ",".join(f"{quote_json_text(name)}: {self.read_text(p)}" for name, p in fields) + "}"
+        return "[" + ",".join(self.read_text(p) for p in self._items(info, at + 1)) + "]"
 
     def _fields(self, info: int, at: int) -> Iterator[tuple[str, int]]:
         width, id_size, size = (4 if info >> 4 & 1 else 1), (info >> 2 & 3) + 1, (info & 3) + 1
@@ -118,11 +118,11 @@ class _Reader:
             data = value[at + 4 : at + 4 + length]
             if len(data) < length:
                 raise DamagedVariant("A value is no variant: it ends too early.")
-            return written(data.decode()) if kind == 16 else _binary(data)
+            return quote_json_text(data.decode()) if kind == 16 else _binary(data)
         return self._other(kind, at)
 
     def _other(self, kind: int, at: int) -> str:
-        """What no document has."""
+        """Decode a value of a type that no document has."""
         if kind in _WHOLE:
             name, size = _WHOLE[kind]
             return f'{{"{name}": {int.from_bytes(self._value[at : at + size], "little", signed=True)}}}'

@@ -41,14 +41,14 @@ def _header(primitive: int) -> int:
 
 
 class NotExtendedJson(ValueError):
-    """A text of a document that nobody has written; its message does not show the text."""
+    """A text that is no document in Extended JSON; its message does not show the text."""
 
 
-class _Twice(Exception):
+class _DuplicateField(Exception):
     """A document has two fields of one name."""
 
 
-class Encoder:
+class VariantEncoder:
     """Makes variants of documents, one after the other. What it learns of their names it keeps, so that one is best used for many."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Encoder:
         self._parse = json.JSONDecoder(object_pairs_hook=self._object).decode
 
     def encode(self, text: str) -> tuple[bytes, bytes]:
-        """A document as a variant.
+        """Encode a document as a variant.
 
         :return: the variant's value and its metadata
         :raises NotExtendedJson: the text is none of a document
@@ -66,7 +66,7 @@ class Encoder:
         self._ids = {}
         try:
             value = _encoded(self._parse(text))
-        except _Twice:
+        except _DuplicateField:
             self._ids = {}
             value = _text(text)
         except UnicodeEncodeError as e:
@@ -88,7 +88,7 @@ class Encoder:
         return found
 
     def _object(self, pairs: list[tuple[str, Any]]) -> bytes:
-        """What the parser calls with each object, from the innermost on."""
+        """Encode an object; the parser calls it with each one, from the innermost on."""
         if len(pairs) <= 2 and pairs and pairs[0][0][:1] == "$" and (special := _special(pairs)) is not None:
             return special
         names = tuple([name for name, _ in pairs])
@@ -98,7 +98,7 @@ class Encoder:
             self._orders[names] = _order(names)
         order = self._orders[names]
         if order is None:
-            raise _Twice
+            raise _DuplicateField
         ids = self._ids
         for name in names:
             if name not in ids:
@@ -114,7 +114,7 @@ class Encoder:
 
 
 def _order(names: Sequence[str]) -> list[int] | None:
-    """The places of names in their order; ``None`` if one of them is there twice.
+    """Return the places of names in their order; ``None`` if one of them is there twice.
 
     Spark looks for a name by halves in Java's order of texts, and does not find it in that of the specification, by bytes of UTF-8. The two differ where a name with
     characters beyond U+FFFF meets one with some from U+E000 on.
@@ -167,7 +167,7 @@ _PUT: dict[type, Callable[[Any], bytes]] = {
 
 
 def _special(pairs: list[tuple[str, Any]]) -> bytes | None:
-    """A value with a type, if an object is one."""
+    """Encode a value with a type, if an object is one."""
     (name, value), *more = pairs
     if more:
         return _binary(value) if name == "$binary" and more == [("$type", "00")] else None
@@ -189,7 +189,10 @@ def _long(text: str) -> bytes | None:
 
 
 def _decimal(text: str) -> bytes | None:
-    """A decimal whose digits and exponent a variant has room for. It has no exponents above 0, and no zero with a minus."""
+    """Encode a decimal whose digits and exponent a variant has room for.
+
+    It has no exponents above 0, and no zero with a minus.
+    """
     if (found := _DECIMAL.fullmatch(text)) is None:
         return None
     sign, whole, fraction, exponent = found[1], found[2], found[3] or "", int(found[4] or 0)
@@ -220,7 +223,7 @@ def _binary(text: Any) -> bytes | None:
 
 
 def _metadata(names: Sequence[str]) -> bytes:
-    """The dictionary of a variant's names."""
+    """Build the dictionary of a variant's names."""
     raw = [name.encode() for name in names]
     offsets = list(accumulate(map(len, raw), initial=0))
     size = _width(max(offsets[-1], len(raw)))

@@ -15,29 +15,40 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.reading.partial_updates import partial
-from airflow_provider_cdc.changelog.reading.pending_batches import Origin, Pending, base_version, joined, lineage
-from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.targets.lake.events import reduce_events, row_images
+from airflow_provider_cdc.changelog.reading.partial_document_updates import find_partial_documents
+from airflow_provider_cdc.changelog.reading.pending_batches import (
+    ColumnLineage,
+    PendingBatches,
+    base_version,
+    merge_pending,
+    trace_columns,
+)
+from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.targets.lake.events import event_reduction, row_images
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
     KEPT,
     OP,
     ORIGIN,
     SEQ,
     UNKNOWN,
-    inherited,
+    inherit_values,
     last_per_key,
 )
-from airflow_provider_cdc.targets.lake.rows.multiset import NUMBER, repeated
-from airflow_provider_cdc.targets.lake.types.spark_types import constant, filled, quoted, spark_type
-from airflow_provider_cdc.verify.captured_since import ONLY_CHANGES, NotComparable, Since
+from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import NUMBER, expand_row_counts
+from airflow_provider_cdc.targets.lake.types.spark_types import (
+    build_fill_value,
+    format_constant,
+    quote_name,
+    spark_type,
+)
+from airflow_provider_cdc.verify.batches_after_reference import ONLY_CHANGES, BatchesAfterReference, NotComparable
 
 BROADCAST_EVENTS = 1_000_000
 """So many events at most are sent to all executors, so that the reference's rows stay where they are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedTableRows:
     """The rows that a table ought to have, with the columns of ``schema``; with :data:`~airflow_provider_cdc.targets.lake.rows.last_event_per_key.UNKNOWN` where values are not known.
 
     :param rows_about: how many they are, roughly
@@ -48,25 +59,27 @@ class Expected:
     rows_about: int
 
 
-def of_reference(spark: SparkSession, reference: Pending) -> Expected:
-    """The rows of the reference itself."""
-    rows = reduce_events.contents(spark, reference, reduce_events.last_truncate(spark, reference))
-    return Expected(rows, reference.schema, reference.events)
+def of_reference(spark: SparkSession, reference: PendingBatches) -> ExpectedTableRows:
+    """Return the rows of the reference itself."""
+    rows = event_reduction.build_table_contents(spark, reference, event_reduction.last_truncate(spark, reference))
+    return ExpectedTableRows(rows, reference.schema, reference.event_count)
 
 
-def expected(spark: SparkSession, reference: Pending, since: Since, last: int) -> Expected:
-    """The rows of a reference, and what was captured since, up to some batch.
+def build_expected_rows(
+    spark: SparkSession, reference: PendingBatches, since: BatchesAfterReference, last: int
+) -> ExpectedTableRows:
+    """Return the rows of a reference, and what was captured since, up to some batch.
 
     :raises NotComparable: the columns were being changed at the position, or rows without a key
     """
     start = of_reference(spark, reference)
-    parts = since.parts(reference.topic, last)
+    parts = since.list_parts(reference.topic, last)
     if not parts:
         return start
-    pending = joined(parts, last, {})
-    about = start.rows_about + pending.events
-    if cut := reduce_events.last_truncate(spark, pending):  # all rows of the table come after it
-        return Expected(reduce_events.contents(spark, pending, cut), pending.schema, about)
+    pending = merge_pending(parts, last, {})
+    about = start.rows_about + pending.event_count
+    if cut := event_reduction.last_truncate(spark, pending):  # all rows of the table come after it
+        return ExpectedTableRows(event_reduction.build_table_contents(spark, pending, cut), pending.schema, about)
     first = parts[0] if parts[0].last == since.first and since.straddles else None
     version = _version_at(start.schema, pending, first, since)
     if version not in pending.schemas:
@@ -74,23 +87,25 @@ def expected(spark: SparkSession, reference: Pending, since: Since, last: int) -
         pending = replace(pending, schemas={**pending.schemas, version: schema})
     rows = _brought_up(start.rows, pending, version)
     keys_differ = pending.schemas[version].key != start.schema.key or _key_is_another(pending, version)
-    if not pending.schema.key or keys_differ or reduce_events.key_changed(pending, 0):
-        if first is not None and first.events:
+    if not pending.schema.key or keys_differ or event_reduction.key_changed(pending, 0):
+        if first is not None and first.event_count:
             raise NotComparable(
                 "its rows have no key, and it was being written to at the position at which the source was read: verify it again when "
                 "less is written"
             )
-        return Expected(_counted(spark, rows, pending), pending.schema, about)
-    if first is not None and partial(first) is not None:
+        return ExpectedTableRows(_counted(spark, rows, pending), pending.schema, about)
+    if first is not None and find_partial_documents(first) is not None:
         raise NotComparable(ONLY_CHANGES)
-    return Expected(_upon(spark, rows, pending, straddles=first is not None), pending.schema, about)
+    return ExpectedTableRows(_upon(spark, rows, pending, straddles=first is not None), pending.schema, about)
 
 
 # -- the reference's columns ------------------------------------------------------------------------------------------
 
 
-def _version_at(source: TableSchema, pending: Pending, first: Pending | None, since: Since) -> int:
-    """The version of the connector's schema that was in force at the position.
+def _version_at(
+    source: TableSchema, pending: PendingBatches, first: PendingBatches | None, since: BatchesAfterReference
+) -> int:
+    """Return the version of the connector's schema that was in force at the position.
 
     :param source: the table at the position
     :param first: the part of the batch that the position is within
@@ -107,14 +122,14 @@ def _version_at(source: TableSchema, pending: Pending, first: Pending | None, si
     if not found:
         there = [name for name, _ in _columns(schemas[max(v for v in schemas if v <= newest)])] if schemas else []
         raise NotComparable(
-            f"at the position at which the source was read, its columns were {', '.join(source.names)}; those of the change log "
+            f"at the position at which the source was read, its columns were {', '.join(source.column_names)}; those of the change log "
             f"were {', '.join(there) or 'not known'}: if a DDL statement has just changed them, verify it again"
         )
     known = replace(pending, schemas={**pending.schemas, **{v: schemas[v] for v in found}})
     if any(
-        origin != Origin(column=name)
+        origin != ColumnLineage(column=name)
         for v in found[1:]
-        for name, origin in lineage(known, found[0], until=v).items()
+        for name, origin in trace_columns(known, found[0], until=v).items()
     ):  # fmt: skip
         raise NotComparable(
             "its columns were being changed at the position at which the source was read: verify it again"
@@ -126,23 +141,23 @@ def _columns(schema: TableSchema) -> list[tuple[str, str]]:
     return [(column.name, column.type) for column in schema.columns]
 
 
-def _key_is_another(pending: Pending, version: int) -> bool:
-    """Whether the newest key is not that of the reference's rows."""
-    origins = lineage(pending, version)
+def _key_is_another(pending: PendingBatches, version: int) -> bool:
+    """Return whether the newest key is not that of the reference's rows."""
+    origins = trace_columns(pending, version)
     return {origins[name].column for name in pending.schema.key} != set(pending.schemas[version].key)
 
 
-def _brought_up(rows: DataFrame, pending: Pending, version: int) -> DataFrame:
+def _brought_up(rows: DataFrame, pending: PendingBatches, version: int) -> DataFrame:
     """Rows of a version with the newest columns."""
-    if version == pending.version:
+    if version == pending.schema_version:
         return rows
-    origins, columns = lineage(pending, version), []
+    origins, columns = trace_columns(pending, version), []
     for column in pending.schema.columns:
         origin, type_ = origins[column.name], spark_type(column.type)
         if origin.column is None:
-            value = filled(constant(origin.fill, column.type), type_)
+            value = build_fill_value(format_constant(origin.fill, column.type), type_)
         else:
-            value = F.col(quoted(origin.column)).cast(type_)
+            value = F.col(quote_name(origin.column)).cast(type_)
         columns.append(value.alias(column.name))
     if UNKNOWN in rows.columns:
         names = [
@@ -157,35 +172,35 @@ def _brought_up(rows: DataFrame, pending: Pending, version: int) -> DataFrame:
 # -- what was captured since ------------------------------------------------------------------------------------------
 
 
-def _counted(spark: SparkSession, rows: DataFrame, pending: Pending) -> DataFrame:
+def _counted(spark: SparkSession, rows: DataFrame, pending: PendingBatches) -> DataFrame:
     """Rows without a key, and the images that came and went."""
-    changes = row_images.differences(spark, pending, 0)
-    names = list(pending.schema.names)
-    whole = rows.select(*map(quoted, names)).withColumn(NUMBER, F.lit(1))
-    return rows if changes is None else repeated(whole.unionByName(changes.drop(SEQ)), names)
+    changes = row_images.read_image_differences(spark, pending, 0)
+    names = list(pending.schema.column_names)
+    whole = rows.select(*map(quote_name, names)).withColumn(NUMBER, F.lit(1))
+    return rows if changes is None else expand_row_counts(whole.unionByName(changes.drop(SEQ)), names)
 
 
-def _upon(spark: SparkSession, rows: DataFrame, pending: Pending, *, straddles: bool) -> DataFrame:
+def _upon(spark: SparkSession, rows: DataFrame, pending: PendingBatches, *, straddles: bool) -> DataFrame:
     """Rows with a key, and the last event of each."""
-    names, key = list(pending.schema.names), pending.schema.key
-    sparse = reduce_events.sparse(pending, 0)
-    found = reduce_events.events(spark, pending, 0, present=lambda: rows.select(*map(quoted, names)))
+    names, key = list(pending.schema.column_names), pending.schema.key
+    sparse = event_reduction.list_sparse_columns(pending, 0)
+    found = event_reduction.read_events(spark, pending, 0, present=lambda: rows.select(*map(quote_name, names)))
     if found is None:
         return rows
     last = last_per_key(found, key, sparse)
-    few = pending.events <= BROADCAST_EVENTS
+    few = pending.event_count <= BROADCAST_EVENTS
     moved = ORIGIN in last.columns
     if moved and not straddles:
-        last = inherited(last, rows, key, sparse).drop(ORIGIN)
+        last = inherit_values(last, rows, key, sparse).drop(ORIGIN)
     if KEPT in last.columns:
         last = _kept_of_nobody(last, key) if moved and straddles else last
     last = last.localCheckpoint()  # it is read several times
-    touched = last.select(*[F.col(quoted(k)) for k in key])
+    touched = last.select(*[F.col(quote_name(k)) for k in key])
     same = _same(key, "r", "l")
     others = rows.alias("r").join(_sent(touched, few=few).alias("l"), same, "left_anti")
     new = last.where(F.col(OP) != "d")
     if UNKNOWN not in rows.columns and KEPT not in last.columns:
-        return others.select(*map(quoted, names)).unionAll(new.select(*map(quoted, names)))
+        return others.select(*map(quote_name, names)).unionAll(new.select(*map(quote_name, names)))
     with_unknown = _with_unknown(others, names)
     if KEPT not in last.columns:
         return with_unknown.unionAll(_with_unknown(new, names))
@@ -196,7 +211,10 @@ def _upon(spark: SparkSession, rows: DataFrame, pending: Pending, *, straddles: 
 def _completed(
     new: DataFrame, old: DataFrame, names: list[str], key: tuple[str, ...], sparse: Sequence[str]
 ) -> DataFrame:
-    """Reduced rows with the reference's values where no event told one. Where the reference has none either, nobody knows it."""
+    """Fill reduced rows with the reference's values where no event had one.
+
+    Where the reference has none either, the value is unknown.
+    """
     there = old.withColumn(_THERE, F.lit(True)).alias("r")
     joined_ = new.alias("n").join(there, _same(key, "n", "r"), "left")
 
@@ -205,9 +223,9 @@ def _completed(
 
     columns = []
     for name in names:
-        value = F.col(f"n.{quoted(name)}")
+        value = F.col(f"n.{quote_name(name)}")
         if name in sparse:
-            value = F.when(stays(name), F.col(f"r.{quoted(name)}")).otherwise(value)
+            value = F.when(stays(name), F.col(f"r.{quote_name(name)}")).otherwise(value)
         columns.append(value.alias(name))
     lost = [
         F.when(
@@ -224,7 +242,7 @@ _THERE = "__cdc_there"
 
 def _kept_of_nobody(last: DataFrame, key: tuple[str, ...]) -> DataFrame:
     """Reduced rows of which the reference may have the old key or the new one: what they would keep of it is not known."""
-    moved = ~F.col(ORIGIN).eqNullSafe(F.struct(*[F.col(quoted(k)) for k in key]))
+    moved = ~F.col(ORIGIN).eqNullSafe(F.struct(*[F.col(quote_name(k)) for k in key]))
     none = F.array().cast("array<string>")
     unknown = F.when(moved, F.concat(UNKNOWN, KEPT)).otherwise(F.col(UNKNOWN))
     changed = last.withColumn(UNKNOWN, unknown).withColumn(KEPT, F.when(moved, none).otherwise(F.col(KEPT)))
@@ -233,11 +251,11 @@ def _kept_of_nobody(last: DataFrame, key: tuple[str, ...]) -> DataFrame:
 
 def _with_unknown(rows: DataFrame, names: list[str]) -> DataFrame:
     unknown = F.col(UNKNOWN) if UNKNOWN in rows.columns else F.array().cast("array<string>").alias(UNKNOWN)
-    return rows.select(*map(quoted, names), unknown)
+    return rows.select(*map(quote_name, names), unknown)
 
 
 def _same(key: tuple[str, ...], a: str, b: str) -> Expression:
-    same = [F.col(f"{a}.{quoted(k)}").eqNullSafe(F.col(f"{b}.{quoted(k)}")) for k in key]
+    same = [F.col(f"{a}.{quote_name(k)}").eqNullSafe(F.col(f"{b}.{quote_name(k)}")) for k in key]
     whole = same[0]
     for one in same[1:]:
         whole &= one

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS, UNKNOWN
-from airflow_provider_cdc.targets.lake.types.spark_types import comparable, quoted
-from airflow_provider_cdc.targets.lake.verify import checksums
-from airflow_provider_cdc.targets.lake.verify.compare_projection import written_key
-from airflow_provider_cdc.verify.verification_report import Compared
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, to_comparable_value
+from airflow_provider_cdc.targets.lake.verify import bucket_checksums
+from airflow_provider_cdc.targets.lake.verify.projected_table import written_key
+from airflow_provider_cdc.verify.verification_report import TableVerification
 
 EXAMPLES = 5
 _SOURCE, _TARGET = f"{OURS}source", f"{OURS}target"
@@ -23,7 +23,7 @@ _A, _B, _COLUMNS = f"{OURS}a", f"{OURS}b", f"{OURS}columns"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RowComparison:
     """Two sides of a table.
 
     :param expected: the rows that there should be; with :data:`~airflow_provider_cdc.targets.lake.rows.last_event_per_key.UNKNOWN` where some values are not known
@@ -41,7 +41,7 @@ class Comparison:
     rows: int
     key_at_source: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
-    def compare(self, result: Compared, *, values: bool, keys: str = "") -> None:
+    def record_differences(self, result: TableVerification, *, values: bool, keys: str = "") -> None:
         """Put into the result what differs.
 
         :param values: whether examples show values; they may be personal data
@@ -51,20 +51,20 @@ class Comparison:
         types = {c: t for c, t in self.types.items() if c not in never}
         keyed = bool(self.key)
         key = self.key or tuple(types)
-        buckets = checksums.number_of_buckets(self.rows)
-        source = checksums.bucketed(_typed(self.expected, types), key, buckets)
-        target = checksums.bucketed(_typed(self.found, types), key, buckets)
+        buckets = bucket_checksums.number_of_buckets(self.rows)
+        source = bucket_checksums.assign_buckets(_typed(self.expected, types), key, buckets)
+        target = bucket_checksums.assign_buckets(_typed(self.found, types), key, buckets)
         if set(result.unknown) - never:  # no checksum can leave out values of some rows
             result.source, result.target = source.count(), target.count()
             both = _side(source, _SOURCE).unionAll(_side(target, _TARGET))
         else:
-            sides = checksums.compared(source, target, list(types))
+            sides = bucket_checksums.compare_checksums(source, target, list(types))
             result.source, result.target = sides.source, sides.target
             if not sides.wrong:
                 return
             result.not_compared = "several rows have one key, at the source and in the table"
-            both = _side(checksums.only(source, sides.wrong, buckets), _SOURCE).unionAll(
-                _side(checksums.only(target, sides.wrong, buckets), _TARGET)
+            both = _side(bucket_checksums.select_buckets(source, sides.wrong, buckets), _SOURCE).unionAll(
+                _side(bucket_checksums.select_buckets(target, sides.wrong, buckets), _TARGET)
             )
         wrong = _wrong(both, key, types).persist()
         try:
@@ -78,7 +78,7 @@ class Comparison:
         finally:
             wrong.unpersist()
 
-    def _never_known(self, result: Compared) -> set[str]:
+    def _never_known(self, result: TableVerification) -> set[str]:
         """Columns of which no row of the reference has the value. Those that some rows lack are counted in the result, too."""
         if UNKNOWN not in self.expected.columns:
             return set()
@@ -90,14 +90,16 @@ class Comparison:
 
 def _typed(rows: DataFrame, types: dict[str, str]) -> DataFrame:
     unknown = [F.col(UNKNOWN)] if UNKNOWN in rows.columns else [F.array().cast("array<string>").alias(UNKNOWN)]
-    typed = rows.select(*[F.col(quoted(c)).cast(t).alias(c) for c, t in types.items()], *unknown)
-    return typed.select(*[comparable(F.col(quoted(f.name)), f.dataType).alias(f.name) for f in typed.schema.fields])
+    typed = rows.select(*[F.col(quote_name(c)).cast(t).alias(c) for c, t in types.items()], *unknown)
+    return typed.select(
+        *[to_comparable_value(F.col(quote_name(f.name)), f.dataType).alias(f.name) for f in typed.schema.fields]
+    )
 
 
 def _side(rows: DataFrame, side: str) -> DataFrame:
     """Rows of one side, as ``_SOURCE`` and ``_TARGET`` count them."""
     flags = [F.lit(1 if name == side else 0).alias(name) for name in (_SOURCE, _TARGET)]
-    return rows.drop(checksums.BUCKET).select("*", *flags)
+    return rows.drop(bucket_checksums.BUCKET).select("*", *flags)
 
 
 def _wrong(both: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> DataFrame:
@@ -106,12 +108,12 @@ def _wrong(both: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> Data
     Without a key all columns are the key: then none can differ.
     """
     others = [c for c in types if c not in key]
-    image = F.struct(*map(quoted, others)) if others else F.struct(F.lit(1))
+    image = F.struct(*map(quote_name, others)) if others else F.struct(F.lit(1))
 
     def of(side: str, value: Expression) -> Expression:
         return F.any_value(F.when(F.col(side) == 1, value), ignoreNulls=True)
 
-    grouped = both.groupBy(*map(quoted, key)).agg(
+    grouped = both.groupBy(*map(quote_name, key)).agg(
         F.sum(_SOURCE).alias(_SOURCE),
         F.sum(_TARGET).alias(_TARGET),
         of(_SOURCE, image).alias(_A),
@@ -120,7 +122,8 @@ def _wrong(both: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> Data
     )
     different = [
         F.when(
-            ~F.col(f"{_A}.{quoted(c)}").eqNullSafe(F.col(f"{_B}.{quoted(c)}")) & ~F.array_contains(UNKNOWN, F.lit(c)),
+            ~F.col(f"{_A}.{quote_name(c)}").eqNullSafe(F.col(f"{_B}.{quote_name(c)}"))
+            & ~F.array_contains(UNKNOWN, F.lit(c)),
             F.lit(c),
         )
         for c in others
@@ -131,7 +134,9 @@ def _wrong(both: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> Data
     return named.where((F.col(_SOURCE) != F.col(_TARGET)) | (F.size(_COLUMNS) > 0))
 
 
-def _count(result: Compared, wrong: DataFrame, columns: list[str], key: tuple[str, ...], *, values: bool) -> None:
+def _count(
+    result: TableVerification, wrong: DataFrame, columns: list[str], key: tuple[str, ...], *, values: bool
+) -> None:
     source, target, zero = F.col(_SOURCE), F.col(_TARGET), F.lit(0)
     totals = wrong.agg(
         F.sum(F.greatest(source - target, zero)).alias("missing"),
@@ -153,7 +158,10 @@ def _what() -> Expression:
 
 
 def _keys(wrong: DataFrame, key: tuple[str, ...], at_source: Mapping[str, tuple[str, str]]) -> DataFrame:
-    """The key of the source, what is the matter with it, the columns that differ, and how many rows source and table have of it."""
+    """Select the key of the source, the kind of difference, the columns that differ, and the numbers of rows.
+
+    The numbers say how many rows source and table have of the key.
+    """
     counts = F.col(_SOURCE).alias("source"), F.col(_TARGET).alias("target")
     return wrong.select(written_key(key, at_source).alias("key"), _what(), F.col(_COLUMNS).alias("columns"), *counts)
 

@@ -1,6 +1,6 @@
-"""What a rule makes of a reduction, on arrays: columns that need no SQL, and rows that are marked as deleted.
+"""A reduction projected by a rule, on arrays: columns that need no SQL, and rows that are marked as deleted.
 
-:meth:`airflow_provider_cdc.targets.lake.rules.projection.Shape.events` says the same to Spark. Whoever has a rule that :func:`needs_spark` names has Spark make the rows.
+:meth:`airflow_provider_cdc.targets.lake.rules.projection.Projection.project_events` says the same to Spark. A caller with a rule that :func:`needs_spark` names has Spark make the rows.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.changelog.reading.last_events import TOLD, Reduction
-from airflow_provider_cdc.changelog.reading.pending_batches import Pending
-from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.targets.lake.events import reduce_events
-from airflow_provider_cdc.targets.lake.rules.projection import Shape
-from airflow_provider_cdc.targets.lake.types.spark_types import holds, spark_type
+from airflow_provider_cdc.changelog.reading.last_events import TOLD, LastEvents
+from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
+from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.targets.lake.events import event_reduction
+from airflow_provider_cdc.targets.lake.rules.projection import Projection
+from airflow_provider_cdc.targets.lake.types.spark_types import can_hold_type, spark_type
 
 _ARROW = {
     "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(), "double": pa.float64(), "timestamp_ntz": pa.timestamp("us"),
@@ -25,12 +25,12 @@ _ARROW = {
 """Types that a cast may have here."""
 
 
-def needs_spark(shape: Shape, pending: Pending) -> str:
+def needs_spark(shape: Projection, pending: PendingBatches) -> str:
     """Why Spark has to make the rows of some batches; empty if arrays do.
 
-    :param pending: batches that :func:`~airflow_provider_cdc.changelog.reading.last_events.reduce` takes
+    :param pending: batches that :func:`~airflow_provider_cdc.changelog.reading.last_events.reduce_to_last_events` takes
     """
-    if shape.plain:
+    if shape.is_identity:
         return ""
     if shape.mode not in ("current", "soft_delete"):
         return f"its mode is {shape.mode}"
@@ -39,32 +39,32 @@ def needs_spark(shape: Shape, pending: Pending) -> str:
     if shape.documents:
         return "its documents are variants"
     if shape.filter is not None:
-        return f"its rule has a {shape.filter.what}"
+        return f"its rule has a {shape.filter.rule_option}"
     if shape.computed:
         return f"its rule computes {', '.join(shape.computed)}"
     if inexact := [old for old, (there, wanted) in _casts(shape, pending.schema).items() if not _exact(there, wanted)]:
         return f"its rule casts {', '.join(inexact)}"
-    if others := sorted({what for what in shape.rule.metadata.values() if what not in {*TOLD, *shape.places}}):
+    if others := sorted({what for what in shape.rule.metadata_columns.values() if what not in {*TOLD, *shape.places}}):
         return f"its rule asks for {', '.join(others)}"
-    if shape.mode == "soft_delete" and (lacking := reduce_events.sparse(pending, 0, deletes=True)):
+    if shape.mode == "soft_delete" and (lacking := event_reduction.list_sparse_columns(pending, 0, deletes=True)):
         return f"deletes leave values out: {', '.join(lacking)}"
     return ""
 
 
-def _casts(shape: Shape, schema: TableSchema) -> dict[str, tuple[str, str]]:
+def _casts(shape: Projection, schema: TableSchema) -> dict[str, tuple[str, str]]:
     """Column of the source that gets another type → its Spark type, and the one that it gets."""
-    types, found = shape.types(schema), {}
-    for old, new in shape.names(schema).items():
-        there = spark_type(schema.column(old).type)
+    types, found = shape.map_column_types(schema), {}
+    for old, new in shape.map_column_names(schema).items():
+        there = spark_type(schema.get_column(old).type)
         if types[new] != there:
             found[old] = there, types[new]
     return found
 
 
 def _exact(there: str, wanted: str) -> bool:
-    """Whether Arrow makes of each value what Spark makes of it."""
+    """Return whether Arrow makes of each value what Spark makes of it."""
     # nanoseconds are texts to Spark only
-    return holds(wanted, there) and (wanted in _ARROW or wanted.startswith("decimal("))
+    return can_hold_type(wanted, there) and (wanted in _ARROW or wanted.startswith("decimal("))
 
 
 def _arrow(type_: str) -> pa.DataType:
@@ -74,32 +74,32 @@ def _arrow(type_: str) -> pa.DataType:
 
 
 @dataclass(frozen=True)
-class ShapedReduction:
-    """The rows of some batches; implements :class:`airflow_provider_cdc.targets.lake.formats.target.Changes`.
+class ProjectedReduction:
+    """The rows of some batches; implements :class:`airflow_provider_cdc.targets.lake.formats.target_interface.KeyedChanges`.
 
     :param shape: one of which :func:`needs_spark` says that arrays do
     """
 
-    shape: Shape
-    reduction: Reduction
+    shape: Projection
+    reduction: LastEvents
     made_from = ""
 
     @property
-    def names(self) -> Sequence[str]:
+    def column_names(self) -> Sequence[str]:
         """The columns of rows."""
-        return [*self.shape.types(self.reduction.schema), *self.shape.flags()]
+        return [*self.shape.map_column_types(self.reduction.schema), *self.shape.map_flag_types()]
 
     @cached_property
     def keys(self) -> pa.Table:
         """The key columns, as the table calls them."""
         given, schema = self.reduction.keys, self.reduction.schema
-        names = self.shape.names(schema)
+        names = self.shape.map_column_names(schema)
         columns = {name: self._constant(name, given.num_rows) for name in self.shape.rule.shard}
         return pa.table(columns | {names[k]: self._cast(k, given[k]) for k in schema.key})
 
     @property
     def inserts_only(self) -> bool:
-        """Whether all keys are new ones, by their events."""
+        """True if all keys are new ones, by their events."""
         return self.reduction.inserts_only
 
     def number_of_rows(self) -> int:
@@ -110,29 +110,29 @@ class ShapedReduction:
         """Rows that were there before the batches, and are not after them."""
         return 0 if self._marks else self.reduction.number_of_deletes()
 
-    def rows(self) -> Iterator[pa.Table]:
-        """The rows that the batches leave; a row group at a time."""
-        told = {what for what in self.shape.rule.metadata.values() if what in TOLD}
+    def read_rows(self) -> Iterator[pa.Table]:
+        """Iterate over the rows that the batches leave; a row group at a time."""
+        told = {what for what in self.shape.rule.metadata_columns.values() if what in TOLD}
         wanted = sorted(told | {"op", "commit_ts"}) if self._marks else sorted(told)
-        for rows, of_events in self.reduction.images(wanted, deleted=self._marks):
+        for rows, of_events in self.reduction.read_images(wanted, deleted=self._marks):
             yield self._made(rows, of_events)
 
     @property
     def _marks(self) -> bool:
-        """Whether rows that are deleted stay."""
+        """True if rows that are deleted stay."""
         return self.shape.mode == "soft_delete"
 
     def _made(self, rows: pa.Table, told: pa.Table) -> pa.Table:
         shape, number = self.shape, rows.num_rows
-        found = {new: self._cast(old, rows[old]) for old, new in shape.names(self.reduction.schema).items()}
+        found = {new: self._cast(old, rows[old]) for old, new in shape.map_column_names(self.reduction.schema).items()}
         found |= {name: self._constant(name, number) for name in shape.constants}
-        for name, what in shape.rule.metadata.items():
+        for name, what in shape.rule.metadata_columns.items():
             found[name] = told[what] if what in TOLD else _repeated(shape.places[what], number)
         if self._marks:
             gone = pc.equal(told["op"], "d")
             at = told["commit_ts"]
             found |= {"_is_deleted": gone, "_deleted_at": pc.if_else(gone, at, pa.scalar(None, at.type))}
-        return pa.table({name: found[name] for name in self.names})
+        return pa.table({name: found[name] for name in self.column_names})
 
     def _cast(self, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
         cast = _casts(self.shape, self.reduction.schema).get(column)

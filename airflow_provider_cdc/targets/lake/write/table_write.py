@@ -10,10 +10,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.changelog.reading.pending_batches import Pending, base_version, lineage
+from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches, base_version, trace_columns
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.events import reduce_events
-from airflow_provider_cdc.targets.lake.formats.target import NEVER, Conflict, Evolution, Marker, Merge, Pinned, Target
+from airflow_provider_cdc.targets.lake.events import event_reduction
+from airflow_provider_cdc.targets.lake.formats.target_interface import (
+    NEVER,
+    ColumnEvolution,
+    KeyedMerge,
+    Marker,
+    PinnedTableState,
+    Target,
+    WriteConflict,
+)
+from airflow_provider_cdc.targets.lake.rows.full_table_merge import build_merged_table
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
     ANEW,
     KEPT,
@@ -21,23 +30,22 @@ from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
     OURS,
     SEQ,
     begun_anew,
+    build_key_condition,
     last_per_key,
-    same,
 )
-from airflow_provider_cdc.targets.lake.rows.rewrite_rows import rewritten
-from airflow_provider_cdc.targets.lake.rules.projection import Shape, laid_out_by, lowered
+from airflow_provider_cdc.targets.lake.rules.projection import Projection, laid_out_by, lower_names
 from airflow_provider_cdc.targets.lake.schema.lossy_casts import Changed, other_types
 from airflow_provider_cdc.targets.lake.schema.table_evolution import brought_up, evolution_of, present_version
-from airflow_provider_cdc.targets.lake.types.spark_types import common, filled, quoted
-from airflow_provider_cdc.targets.lake.write.collected_rows import TooMuch, collect, collect_new
-from airflow_provider_cdc.targets.lake.write.write_strategy import Route, new_keys_only
+from airflow_provider_cdc.targets.lake.types.spark_types import build_fill_value, find_common_type, quote_name
+from airflow_provider_cdc.targets.lake.write.collected_changes import CollectLimitExceeded, collect_changes, collect_new
+from airflow_provider_cdc.targets.lake.write.write_strategy import WriteStrategy, new_keys_only
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.write.table_write")
 _OLD, _TOLD, _READ, _ENDED = f"{OURS}old_", f"{OURS}told_", f"{OURS}read", f"{OURS}ended"
 
 
 @dataclass(frozen=True)
-class Write:
+class TableWrite:
     """Some batches of one topic, on their way into its table.
 
     :param fresh: no batch was applied before, so that rows that are there do not count
@@ -48,10 +56,10 @@ class Write:
     """
 
     target: Target
-    pending: Pending
+    pending: PendingBatches
     marker: Marker
-    shape: Shape
-    route: Route
+    shape: Projection
+    route: WriteStrategy
     fresh: bool = False
     joins: bool = False
     at: int | None = None
@@ -63,120 +71,135 @@ class Write:
         return self.target.spark
 
     @property
-    def types(self) -> dict[str, str]:
+    def column_types(self) -> dict[str, str]:
         """The table's columns, with those that its mode keeps up to date."""
-        return {**reduce_events.final_types(self.pending.schema, self.shape), **self.shape.flags()}
+        return {**event_reduction.final_types(self.pending.schema, self.shape), **self.shape.map_flag_types()}
 
-    def anew(self, rows: DataFrame) -> None:
-        """Make these the rows of this topic, and all rows of the table if nobody shares it."""
+    def replace_topic_rows(self, rows: DataFrame) -> None:
+        """Make these the rows of this topic, and all rows of the table if no other topic shares it."""
         if not self.target.exists():
-            self.target.create(rows, self.marker, self.shape.layout())
-        elif self.shape.shared:
+            self.target.create(rows, self.marker, self.shape.build_layout())
+        elif self.shape.shard_column:
             others = self._others()
             self.target.replace(others.unionByName(rows, allowMissingColumns=True), self.marker)
         elif self.fresh:
-            self.target.record_rule(self.shape.stored())
-            if self.target.variants():
+            self.target.record_rule(self.shape.format_recorded_rule())
+            if self.target.read_variants():
                 self.target.record_variants("")
             self.target.replace(rows, self.marker)
         elif self.shape.rule.type_changes == "new_column":
             self.target.replace(self._read_again(rows), self.marker)
         else:
-            self._changes_types(Evolution(self.marker.app, self.pending.version, self.types))
+            self._changes_types(
+                ColumnEvolution(self.marker.application_name, self.pending.schema_version, self.column_types)
+            )
             self.target.replace(rows, self.marker)
 
-    def documents(self) -> DataFrame | None:
-        """The documents of the table before these batches, by the key; with the names of the source. ``None`` if it has none, or has something else made of them.
+    def read_documents(self) -> DataFrame | None:
+        """Return the documents of the table before these batches, by the key; with the names of the source.
+
+        ``None`` if it has none, or has something else made of them.
 
         :raises Conflict: another run has applied some of the batches by now
         """
         schema, shape = self.pending.schema, self.shape
         if self.fresh or self.joins or schema.documents is None or not self.target.exists():
             return None
-        names = shape.names(schema)
-        pinned = self.target.pinned()
-        self._check_at(pinned.marker(self.marker.app))
+        names = shape.map_column_names(schema)
+        pinned = self.target.pin_table_state()
+        self._check_at(pinned.read_marker(self.marker.application_name))
         body, there = names.get(schema.documents.body, ""), pinned.rows
         found = {field.name.lower(): field.dataType for field in there.schema.fields}
-        if found.get(body.lower()) != T.StringType() or shape.types(schema)[body] != "string":
+        if found.get(body.lower()) != T.StringType() or shape.map_column_types(schema)[body] != "string":
             return None
-        there = there.where(shape.mine())
+        there = there.where(shape.build_source_condition())
         if shape.mode == "history":
             there = there.where("_is_current")
         elif shape.mode == "soft_delete":
             there = there.where(~F.coalesce("_is_deleted", F.lit(col=False)))
-        return there.select(*[F.col(quoted(names[name])).alias(name) for name in (*schema.key, schema.documents.body)])
+        return there.select(
+            *[F.col(quote_name(names[name])).alias(name) for name in (*schema.key, schema.documents.body)]
+        )
 
     def _read_again(self, rows: DataFrame) -> DataFrame:
         """Rows with what the table has in columns that the source has no more. Of rows that are read again it stays, others begin without it."""
         pending, shape = self.pending, self.shape
         key, there, cuts = (
-            shape.key(pending.schema),
+            shape.list_key_columns(pending.schema),
             self._present_unchanged(),
-            reduce_events.truncates(self.spark, pending),
+            event_reduction.list_truncates(self.spark, pending),
         )
-        others = [c for c in there.columns if c.lower() not in lowered(rows.columns)]
-        if not key or reduce_events.key_changed(pending, 0):  # no key tells which rows they were
+        others = [c for c in there.columns if c.lower() not in lower_names(rows.columns)]
+        if not key or event_reduction.key_changed(pending, 0):  # no key tells which rows they were
             return rows.select("*", *[F.lit(None).cast(there.schema[c].dataType).alias(c) for c in others])
-        carried, events = shape.carried, reduce_events.events(self.spark, pending, 0, shape, present=self.documents)
+        carried, events = (
+            shape.retired_columns,
+            event_reduction.read_events(self.spark, pending, 0, shape, present=self.read_documents),
+        )
         if events is None or not (others or carried):
             return rows
-        names = list(map(quoted, key))
+        names = list(map(quote_name, key))
         ended = _ended(events, names, [number for number, _ in cuts]).alias("s")
-        old = there.select(*names, *[F.col(quoted(c)).alias(f"{_OLD}{i}") for i, c in enumerate([*others, *carried])])
-        found = rows.alias("n").join(ended, same(key, "n", "s"), "left")
-        found = found.join(old.alias("o"), F.col(f"s.{_ENDED}").isNull() & same(key, "n", "o"), "left")
+        old = there.select(
+            *names, *[F.col(quote_name(c)).alias(f"{_OLD}{i}") for i, c in enumerate([*others, *carried])]
+        )
+        found = rows.alias("n").join(ended, build_key_condition(key, "n", "s"), "left")
+        found = found.join(old.alias("o"), F.col(f"s.{_ENDED}").isNull() & build_key_condition(key, "n", "o"), "left")
         stays = {c: F.col(f"{_OLD}{i}") for i, c in enumerate([*others, *carried])}
         if carried:  # events before the rows were read again may have had values
-            since = events.alias("e").join(ended, same(key, "e", "s"), "left")
+            since = events.alias("e").join(ended, build_key_condition(key, "e", "s"), "left")
             since = since.where(F.col(SEQ) > F.coalesce(f"s.{_ENDED}", F.lit(0))).select("e.*")
-            told = last_per_key(since.select(SEQ, OP, KEPT, *names, *map(quoted, carried)), key, carried, carried)
+            told = last_per_key(since.select(SEQ, OP, KEPT, *names, *map(quote_name, carried)), key, carried, carried)
             told = told.select(
-                *names, F.col(KEPT), *[F.col(quoted(c)).alias(f"{_TOLD}{i}") for i, c in enumerate(carried)]
+                *names, F.col(KEPT), *[F.col(quote_name(c)).alias(f"{_TOLD}{i}") for i, c in enumerate(carried)]
             )
-            found = found.join(told.alias("e"), same(key, "n", "e"), "left")
+            found = found.join(told.alias("e"), build_key_condition(key, "n", "e"), "left")
             for i, c in enumerate(carried):
                 lacks = F.coalesce(F.array_contains(KEPT, F.lit(c)), F.lit(col=True))
                 stays[c] = F.when(lacks, stays[c]).otherwise(F.col(f"{_TOLD}{i}"))
         return found.select(
-            *[(stays[c] if c in carried else F.col(f"n.{quoted(c)}")).alias(c) for c in rows.columns],
+            *[(stays[c] if c in carried else F.col(f"n.{quote_name(c)}")).alias(c) for c in rows.columns],
             *[stays[c].alias(c) for c in others],
         )
 
     def _present_unchanged(self) -> DataFrame:
-        """As :meth:`present`, of a table whose columns all have room for their values."""
+        """Return :meth:`read_current_rows` of a table whose columns all have room for their values."""
         self._changes_types(self._evolution())
-        return self.present()
+        return self.read_current_rows()
 
     def _others(self) -> DataFrame:
         """Rows of other topics, with columns and types that have room for this one's."""
         there = self._columns_there()
-        return there.where(~self.shape.mine())
+        return there.where(~self.shape.build_source_condition())
 
     def _columns_there(self) -> DataFrame:
-        wanted = {name.lower(): type_ for name, type_ in self.types.items()}
-        rows = self.target.rows()
+        wanted = {name.lower(): type_ for name, type_ in self.column_types.items()}
+        rows = self.target.read_rows()
         found = {f.name: f.dataType.simpleString() for f in rows.schema.fields}
-        wider = {name: common(type_, wanted.get(name.lower(), type_)) or type_ for name, type_ in found.items()}
-        return rows.select(*[F.col(quoted(name)).cast(type_).alias(name) for name, type_ in wider.items()])
+        wider = {
+            name: find_common_type(type_, wanted.get(name.lower(), type_)) or type_ for name, type_ in found.items()
+        }
+        return rows.select(*[F.col(quote_name(name)).cast(type_).alias(name) for name, type_ in wider.items()])
 
-    def append(self, rows: DataFrame, order: str) -> None:
+    def append_rows(self, rows: DataFrame, order: str) -> None:
         """Add rows.
 
         :param order: the column by which they are in order
         """
         found = self._evolution()
-        evolution, there = replace(found, fills={}), self.target.columns()
+        evolution, there = replace(found, fills={}), self.target.read_column_types()
         # rows keep the values of a column that is dropped and made again: no type would do for both
         again = other_types(there, evolution).keys() - other_types(there, found).keys()
         if (again or not self._changes_types(found)) and self.target.can_evolve(evolution):
-            self.target.evolve(evolution)
+            self.target.evolve_columns(evolution)
             if appends := self.merges or self._add(rows, order):
                 log.info("%s is appended by Spark: %s.", self.pending.topic, appends)
                 # from the oldest event to the newest one, so that readers find a stretch of the log in few files
-                self.target.append(rows.orderBy(F.col(quoted(order))), self.marker)
+                self.target.append(rows.orderBy(F.col(quote_name(order))), self.marker)
         else:
-            self.target.replace(self.present(fills=False).unionByName(rows, allowMissingColumns=True), self.marker)
+            self.target.replace(
+                self.read_current_rows(fills=False).unionByName(rows, allowMissingColumns=True), self.marker
+            )
 
     def _add(self, rows: DataFrame, order: str) -> str:
         """Commit rows that are only added.
@@ -184,10 +207,10 @@ class Write:
         :return: why Spark has to append them instead; empty if it is done
         """
         try:
-            new = collect_new(rows, self.target.columns(), order)
-        except TooMuch as e:
+            new = collect_new(rows, self.target.read_column_types(), order)
+        except CollectLimitExceeded as e:
             return str(e)
-        reason = self.target.upsert(new, lambda: new.frame(self.spark), self.marker)
+        reason = self.target.upsert_arrays(new, lambda: new.build_key_frame(self.spark), self.marker)
         if not reason:
             log.info(
                 "%s is committed: %d rows, made by Spark: its mode is %s.",
@@ -197,7 +220,7 @@ class Write:
             )
         return reason
 
-    def merge(
+    def merge_rows(
         self,
         final: Callable[[DataFrame], DataFrame],
         key: tuple[str, ...],
@@ -207,46 +230,46 @@ class Write:
     ) -> None:
         """Upsert and delete by key.
 
-        :param final: the table's rows, with its final columns → rows as of :class:`Merge`, those with :data:`airflow_provider_cdc.targets.lake.rows.last_event_per_key.ANEW` as
+        :param final: the table's rows, with its final columns → rows as of :class:`KeyedMerge`, those with :data:`airflow_provider_cdc.targets.lake.rows.last_event_per_key.ANEW` as
             :func:`airflow_provider_cdc.targets.lake.rows.last_event_per_key.last_per_key` gives them
         :param nullable: key columns that may be NULL
         :param inherits: whether rows have values that the table has under other keys, or are made of those that it has
         """
-        target, types = self.target, self.types
+        target, types = self.target, self.column_types
         evolution = self._evolution()
         rewrites = self._needs_a_rewrite(evolution) or self._changes_types(evolution)
         if not rewrites and target.can_evolve(evolution):
-            fills, there = target.evolve(evolution), target.pinned()
-            rows = final(_filled(there.rows.where(self.shape.mine()), types, fills))
+            fills, there = target.evolve_columns(evolution), target.pin_table_state()
+            rows = final(_filled(there.rows.where(self.shape.build_source_condition()), types, fills))
             self._check_undisturbed(inherits)
-            merge = Merge(rows, key, nullable, types, fills)
+            merge = KeyedMerge(rows, key, nullable, types, fills)
             if merges := self.merges or self._commit(merge, there, inherits=inherits):
                 log.info("%s is merged: %s.", self.pending.topic, merges)
                 target.merge(replace(merge, rows=_apart(rows)), self.marker)
         else:
-            present = self.present()
+            present = self.read_current_rows()
             rows = final(present)
             self._check_undisturbed(inherits)
             log.info("%s is written anew: its columns cannot be changed in place.", self.pending.topic)
-            target.replace(rewritten(present, _apart(rows), key, types), self.marker)
+            target.replace(build_merged_table(present, _apart(rows), key, types), self.marker)
 
-    def _commit(self, merge: Merge, there: Pinned, *, inherits: bool) -> str:
+    def _commit(self, merge: KeyedMerge, there: PinnedTableState, *, inherits: bool) -> str:
         """Commit what would be merged.
 
-        :param inherits: as of :meth:`merge`
+        :param inherits: as of :meth:`merge_rows`
         :return: why it has to be merged instead; empty if it is done
         """
         if merge.fills:
             return f"all rows get values in {', '.join(merge.fills)}"
         pending, shape = self.pending, self.shape
         try:
-            changes = collect(
-                merge, self.target.columns(), there, inserts_only=new_keys_only(pending), from_there=bool(shape.flags()) or inherits,
-                looked_up=shape.filter is not None or "c" in pending.counts(),
+            changes = collect_changes(
+                merge, self.target.read_column_types(), there, inserts_only=new_keys_only(pending), from_there=bool(shape.map_flag_types()) or inherits,
+                looked_up=shape.filter is not None or "c" in pending.count_operations(),
             )  # fmt: skip
-        except TooMuch as e:
+        except CollectLimitExceeded as e:
             return str(e)
-        if reason := self.target.upsert(changes, lambda: changes.frame(self.spark), self.marker):
+        if reason := self.target.upsert_arrays(changes, lambda: changes.build_key_frame(self.spark), self.marker):
             return reason
         keys, rows = changes.keys.num_rows, changes.number_of_rows()
         log.info("%s is committed: %d keys, %d rows, made by Spark: %s.", pending.topic, keys, rows, self.by_spark)
@@ -255,36 +278,37 @@ class Write:
     def _check_undisturbed(self, inherits: bool) -> None:
         """Make sure that the rows which were made from those of the table were made from what it had before these batches.
 
-        :param inherits: as of :meth:`merge`
+        :param inherits: as of :meth:`merge_rows`
         :raises Conflict: another run has applied some of them by now
         """
-        if not (self.shape.flags() or inherits):
+        if not (self.shape.map_flag_types() or inherits):
             return  # the last event of a key is that, whatever the table has
-        self._check_at(self.target.marker(self.marker.app) if self.target.exists() else NEVER)
+        self._check_at(self.target.read_marker(self.marker.application_name) if self.target.exists() else NEVER)
 
     def _check_at(self, found: int) -> None:
         if found != (NEVER if self.at is None else self.at):
-            raise Conflict(f"another run has brought it to batch {found}")
+            raise WriteConflict(f"another run has brought it to batch {found}")
 
-    def _needs_a_rewrite(self, evolution: Evolution) -> bool:
-        """Whether columns would change for rows of other topics, too, if they were changed in place."""
-        there = {name.lower() for name in self.target.columns()} if self.shape.shared else set()
+    def _needs_a_rewrite(self, evolution: ColumnEvolution) -> bool:
+        """Return whether columns would change for rows of other topics, too, if they were changed in place."""
+        there = {name.lower() for name in self.target.read_column_types()} if self.shape.shard_column else set()
         filled_in = [n for n, value in evolution.fills.items() if value is not None or n.lower() in there]
-        return bool(self.shape.shared and (evolution.renamed or filled_in))
+        return bool(self.shape.shard_column and (evolution.renamed or filled_in))
 
     # -- columns ------------------------------------------------------------------------------------------------------
 
-    def _changes_types(self, evolution: Evolution) -> bool:
-        """Whether columns get types that do not hold the values that the table has in them.
+    def _changes_types(self, evolution: ColumnEvolution) -> bool:
+        """Return whether columns get types that do not hold the values that the table has in them.
 
         :raises TargetError: the rule has the apply stop then
         """
-        others = {} if self.shape.shared else other_types(self.target.columns(), evolution)
+        others = {} if self.shape.shard_column else other_types(self.target.read_column_types(), evolution)
         self.check_types(others)
         return bool(others)
 
     def check_types(self, others: Changed) -> None:
-        """
+        """Check that the rule allows the new types of columns.
+
         :param others: columns that get types which do not hold the values that they have
         :raises TargetError: the rule has the apply stop then
         """
@@ -311,46 +335,62 @@ class Write:
     def bring_columns_up(self) -> bool:
         """Change the table's columns in place, if that does not concern its rows.
 
-        :return: whether the table has the final columns now; otherwise :meth:`present` has them
+        :return: whether the table has the final columns now; otherwise :meth:`read_current_rows` has them
         """
         target, evolution = self.target, self._evolution()
-        there = {name.lower() for name in target.columns()}
+        there = {name.lower() for name in target.read_column_types()}
         filled_in = [n for n, value in evolution.fills.items() if value is not None or n.lower() in there]
         if (filled_in and not self._is_begun()) or self._changes_types(evolution) or not target.can_evolve(evolution):
             return False
-        return not target.evolve(evolution)
+        return not target.evolve_columns(evolution)
 
     def _is_begun(self) -> bool:
-        """Whether a run before, which was killed, has begun to bring the columns up in place: then that is the only way on."""
-        return bool(self.pending.changes) and self.target.version(self.marker.app) == self.pending.version
+        """Return whether a run before, which was killed, has begun to bring the columns up in place.
 
-    def begun(self) -> bool:
-        """Whether a run before, which was killed, has changed some of the columns in place."""
-        return self.target.version(self.marker.app) > base_version(self.pending)
+        Then that is the only way on.
+        """
+        return (
+            bool(self.pending.changes)
+            and self.target.read_schema_version(self.marker.application_name) == self.pending.schema_version
+        )
 
-    def _evolution(self) -> Evolution:
-        """How the columns have to change."""
-        pending, shape, app = self.pending, self.shape, self.marker.app
+    def has_begun_evolution(self) -> bool:
+        """Return whether a run before, which was killed, has changed some of the columns in place."""
+        return self.target.read_schema_version(self.marker.application_name) > base_version(self.pending)
+
+    def _evolution(self) -> ColumnEvolution:
+        """Compute the changes that the columns need."""
+        pending, shape, app = self.pending, self.shape, self.marker.application_name
         start = present_version(self.target, pending, app, shape)
         if self.joins:  # what has changed in rows that the table does not have does not matter
-            return Evolution(app, pending.version, self.types)
+            return ColumnEvolution(app, pending.schema_version, self.column_types)
         self.refuse_removed_columns(start)
         self._refuse_renamed_columns(start)
-        found = evolution_of(pending, app, start, pending.version, shape)
+        found = evolution_of(pending, app, start, pending.schema_version, shape)
         self._check_dropped(found)
         return found
 
     def _refuse_renamed_columns(self, start: int) -> None:
-        """
+        """Reject columns that the rule left out under their old names, and does not under the new ones.
+
         :param start: the schema version of the table's columns
         :raises TargetError: a column that the rule leaves out got a name that it does not: rows of the table have none of its values
         """
         pending, shape = self.pending, self.shape
-        if not pending.changes or pending.taken is not None or "t" in pending.counts() or shape.rule.outbox is not None:
+        if (
+            not pending.changes
+            or pending.taken is not None
+            or "t" in pending.count_operations()
+            or shape.rule.outbox is not None
+        ):
             return  # the rows that are there go
         before = shape.as_of(start)
-        for name, origin in lineage(pending, start).items():
-            if origin.column is None or before.name(origin.column) is not None or shape.name(name) is None:
+        for name, origin in trace_columns(pending, start).items():
+            if (
+                origin.column is None
+                or before.map_column_name(origin.column) is not None
+                or shape.map_column_name(name) is None
+            ):
                 continue
             raise TargetError(
                 f"Column {origin.column} of {pending.schema.id}, which the rule leaves out, is called {name} at the source now, which the rule does not leave out: "
@@ -361,19 +401,22 @@ class Write:
             )
 
     def refuse_removed_columns(self, start: int) -> None:
-        """
+        """Reject a table from which columns of the source were removed.
+
         :param start: schema version of the table's columns
         :raises TargetError: the table lacks a column that the source had all the time: made again, it would be NULL in rows that are there
         """
         pending, shape = self.pending, self.shape
         if start not in pending.schemas:
             return  # which columns the source had is not known
-        there, before = lowered(self.target.columns()), shape.as_of(start)
+        there, before = lower_names(self.target.read_column_types()), shape.as_of(start)
         taken = [
             name
-            for new, origin in lineage(pending, start).items()
-            if origin.column is not None and (name := shape.name(new)) is not None and name.lower() not in there
-            if (old := before.name(origin.column)) is not None and old.lower() not in there
+            for new, origin in trace_columns(pending, start).items()
+            if origin.column is not None
+            and (name := shape.map_column_name(new)) is not None
+            and name.lower() not in there
+            if (old := before.map_column_name(origin.column)) is not None and old.lower() not in there
         ]
         if taken:
             raise TargetError(
@@ -384,11 +427,12 @@ class Write:
                 "from the change log",
             )
 
-    def _check_dropped(self, evolution: Evolution) -> None:
-        """
+    def _check_dropped(self, evolution: ColumnEvolution) -> None:
+        """Check that the table is not laid out by a dropped column.
+
         :raises TargetError: the rule lays the table out by a column that goes
         """
-        rule, gone = self.shape.rule, lowered(evolution.dropped)
+        rule, gone = self.shape.rule, lower_names(evolution.dropped)
         for what in ("partition_by", "cluster_by"):
             for given in getattr(rule, what):
                 if laid_out_by(given).lower() in gone:
@@ -401,28 +445,28 @@ class Write:
                         "then the table is built again from the change log",
                     )
 
-    def present(self, *, fills: bool = True) -> DataFrame:
-        """The table's rows, with the final columns first, then the columns that the source has dropped."""
-        pending, shape, types = self.pending, self.shape, self.types
-        start = present_version(self.target, pending, self.marker.app, shape)
-        if not shape.shared and self._is_begun() and self.target.can_evolve(evolution := self._evolution()):
-            self.target.evolve(evolution)
-            start = pending.version
-        there = self.target.rows()
-        if not shape.shared:
-            evolution = evolution_of(pending, self.marker.app, start, pending.version, shape)
-            there = there.drop(*[F.col(quoted(name)) for name in evolution.going(there.columns)])
-            changed = other_types(self.target.columns(), evolution)
+    def read_current_rows(self, *, fills: bool = True) -> DataFrame:
+        """Return the table's rows, with the final columns first, then the columns that the source has dropped."""
+        pending, shape, types = self.pending, self.shape, self.column_types
+        start = present_version(self.target, pending, self.marker.application_name, shape)
+        if not shape.shard_column and self._is_begun() and self.target.can_evolve(evolution := self._evolution()):
+            self.target.evolve_columns(evolution)
+            start = pending.schema_version
+        there = self.target.read_rows()
+        if not shape.shard_column:
+            evolution = evolution_of(pending, self.marker.application_name, start, pending.schema_version, shape)
+            there = there.drop(*[F.col(quote_name(name)) for name in evolution.list_dropped_columns(there.columns)])
+            changed = other_types(self.target.read_column_types(), evolution)
             self.check_types(changed)
             return brought_up(there, pending, start, shape, types, changed, self.target.location, fills=fills)
-        mine = there.where(shape.mine())
+        mine = there.where(shape.build_source_condition())
         if not self.joins:
             mine = brought_up(mine, pending, start, shape, types, {}, self.target.location, fills=fills)
         return self._others().unionByName(mine, allowMissingColumns=True)
 
 
 @dataclass(frozen=True)
-class Draft(Write):
+class DraftWrite(TableWrite):
     """A write of all rows that only makes them.
 
     :param made: gets the rows
@@ -430,12 +474,12 @@ class Draft(Write):
 
     made: list[DataFrame] = field(default_factory=list)
 
-    def anew(self, rows: DataFrame) -> None:
+    def replace_topic_rows(self, rows: DataFrame) -> None:
         self.made.append(rows)
 
 
-def key_is_another(write: Write, what: str) -> TargetError:
-    """Of a table whose key has changed at the source, so that rows cannot be followed."""
+def key_is_another(write: TableWrite, what: str) -> TargetError:
+    """Build the error of a table whose key has changed at the source, so that rows cannot be followed."""
     pending = write.pending
     return TargetError(
         f"The key of {pending.schema.id} has changed at the source: {what} cannot be brought over the change, as its rows are told by their keys.",
@@ -447,8 +491,9 @@ def key_is_another(write: Write, what: str) -> TargetError:
 
 
 def _ended(events: DataFrame, names: list[str], cuts: Sequence[int]) -> DataFrame:
-    """Of each key the number of the last event that has ended a row of it (:data:`_ENDED`), NULL if none has: it was deleted, or the table was emptied, and
-    the row was not read again.
+    """Find the number of the last event that has ended a row of each key (:data:`_ENDED`), NULL if none has.
+
+    The row was deleted, or the table was emptied, and the row was not read again.
 
     :param cuts: numbers of the events that have emptied the table, ascending
     """
@@ -467,5 +512,7 @@ def _apart(rows: DataFrame) -> DataFrame:
 
 
 def _filled(there: DataFrame, types: Mapping[str, str], fills: Mapping[str, str | None]) -> DataFrame:
-    """The table's rows as they are when the fills are made."""
-    return there.select(*[filled(fills[c], t).alias(c) if c in fills else F.col(quoted(c)) for c, t in types.items()])
+    """Return the table's rows as they are when the fills are made."""
+    return there.select(
+        *[build_fill_value(fills[c], t).alias(c) if c in fills else F.col(quote_name(c)) for c, t in types.items()]
+    )

@@ -1,4 +1,7 @@
-"""Chooses how the rows of a table are written: by Spark, merged if the table has a key and otherwise all of them anew, or committed as arrays."""
+"""Chooses how the rows of a table are written.
+
+They are written by Spark, merged if the table has a key and otherwise all of them again, or committed as arrays.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_provider_cdc.changelog.reading.last_events import Reduction, not_on_arrays
-from airflow_provider_cdc.changelog.reading.pending_batches import Pending
-from airflow_provider_cdc.targets.lake.formats.target import Target
-from airflow_provider_cdc.targets.lake.rules.projection import Shape
+from airflow_provider_cdc.changelog.reading.last_events import LastEvents, not_on_arrays
+from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
+from airflow_provider_cdc.targets.lake.rules.projection import Projection
 from airflow_provider_cdc.targets.lake.write.projected_reduction import needs_spark
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.write.write_strategy")
@@ -26,17 +29,17 @@ _NOT_KEYS = ("float", "double", "array", "struct")
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class WriteStrategy:
     """The choice, for the batches of one connector.
 
     :param reduce: reduces batches on arrays
     :param writes: one of :data:`airflow_provider_cdc.targets.lake.formats.table_format.WRITES`
     """
 
-    reduce: Callable[[Pending], Reduction]
+    reduce: Callable[[PendingBatches], LastEvents]
     writes: str = "auto"
 
-    def needs_spark(self, target: Target, pending: Pending, shape: Shape) -> str:
+    def needs_spark(self, target: Target, pending: PendingBatches, shape: Projection) -> str:
         """Why Spark has to make the rows of these batches for a table with a key; empty if arrays do."""
         if pending.changes:
             return "the table's columns change"
@@ -44,15 +47,15 @@ class Route:
             return "its mode is history"
         if reason := not_on_arrays(pending) or needs_spark(shape, pending):
             return reason
-        if pending.bytes > LARGE_BATCH:
-            return f"{pending.bytes >> 20} MB of change log are too many for the memory of the driver"
-        if pending.events > MOST_EVENTS:
-            return f"{pending.events} events are too many for the memory of the driver"
-        if more := set(target.names()) ^ {*shape.types(pending.schema), *shape.flags()}:
+        if pending.file_bytes > LARGE_BATCH:
+            return f"{pending.file_bytes >> 20} MB of change log are too many for the memory of the driver"
+        if pending.event_count > MOST_EVENTS:
+            return f"{pending.event_count} events are too many for the memory of the driver"
+        if more := set(target.read_column_names()) ^ {*shape.map_column_types(pending.schema), *shape.map_flag_types()}:
             return f"its columns are not those of the source: {', '.join(sorted(more))}"
         return ""
 
-    def merges(self, target: Target, pending: Pending, shape: Shape, *, by_spark: bool) -> str:
+    def find_merge_reason(self, target: Target, pending: PendingBatches, shape: Projection, *, by_spark: bool) -> str:
         """Why Spark has to write these batches, and merge them into a table with a key; empty if they may be committed as arrays.
 
         :param by_spark: whether Spark makes their rows, so that it would be in vain if the table refused them
@@ -63,28 +66,28 @@ class Route:
             return ""
         if odd := [name for name, type_ in _key_types(pending, shape).items() if type_.startswith(_NOT_KEYS)]:
             return f"the key has columns of other types than numbers, texts and times: {', '.join(odd)}"
-        if shape.mode != "log" and "t" in pending.counts():
+        if shape.mode != "log" and "t" in pending.count_operations():
             return "the table is emptied in between"
-        if pending.bytes > LARGE_FRAME or pending.events > MOST_CHANGES:
-            return f"{pending.events} events in {pending.bytes >> 20} MB of change log are too many for the memory of the driver"
-        return target.refuses(inserts_only=shape.mode == "log" or new_keys_only(pending))
+        if pending.file_bytes > LARGE_FRAME or pending.event_count > MOST_CHANGES:
+            return f"{pending.event_count} events in {pending.file_bytes >> 20} MB of change log are too many for the memory of the driver"
+        return target.find_upsert_obstacle(inserts_only=shape.mode == "log" or new_keys_only(pending))
 
-    def replaces(self, pending: Pending) -> str:
-        """Why a table without a key is to be written anew for these batches; empty if rows may be taken from it."""
+    def find_rewrite_reason(self, pending: PendingBatches) -> str:
+        """Return the reason to rewrite a table without a key for these batches; empty if rows may be removed from it."""
         if self.writes == "merge":
             return "it was asked for"
-        if pending.bytes > LARGE_BAG or pending.events > MOST_CHANGES:
-            return f"{pending.events} events in {pending.bytes >> 20} MB of change log are too many for the memory of the driver"
+        if pending.file_bytes > LARGE_BAG or pending.event_count > MOST_CHANGES:
+            return f"{pending.event_count} events in {pending.file_bytes >> 20} MB of change log are too many for the memory of the driver"
         return ""
 
 
-def new_keys_only(pending: Pending) -> bool:
-    """Whether all keys are new ones, by the kinds of events."""
-    return set(pending.counts()) <= {"c"}
+def new_keys_only(pending: PendingBatches) -> bool:
+    """Return whether all keys are new ones, by the kinds of events."""
+    return set(pending.count_operations()) <= {"c"}
 
 
-def _key_types(pending: Pending, shape: Shape) -> dict[str, str]:
+def _key_types(pending: PendingBatches, shape: Projection) -> dict[str, str]:
     if shape.mode in ("history", "log"):  # versions and events are told by their numbers
         return {}
-    types = shape.types(pending.schema)
-    return {name: types[name] for name in shape.key(pending.schema)}
+    types = shape.map_column_types(pending.schema)
+    return {name: types[name] for name in shape.list_key_columns(pending.schema)}

@@ -12,15 +12,15 @@ import pytest
 
 from airflow_provider_cdc.sources.db2.asn.agent_progress import (
     capture_parameters,
-    clock,
     clock_us,
-    greatest,
-    published,
+    find_greatest_lsn,
+    read_agent_progress,
+    read_server_clock,
     zone_us,
 )
-from airflow_provider_cdc.sources.db2.asn.registrations import later_starts, registrations
-from airflow_provider_cdc.sources.db2.connect import Connection, connect
-from airflow_provider_cdc.sources.db2.position import before
+from airflow_provider_cdc.sources.db2.asn.table_registrations import later_starts, read_registrations
+from airflow_provider_cdc.sources.db2.connect import Db2Connection, connect_database
+from airflow_provider_cdc.sources.db2.position import previous_lsn
 from dev.servers.db2 import Db2
 from tests.sources.db2.log.streamed import Streamed
 
@@ -35,18 +35,18 @@ def on(db2: Db2) -> Streamed:
 
 
 @pytest.fixture
-def connection(on: Streamed) -> Iterator[Connection]:
-    with closing(connect(on.config)) as found:
+def connection(on: Streamed) -> Iterator[Db2Connection]:
+    with closing(connect_database(on.config)) as found:
         yield found
 
 
-def test_the_published_lsn_is_that_of_the_agent_and_moves_with_commits(on: Streamed, connection: Connection) -> None:
+def test_the_published_lsn_is_that_of_the_agent_and_moves_with_commits(on: Streamed, connection: Db2Connection) -> None:
     on.server.catch_up()
-    before = published(connection, ASN)
+    before = read_agent_progress(connection, ASN)
     connection.rollback()
     on.sql("INSERT INTO {s}.T VALUES (1)")
     lsn = on.server.catch_up()
-    now = published(connection, ASN)
+    now = read_agent_progress(connection, ASN)
     assert before.lsn < now.lsn == lsn
     assert (now.newest, now.unreported) == (b"", now.registered)
     assert before.synch_us < now.synch_us <= now.now_us
@@ -56,9 +56,11 @@ def test_the_published_lsn_is_that_of_the_agent_and_moves_with_commits(on: Strea
     assert 0 <= latency < 60e6
 
 
-def test_tables_that_come_and_go_and_rest_are_seen_in_the_cheap_question(on: Streamed, connection: Connection) -> None:
+def test_tables_that_come_and_go_and_rest_are_seen_in_the_cheap_question(
+    on: Streamed, connection: Db2Connection
+) -> None:
     def tables() -> tuple[int, int, bytes]:
-        found = published(connection, ASN).tables
+        found = read_agent_progress(connection, ASN).registrations_fingerprint
         connection.rollback()
         return found
 
@@ -76,7 +78,7 @@ def test_tables_that_come_and_go_and_rest_are_seen_in_the_cheap_question(on: Str
     assert seen[3][:2] == seen[0][:2]
 
 
-def test_the_parameters_of_the_agent_are_read(connection: Connection) -> None:
+def test_the_parameters_of_the_agent_are_read(connection: Db2Connection) -> None:
     found = capture_parameters(connection, ASN)
     assert found is not None
     assert (found.retention_limit, found.commit_interval, found.prune_interval) == (10080, 30, 300)
@@ -84,18 +86,18 @@ def test_the_parameters_of_the_agent_are_read(connection: Connection) -> None:
     assert found.startmode == "WARMSI"
 
 
-def test_the_databases_clock_is_utc(connection: Connection) -> None:
-    now, _ = clock(connection)
+def test_the_databases_clock_is_utc(connection: Db2Connection) -> None:
+    now, _ = read_server_clock(connection)
     assert abs(now - time.time() * 1e6) < 60e6
 
 
 def test_a_registration_says_which_change_table_there_is_and_how_it_is_filled(
-    on: Streamed, connection: Connection
+    on: Streamed, connection: Db2Connection
 ) -> None:
     on.create("B (ID INTEGER NOT NULL PRIMARY KEY)", upd_to_del_ins=False, before_prefix="X")
-    found = registrations(connection, ASN, "TESTDB")
+    found = read_registrations(connection, ASN, "TESTDB")
     plain, other = found[on.id("T")], found[on.id("B")]
-    assert plain.change == f"ASNCDC.CDC_{on.namespace}_T"
+    assert plain.change_table_name == f"ASNCDC.CDC_{on.namespace}_T"
     assert (plain.pairs, plain.before_prefix, plain.state) == (True, None, "A")
     assert (other.pairs, other.before_prefix) == (False, "X")
     assert (plain.old, plain.new) == (None, None)
@@ -107,13 +109,13 @@ def test_a_registration_says_which_change_table_there_is_and_how_it_is_filled(
 def test_change_tables_that_begin_after_an_lsn_are_found(db2_factory: Callable[..., Db2]) -> None:
     on = Streamed(db2_factory(synchpoints="both"))
     on.create("T (ID INTEGER NOT NULL PRIMARY KEY)")
-    with closing(connect(on.config)) as connection:
-        start = registrations(connection, ASN, "TESTDB")[on.id("T")].old
+    with closing(connect_database(on.config)) as connection:
+        start = read_registrations(connection, ASN, "TESTDB")[on.id("T")].old
         assert start is not None
         assert later_starts(connection, ASN, "TESTDB", start) == {}
         assert later_starts(connection, ASN, "TESTDB", start.rstrip(b"\0")) == {}, "compared as if zero bytes followed"
-        assert later_starts(connection, ASN, "TESTDB", before(start)) == {on.id("T"): start}
-        now = published(connection, ASN)
+        assert later_starts(connection, ASN, "TESTDB", previous_lsn(start)) == {on.id("T"): start}
+        now = read_agent_progress(connection, ASN)
         assert (now.newest_start, now.unreported) == (start, 1)
 
 
@@ -131,5 +133,5 @@ def test_a_timestamp_is_microseconds_since_the_epoch_as_the_servers_clock_shows_
 
 
 def test_of_lsns_the_greatest_is_found_and_null_is_the_least() -> None:
-    assert greatest(None, b"\x7f\xff", b"\x80", None) == b"\x80"
-    assert greatest(None, None) == b""
+    assert find_greatest_lsn(None, b"\x7f\xff", b"\x80", None) == b"\x80"
+    assert find_greatest_lsn(None, None) == b""

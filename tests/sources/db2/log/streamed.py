@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from airflow_provider_cdc.core.model.log_items import OPERATIONS, Heartbeat, LogBlock, LogItem, RowBlock, SchemaChange
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.spi.source import Tables
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.connect import connect
+from airflow_provider_cdc.sources.db2.connect import connect_database
 from airflow_provider_cdc.sources.db2.log.stream import AsnStream
-from airflow_provider_cdc.sources.db2.metrics import StreamMetrics
+from airflow_provider_cdc.sources.db2.metrics import AsnStreamMetrics
 from airflow_provider_cdc.sources.db2.position import Db2Position
-from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from dev.servers.db2 import Db2
 from tests.support.db2_real import authentication
 from tests.support.patience import LONGEST_S
@@ -42,7 +42,7 @@ class Event:
     lacking_before: tuple[str, ...] = ()
 
 
-class Known(Tables):
+class Known(CapturedTableSchemas):
     """The tables of one schema, as core knows them."""
 
     def __init__(self, namespace: str) -> None:
@@ -50,16 +50,16 @@ class Known(Tables):
         self.left_out: set[str] = set()
         self._namespace = namespace
 
-    def get(self, table: TableId) -> TableSchema | None:
+    def find_schema(self, table: TableId) -> TableSchema | None:
         return self.schemas.get(table)
 
-    def captured(self, table: TableId) -> bool:
+    def is_captured(self, table: TableId) -> bool:
         return table.namespace == self._namespace and table.name not in self.left_out
 
     def read_again(self, table: TableId) -> bool:
         return False
 
-    def known(self) -> list[TableId]:
+    def list_known_tables(self) -> list[TableId]:
         return list(self.schemas)
 
     def apply(self, item: SchemaChange) -> None:
@@ -89,7 +89,7 @@ class Streamed:
         self.changes: list[SchemaChange] = []
         self.blocks: list[LogBlock] = []
         self.heartbeats = 0
-        self.metrics = StreamMetrics()
+        self.metrics = AsnStreamMetrics()
         self._pending: list[Event] | None = None
         self._without_change_table: list[str] = []
 
@@ -111,12 +111,12 @@ class Streamed:
 
     def know(self) -> None:
         """Know the tables as they are now."""
-        connection = connect(self.config)
+        connection = connect_database(self.config)
         try:
-            found = Catalog(connection, self.config).tables()
+            found = Db2CatalogReader(connection, self.config).read_captured_schemas()
         finally:
             connection.close()
-        self.tables.schemas = {table: schema for table, schema in found.items() if self.tables.captured(table)}
+        self.tables.schemas = {table: schema for table, schema in found.items() if self.tables.is_captured(table)}
 
     def sql(self, *statements: str, user: str | None = None) -> None:
         """Run statements in one transaction; ``{s}`` is the schema."""
@@ -159,7 +159,7 @@ class Streamed:
         """The items from the position on, each of which is taken over before the next one."""
         self._pending = None
         stream = AsnStream(self.config, self.position, until, self.tables, self.metrics, patience)
-        for item in stream.items():
+        for item in stream.read_items():
             self._take(item)
             yield item
 
@@ -169,7 +169,7 @@ class Streamed:
         until = until or Db2Position(self.server.catch_up())
         for _ in self.stream(until):
             pass
-        assert self.position.reached(until)
+        assert self.position.has_reached(until)
         return self.events[before:]
 
     def read_until(self, enough: Callable[[], bool]) -> None:
@@ -235,7 +235,7 @@ def events_of(block: LogBlock) -> list[Event]:
 
 
 def _names(rows: RowBlock, mask: Any, i: int) -> tuple[str, ...]:
-    return () if mask is None else tuple(np.array(rows.table.names)[mask[:, i]].tolist())
+    return () if mask is None else tuple(np.array(rows.table.column_names)[mask[:, i]].tolist())
 
 
 def short(events: Iterable[Event]) -> list[tuple[Any, ...]]:

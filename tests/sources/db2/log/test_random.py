@@ -14,8 +14,8 @@ from unittest.mock import patch
 
 import pytest
 
-from airflow_provider_cdc.sources.db2.log import stream, windows
-from airflow_provider_cdc.sources.db2.log.merge import Merge
+from airflow_provider_cdc.sources.db2.log import commit_windows, stream
+from airflow_provider_cdc.sources.db2.log.change_merger import ChangeMerger
 from airflow_provider_cdc.sources.db2.position import lsn_bytes
 from dev.servers.db2 import Db2
 from dev.servers.db2.driver import Connection
@@ -108,10 +108,10 @@ def test_changes_add_up_to_the_tables_at_every_position(db2_factory: Callable[..
     try:
         while any(writer.is_alive() for writer in writers):
             with (
-                patch.object(Merge.__init__, "__defaults__", (rng.choice((1, 3, 20, 1000)),)),
+                patch.object(ChangeMerger.__init__, "__defaults__", (rng.choice((1, 3, 20, 1000)),)),
                 patch.object(stream, "FETCH_ROWS", rng.choice((1, 2, 7, 1000))),
-                patch.object(windows, "FIRST", rng.choice((1, 2, 50))), patch.object(windows, "LEAST", 1),
-                patch.object(windows, "MOST", rng.choice((1, 3, 1000))),
+                patch.object(commit_windows, "FIRST", rng.choice((1, 2, 50))), patch.object(commit_windows, "LEAST", 1),
+                patch.object(commit_windows, "MOST", rng.choice((1, 3, 1000))),
             ):  # fmt: skip
                 for item in itertools.islice(on.stream(), rng.randrange(1, 60)):
                     if not getattr(item, "open", False):

@@ -21,12 +21,12 @@ import pytest
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, SourceUnavailable, UnknownLogEvent
 from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock
 from airflow_provider_cdc.sources.db2.asn.agent_marks import mark_at, write_mark
-from airflow_provider_cdc.sources.db2.asn.agent_progress import Published, published
-from airflow_provider_cdc.sources.db2.connect import Connection, connect
-from airflow_provider_cdc.sources.db2.log import cursors, stream
-from airflow_provider_cdc.sources.db2.log.merge import Merge
-from airflow_provider_cdc.sources.db2.position import Db2Position, before, lsn_bytes, lsn_text
-from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+from airflow_provider_cdc.sources.db2.asn.agent_progress import AgentProgress, read_agent_progress
+from airflow_provider_cdc.sources.db2.connect import Db2Connection, connect_database
+from airflow_provider_cdc.sources.db2.log import cursor_pool, stream
+from airflow_provider_cdc.sources.db2.log.change_merger import ChangeMerger
+from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_bytes, lsn_text, previous_lsn
+from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from dev.servers.db2 import Db2
 from tests.sources.db2.log.streamed import Event, Streamed, replayed, short
 from tests.support.db2_settings import config
@@ -211,7 +211,7 @@ def test_a_restart_inside_a_large_commit_gives_the_whole_transaction_again(on: S
         writer.commit()
     on.sql("INSERT INTO {s}.U VALUES (500, 'after')")
     on.server.catch_up()
-    with patch.object(Merge.__init__, "__defaults__", (block_rows,)), patch.object(stream, "FETCH_ROWS", 10):
+    with patch.object(ChangeMerger.__init__, "__defaults__", (block_rows,)), patch.object(stream, "FETCH_ROWS", 10):
         for stop in (2, 3, 2):
             on.read_until(lambda stop=stop: len(on.blocks) >= stop)  # type: ignore[misc]
             assert len(on.events) <= 1
@@ -230,9 +230,9 @@ def test_a_backlog_is_read_in_windows_and_every_position_within_is_one_to_go_on_
     end = Db2Position(on.server.catch_up())
     start = on.position
     with (
-        patch("airflow_provider_cdc.sources.db2.log.windows.FIRST", 4),
-        patch("airflow_provider_cdc.sources.db2.log.windows.LEAST", 4),
-        patch("airflow_provider_cdc.sources.db2.log.windows.MOST", 4),
+        patch("airflow_provider_cdc.sources.db2.log.commit_windows.FIRST", 4),
+        patch("airflow_provider_cdc.sources.db2.log.commit_windows.LEAST", 4),
+        patch("airflow_provider_cdc.sources.db2.log.commit_windows.MOST", 4),
     ):
         on.read(end)
         assert on.metrics.counters.windows >= 7
@@ -262,17 +262,17 @@ def test_many_tables_are_read_with_few_open_results(on: Streamed) -> None:
     for i in range(0, 60, 3):
         on.sql(*(f"INSERT INTO {{s}}.{name} VALUES ({i + j})" for j in range(3) for name in names))
     most = 0
-    fetch = cursors.Cursors.fetch
+    fetch = cursor_pool.CursorPool.fetch_rows
 
-    def watched(self: cursors.Cursors, *args: object) -> list[tuple[object, ...]]:
+    def watched(self: cursor_pool.CursorPool, *args: object) -> list[tuple[object, ...]]:
         nonlocal most
         found = fetch(self, *args)  # type: ignore[arg-type]
         most = max(most, len(self._open))
         return found
 
     with (
-        patch.object(cursors.Cursors.__init__, "__defaults__", (3,)), patch.object(cursors.Cursors, "fetch", watched),
-        patch.object(Merge.__init__, "__defaults__", (50,)), patch.object(stream, "FETCH_ROWS", 7),
+        patch.object(cursor_pool.CursorPool.__init__, "__defaults__", (3,)), patch.object(cursor_pool.CursorPool, "fetch", watched),
+        patch.object(ChangeMerger.__init__, "__defaults__", (50,)), patch.object(stream, "FETCH_ROWS", 7),
     ):  # fmt: skip
         events = on.read()
     assert most == 3
@@ -307,8 +307,8 @@ def test_nothing_from_after_the_position_to_read_up_to_comes(on: Streamed) -> No
 def test_the_end_of_the_log_is_reached_when_the_agent_has_published_what_had_committed_by_then(on: Streamed) -> None:
     on.server.agent("pause")
     on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
-    with closing(connect(on.config)) as connection:
-        now = published(connection, '"ASNCDC"')
+    with closing(connect_database(on.config)) as connection:
+        now = read_agent_progress(connection, '"ASNCDC"')
         end = Db2Position(now.lsn, awaits=write_mark(connection, on.config))
     resumed = threading.Thread(
         target=lambda: (until(lambda: on.heartbeats > 10, "it waits for the agent"), on.server.agent("resume"))
@@ -321,7 +321,7 @@ def test_the_end_of_the_log_is_reached_when_the_agent_has_published_what_had_com
 
 
 def test_marks_are_numbered_in_the_order_in_which_they_were_written_whatever_the_clock_does(on: Streamed) -> None:
-    with closing(connect(on.config)) as connection:
+    with closing(connect_database(on.config)) as connection:
         first = write_mark(connection, on.config)
         late = f"{first + 10**12:020d}"  # by a clock that was eleven days ahead
         on.server.sql(
@@ -331,7 +331,7 @@ def test_marks_are_numbered_in_the_order_in_which_they_were_written_whatever_the
             assert write_mark(connection, on.config) == int(late) + 1
             lsn = on.server.catch_up()
             assert mark_at(connection, on.config, lsn) == int(late) + 1
-            assert mark_at(connection, on.config, before(lsn)) < int(late) + 1
+            assert mark_at(connection, on.config, previous_lsn(lsn)) < int(late) + 1
         finally:
             on.server.sql("DELETE FROM ASNCDC.IBMSNAP_SIGNAL")
 
@@ -359,7 +359,7 @@ def test_a_look_at_a_quiet_log_is_one_question(on: Streamed, monkeypatch: pytest
     monkeypatch.setattr(stream, "LOOK_SECONDS", 1_000)
     on.read()
     made = stream.AsnStream(on.config, on.position, None, on.tables, on.metrics)
-    items = made.items()
+    items = made.read_items()
     for _ in range(20):
         next(items)
     questions, polls = made._questions.count, on.metrics.counters.polls
@@ -428,16 +428,16 @@ def test_the_agent_is_looked_at_once_in_each_poll_interval(on: Streamed, monkeyp
         on.properties = {"poll.interval.ms": poll_interval_ms}
         now, looks = [100.0], list[float]()
 
-        def look(*asked: Any, now: list[float] = now, looks: list[float] = looks) -> Published:
+        def look(*asked: Any, now: list[float] = now, looks: list[float] = looks) -> AgentProgress:
             looks.append(now[0])
-            return published(*asked)
+            return read_agent_progress(*asked)
 
         def sleep(seconds: float, now: list[float] = now) -> None:
             now[0] += seconds
 
         clock = SimpleNamespace(monotonic=lambda now=now: now[0], sleep=sleep)
         with monkeypatch.context() as patched:
-            patched.setattr(stream, "published", look)
+            patched.setattr(stream, "read_agent_progress", look)
             patched.setattr(stream, "time", clock)
             on.read_until(lambda looks=looks: len(looks) == 4)  # type: ignore[misc]
         pauses = [later - earlier for earlier, later in itertools.pairwise(looks)]
@@ -449,7 +449,7 @@ def test_an_agent_that_is_behind_is_told_in_the_metrics(on: Streamed) -> None:
     time.sleep(1.2)
     items = on.stream()
     next(items)
-    latency = on.metrics.document()["AgentLatencyInMilliseconds"]
+    latency = on.metrics.build_metrics()["AgentLatencyInMilliseconds"]
     items.close()  # type: ignore[attr-defined]
     assert isinstance(latency, int)
     assert latency >= 1000
@@ -463,7 +463,7 @@ def test_a_killed_server_is_an_error_and_the_stream_goes_on_where_it_was(db2_fac
     for i in range(40):
         on.sql(f"INSERT INTO {{s}}.T VALUES ({i}, 'a')", f"INSERT INTO {{s}}.U VALUES ({i}, 'a')")
     on.server.catch_up()
-    with patch.object(Merge.__init__, "__defaults__", (8,)), patch.object(stream, "FETCH_ROWS", 5):
+    with patch.object(ChangeMerger.__init__, "__defaults__", (8,)), patch.object(stream, "FETCH_ROWS", 5):
         items = on.stream()
         while len(on.events) < 20:
             next(items)
@@ -583,7 +583,7 @@ def test_rows_pruned_while_they_are_read_are_an_error(applied: Streamed) -> None
     for i in range(60):
         on.sql(f"INSERT INTO {{s}}.T VALUES ({i}, 'a')")
     on.server.catch_up()
-    with patch.object(Merge.__init__, "__defaults__", (10,)), patch.object(stream, "FETCH_ROWS", 10):
+    with patch.object(ChangeMerger.__init__, "__defaults__", (10,)), patch.object(stream, "FETCH_ROWS", 10):
         items = on.stream()
         while not on.events:
             next(items)
@@ -618,8 +618,8 @@ def test_a_table_that_was_registered_anew_on_purpose_is_read_from_its_beginning(
     on.sql("INSERT INTO {s}.U VALUES (1, 'a')")
     on.server.catch_up()
     on.server.add_table(on.namespace, "T")
-    with closing(connect(on.config)) as connection:
-        made = Catalog(connection, on.config).registrations()[on.id("T")].made_us
+    with closing(connect_database(on.config)) as connection:
+        made = Db2CatalogReader(connection, on.config).list_registrations()[on.id("T")].made_us
     on.sql("INSERT INTO {s}.T VALUES (3, 'a')")
     assert on.position.made[f"{on.namespace}.T"] < made
     on.position = replace(on.position, made={**on.position.made, f"{on.namespace}.T": made})
@@ -635,8 +635,8 @@ def test_a_change_table_that_begins_later_on_purpose_is_acknowledged_until_the_p
     on.sql("INSERT INTO {s}.U VALUES (1, 'a')")
     on.server.catch_up()
     on.server.add_table(on.namespace, "T")
-    with closing(connect(on.config)) as connection:
-        one = Catalog(connection, on.config).registrations()[on.id("T")]
+    with closing(connect_database(on.config)) as connection:
+        one = Db2CatalogReader(connection, on.config).list_registrations()[on.id("T")]
     assert one.old is not None
     on.sql("INSERT INTO {s}.T VALUES (3, 'a')")
     name = f"{on.namespace}.T"
@@ -921,23 +921,23 @@ def test_whatever_is_asked_and_read_ends_its_transaction(on: Streamed, monkeypat
     seen: set[str] = set()
 
     def noted(name: str) -> None:
-        method = getattr(Connection, name)
+        method = getattr(Db2Connection, name)
 
-        def asked(self: Connection, *args: Any, **more: Any) -> Any:
+        def asked(self: Db2Connection, *args: Any, **more: Any) -> Any:
             began.setdefault(id(self), set()).add(name)
             seen.add(name)
             return method(self, *args, **more)
 
-        monkeypatch.setattr(Connection, name, asked)
+        monkeypatch.setattr(Db2Connection, name, asked)
 
-    def ended(self: Connection) -> None:
+    def ended(self: Db2Connection) -> None:
         rollback(self)
         began.pop(id(self), None)
 
     for name in ("rows", "cursor", "execute"):
         noted(name)
-    rollback = Connection.rollback
-    monkeypatch.setattr(Connection, "rollback", ended)
+    rollback = Db2Connection.rollback
+    monkeypatch.setattr(Db2Connection, "rollback", ended)
     items = on.stream()
     for i in range(3):
         on.sql(f"INSERT INTO {{s}}.T VALUES ({i}, 'a')")

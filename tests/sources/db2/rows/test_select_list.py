@@ -16,7 +16,7 @@ from tests.support.db2_settings import column, config, schema_of
 def read(type_: str, *values: Any, **properties: Any) -> list[Any]:
     one = column(type_, **properties)
     select = SelectList(schema_of(one), config(**properties))
-    array = select.read([(v,) for v in values]).field(0)
+    array = select.struct_from_rows([(v,) for v in values]).field(0)
     if str(array.type) == "timestamp[ns]":
         array = array.view("int64")
     return array.to_pylist()  # type: ignore[no-any-return]
@@ -115,11 +115,14 @@ def test_columns_that_the_table_of_the_query_lacks_are_unavailable() -> None:
     schema = schema_of(column("INTEGER", "A"), column("CLOB(9)", "B"), column("INTEGER", "C"))
     select = SelectList(schema, config(), absent=["B"])
     assert select.expressions == ['t."A"', 't."C"']
-    assert select.read([(1, 2), (3, 4)]).to_pylist() == [{"A": 1, "B": None, "C": 2}, {"A": 3, "B": None, "C": 4}]
-    mask = select.unavailable(2)
+    assert select.struct_from_rows([(1, 2), (3, 4)]).to_pylist() == [
+        {"A": 1, "B": None, "C": 2},
+        {"A": 3, "B": None, "C": 4},
+    ]
+    mask = select.build_unavailable_mask(2)
     assert mask is not None
     assert mask.tolist() == [[False, False], [True, True], [False, False]]
-    assert SelectList(schema, config()).unavailable(2) is None
+    assert SelectList(schema, config()).build_unavailable_mask(2) is None
 
 
 def test_columns_may_be_called_otherwise_in_the_query() -> None:
@@ -130,5 +133,5 @@ def test_columns_may_be_called_otherwise_in_the_query() -> None:
 def test_no_rows_and_no_columns() -> None:
     select = SelectList(schema_of(column('"APP"."POINT"')), config())
     assert select.expressions == ["1"]
-    assert len(select.read([])) == 0
-    assert select.read([(1,)]).to_pylist() == [{"C": None}]
+    assert len(select.struct_from_rows([])) == 0
+    assert select.struct_from_rows([(1,)]).to_pylist() == [{"C": None}]

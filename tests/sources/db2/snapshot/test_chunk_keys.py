@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.errors import QueryRefused
+from airflow_provider_cdc.core.errors import QueryRejected
 from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
 from airflow_provider_cdc.sources.db2.snapshot.chunk_keys import (
-    KeyColumn,
-    Sql,
-    among,
-    behind,
-    both,
-    compared,
+    Db2KeyColumn,
+    SqlFragment,
+    build_after_conditions,
+    build_comparison,
+    build_in_condition,
+    combine_conditions,
     key_columns,
 )
 from airflow_provider_cdc.sources.db2.snapshot.event_keys import event_key
-from airflow_provider_cdc.sources.db2.snapshot.key_partitions import between
-from airflow_provider_cdc.sources.relational.chunk_errors import Irreversible
+from airflow_provider_cdc.sources.db2.snapshot.key_partitions import build_range_conditions
+from airflow_provider_cdc.sources.relational.key_and_query_errors import IrreversibleKey
 from tests.support.db2_settings import column, config, schema_of
 
-A, B = (KeyColumn(name, "INTEGER", name, name) for name in "AB")
+A, B = (Db2KeyColumn(name, "INTEGER", name, name) for name in "AB")
 
 
 @pytest.mark.parametrize(
@@ -38,40 +38,49 @@ A, B = (KeyColumn(name, "INTEGER", name, name) for name in "AB")
     ],
 )  # fmt: skip
 def test_a_value_in_json_and_back(base: str, value: Any, json: Any, parameter: Any) -> None:
-    key = KeyColumn("C", base, "C", "C")
+    key = Db2KeyColumn("C", base, "C", "C")
     assert key.to_json(value) == json
-    assert key.value(json) == parameter
+    assert key.to_parameter(json) == parameter
 
 
 def test_the_rows_behind_a_key_are_ranges_of_its_index() -> None:
-    assert [part for part, _ in behind([A, B], [1, 2])] == [Sql("A = ? AND B > ?", (1, 2)), Sql("A > ?", (1,))]
-    assert [[c.name for c in ordered] for _, ordered in behind([A, B], [1, 2])] == [["B"], ["A", "B"]]
+    assert [part for part, _ in build_after_conditions([A, B], [1, 2])] == [
+        SqlFragment("A = ? AND B > ?", (1, 2)),
+        SqlFragment("A > ?", (1,)),
+    ]
+    assert [[c.name for c in ordered] for _, ordered in build_after_conditions([A, B], [1, 2])] == [["B"], ["A", "B"]]
 
 
 def test_one_condition_for_a_bound() -> None:
-    assert compared([A], [5], "<=") == Sql("A <= ?", (5,))
-    assert compared([A, B], [1, 2], "<=") == Sql("A <= ? AND (A < ? OR (A = ? AND B <= ?))", (1, 1, 1, 2))
+    assert build_comparison([A], [5], "<=") == SqlFragment("A <= ?", (5,))
+    assert build_comparison([A, B], [1, 2], "<=") == SqlFragment(
+        "A <= ? AND (A < ? OR (A = ? AND B <= ?))", (1, 1, 1, 2)
+    )
 
 
 def test_one_of_some_keys() -> None:
-    assert among([A, B], [[1], [2]]) == Sql("A IN (?, ?)", (1, 2))
-    assert among([A, B], [[1, 2], [3, 4]]) == Sql("((A = ? AND B = ?) OR (A = ? AND B = ?))", (1, 2, 3, 4))
+    assert build_in_condition([A, B], [[1], [2]]) == SqlFragment("A IN (?, ?)", (1, 2))
+    assert build_in_condition([A, B], [[1, 2], [3, 4]]) == SqlFragment(
+        "((A = ? AND B = ?) OR (A = ? AND B = ?))", (1, 2, 3, 4)
+    )
 
 
 def test_conditions_together() -> None:
-    assert both([Sql(""), Sql("X = ?", (1,)), Sql("Y"), Sql("Z = ?", (2,))]) == Sql("X = ? AND Y AND Z = ?", (1, 2))
+    assert combine_conditions(
+        [SqlFragment(""), SqlFragment("X = ?", (1,)), SqlFragment("Y"), SqlFragment("Z = ?", (2,))]
+    ) == SqlFragment("X = ? AND Y AND Z = ?", (1, 2))
 
 
 @pytest.mark.parametrize("type_", ["CLOB(9)", "BLOB(9)", "XML", "LONG VARCHAR", '"APP"."POINT"'])
 def test_a_type_that_has_no_order_is_refused(type_: str) -> None:
     schema = schema_of(column(type_))
-    with pytest.raises(QueryRefused, match="cannot be ordered by C"):
+    with pytest.raises(QueryRejected, match="cannot be ordered by C"):
         key_columns(schema, ["C"], SelectList(schema, config()), "t")
 
 
 def test_a_column_that_is_not_there_is_refused() -> None:
     schema = schema_of(column("INTEGER"))
-    with pytest.raises(QueryRefused, match="there is no such column"):
+    with pytest.raises(QueryRejected, match="there is no such column"):
         key_columns(schema, ["D"], SelectList(schema, config()), "t")
 
 
@@ -97,10 +106,10 @@ def test_the_key_of_an_event(type_: str, value: Any, expected: Any, properties: 
     ],
 )  # fmt: skip
 def test_a_key_that_may_be_that_of_several_rows_is_refused(type_: str, value: Any, properties: dict[str, Any]) -> None:
-    with pytest.raises(Irreversible):
+    with pytest.raises(IrreversibleKey):
         event_key(column(type_, **properties), value, config(**properties))
 
 
 def test_parts_between_cuts_have_each_row_once() -> None:
-    assert between("C", [10]) == ["C < 10", "C >= 10"]
-    assert between("C", []) == [None]
+    assert build_range_conditions("C", [10]) == ["C < 10", "C >= 10"]
+    assert build_range_conditions("C", []) == [None]

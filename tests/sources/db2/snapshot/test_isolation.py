@@ -16,7 +16,7 @@ import pytest
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import CdcError, SourceBusy
 from airflow_provider_cdc.core.spi.source import SnapshotSession
-from airflow_provider_cdc.sources.db2.connect import Connection
+from airflow_provider_cdc.sources.db2.connect import Db2Connection
 from dev.servers.db2 import Db2
 from dev.servers.db2.settings import Settings
 from tests.sources.db2_adapter import Db2Adapter
@@ -55,7 +55,7 @@ def made(db: Db2Adapter, tmp_path: Path) -> Made:
 
 
 def rows_of(session: SnapshotSession, db: Db2Adapter, table: str = "t") -> list[dict[str, Any]]:
-    blocks = [b for chunk in session.chunks(db.id(table)) for b in session.read(chunk)]
+    blocks = [b for chunk in session.split_table(db.id(table)) for b in session.read(chunk)]
     return sorted((row for block in blocks for row in (block.after or []).to_pylist()), key=repr)
 
 
@@ -93,7 +93,7 @@ def test_others_wait_as_the_isolation_mode_says_until_the_last_row_was_read(
         f'UPDATE {db.name("t")} SET "note" = \'y\' WHERE "id" = 1',
     )
     with open_source(connector.definition(), connector.secrets) as source:
-        with source.snapshot([db.id("t")], readers=2) as session:
+        with source.open_snapshot([db.id("t")], readers=2) as session:
             assert len(rows_of(session, db)) == 5
             assert (_waits(db, read), _waits(db, write)) == (readers_wait, writers_wait)
         assert (_waits(db, read, "5"), _waits(db, write, "5")) == (False, False), "the locks end with the snapshot"
@@ -113,7 +113,7 @@ def test_a_lock_that_is_not_granted_in_time_fails_the_snapshot(
             connector.capture()
         assert least_s <= waited[-1] < most_s
         assert "snapshot.lock.timeout.ms" in str(caught.value.remedy)
-        assert connector.store.load("test").offset is None
+        assert connector.store.load_offset("test").offset is None
         writer.rollback()
     connector.capture()
     equal(connector, db, "t")
@@ -122,9 +122,9 @@ def test_a_lock_that_is_not_granted_in_time_fails_the_snapshot(
 def _times_of_locks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Gets the seconds of each LOCK TABLE, also of one that fails."""
     found: list[float] = []
-    execute = Connection.execute
+    execute = Db2Connection.execute
 
-    def timed(connection: Connection, sql: str, *params: Any) -> int:
+    def timed(connection: Db2Connection, sql: str, *params: Any) -> int:
         began = time.monotonic()
         try:
             return execute(connection, sql, *params)
@@ -132,7 +132,7 @@ def _times_of_locks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             if sql.startswith("LOCK TABLE"):
                 found.append(time.monotonic() - began)
 
-    monkeypatch.setattr(Connection, "execute", timed)
+    monkeypatch.setattr(Db2Connection, "execute", timed)
     return found
 
 
@@ -190,7 +190,7 @@ def test_uncommitted_rows_are_read_with_read_uncommitted_only(db: Db2Adapter, ma
         writer = stack.enter_context(db.server.connect("DB2INST1"))
         writer.execute(f'UPDATE {db.name("t")} SET "note" = \'open\' WHERE "id" = 1')
         source = stack.enter_context(open_source(connector.definition(), connector.secrets))
-        session = stack.enter_context(source.snapshot([db.id("t")], readers=1))
+        session = stack.enter_context(source.open_snapshot([db.id("t")], readers=1))
         if waits:
             with pytest.raises(CdcError, match=r"40XL1|SQL0911N"):
                 rows_of(session, db)

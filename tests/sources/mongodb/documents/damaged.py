@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable
 from random import Random
 
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
 from airflow_provider_cdc.sources.mongodb.documents.change_events import read_events
-from airflow_provider_cdc.sources.mongodb.documents.errors import DocumentError
-from airflow_provider_cdc.sources.mongodb.documents.extended_json import Form, keys, texts
+from airflow_provider_cdc.sources.mongodb.documents.document_errors import DocumentError
+from airflow_provider_cdc.sources.mongodb.documents.document_updates import apply_update
+from airflow_provider_cdc.sources.mongodb.documents.extended_json import JsonForm, format_keys, format_values
 from airflow_provider_cdc.sources.mongodb.documents.order_keys import order_keys
 from airflow_provider_cdc.sources.mongodb.documents.server_reply import read_reply
-from airflow_provider_cdc.sources.mongodb.documents.updates import apply_update
-from airflow_provider_cdc.sources.mongodb.documents.values import Documents
 from dev.java_json import random_bson
 from tests.support.mongodb_json import write
 
@@ -59,25 +59,27 @@ def outcomes(seed: int) -> list[str]:
     document = damaged(random, random_bson.document(random))
     event, reply = damaged(random, write(EVENT)), damaged(random, write(REPLY))
     description = damaged(random, write(EVENT["updateDescription"]))
-    of_one = Documents.of_list([document])
-    found = [outcome(lambda form=form: texts(of_one.values, form).to_pylist()) for form in Form]  # type: ignore[misc]
-    found.append(outcome(lambda: texts(of_one.values, replace_not_utf8=True).to_pylist()))
-    found.append(outcome(lambda: keys(of_one.field(b"v")).to_pylist()))
-    found.append(outcome(lambda: order_keys(of_one.field(b"v")).to_pylist()))
+    of_one = BsonDocuments.of_list([document])
+    found = [outcome(lambda form=form: format_values(of_one.document_values, form).to_pylist()) for form in JsonForm]  # type: ignore[misc]
+    found.append(outcome(lambda: format_values(of_one.document_values, replace_not_utf8=True).to_pylist()))
+    found.append(outcome(lambda: format_keys(of_one.read_field(b"v")).to_pylist()))
+    found.append(outcome(lambda: order_keys(of_one.read_field(b"v")).to_pylist()))
     found.append(outcome(lambda: _event(event)))
-    found.append(outcome(lambda: [read_reply(reply).documents.raw(i) for i in range(len(read_reply(reply).documents))]))
+    found.append(
+        outcome(lambda: [read_reply(reply).documents.read_bytes(i) for i in range(len(read_reply(reply).documents))])
+    )
     found.append(outcome(lambda: apply_update(BEFORE, description)))
     return found
 
 
 def _event(raw: bytes) -> list[object]:
-    events = read_events(Documents.of_stream(raw))
-    values = [events.cluster_time, events.wall_time, *events.splits, events.namespaces[0]]
+    events = read_events(BsonDocuments.of_stream(raw))
+    values = [events.cluster_time, events.wall_time, *events.fragment_numbers, events.event_namespaces[0]]
     return [
         *(v.tolist() for v in values),
         *map(events.operation_text, range(len(events))),
-        events.token_data.strings().to_pylist(),
-        keys(events.document_id).to_pylist(),
+        events.token_data.to_strings().to_pylist(),
+        format_keys(events.document_id).to_pylist(),
     ]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from airflow_provider_cdc.sources.mongodb.documents import change_events
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments, BsonValues
 from airflow_provider_cdc.sources.mongodb.documents.change_events import (
     DELETE,
     INSERT,
@@ -18,10 +19,9 @@ from airflow_provider_cdc.sources.mongodb.documents.change_events import (
     ChangeEvents,
     read_events,
 )  # fmt: skip
-from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument
+from airflow_provider_cdc.sources.mongodb.documents.document_errors import DamagedDocument
 from airflow_provider_cdc.sources.mongodb.documents.server_reply import read_reply
 from airflow_provider_cdc.sources.mongodb.documents.update_arrays import removed_fields, truncated_arrays
-from airflow_provider_cdc.sources.mongodb.documents.values import Documents, Values
 from tests.sources.mongodb.documents import recorded
 from tests.support.mongodb_json import read, write
 
@@ -29,7 +29,7 @@ CODES = {"insert": INSERT, "update": UPDATE, "replace": REPLACE, "delete": DELET
 
 
 def read_all(events: list[dict[str, Any]]) -> ChangeEvents:
-    return read_events(Documents.of_list([write(event) for event in events]))
+    return read_events(BsonDocuments.of_list([write(event) for event in events]))
 
 
 def shuffled(event: dict[str, Any]) -> dict[str, Any]:
@@ -38,8 +38,8 @@ def shuffled(event: dict[str, Any]) -> dict[str, Any]:
     return {name: event[name] for name in names}
 
 
-def documents(values: Values) -> list[dict[str, Any] | None]:
-    return [None if raw is None else read(raw) for raw in values.binary().to_pylist()]
+def documents(values: BsonValues) -> list[dict[str, Any] | None]:
+    return [None if raw is None else read(raw) for raw in values.to_binary().to_pylist()]
 
 
 def whole(value: dict[str, str]) -> int:
@@ -60,12 +60,12 @@ def test_every_field_of_every_recorded_event_is_found(order: Callable[[dict[str,
     assert found.wall_time.tolist() == [whole(e["wallTime"]["$date"]) if "wallTime" in e else MISSING for e in events]
     assert found.txn_number.tolist() == [whole(e["txnNumber"]) if "txnNumber" in e else MISSING for e in events]
     splits = [e.get("splitEvent") for e in events]
-    for values, name in zip(found.splits, ("fragment", "of"), strict=True):
+    for values, name in zip(found.fragment_numbers, ("fragment", "of"), strict=True):
         assert values.tolist() == [whole(split[name]) if split else 0 for split in splits]
     assert any(splits)
-    assert found.token_data.strings().to_pylist() == [e["_id"]["_data"] for e in events]
+    assert found.token_data.to_strings().to_pylist() == [e["_id"]["_data"] for e in events]
     for name in ("fullDocument", "fullDocumentBeforeChange", "documentKey", "updateDescription", "lsid", "to", "ns"):
-        assert documents(found.field(name.encode())) == [e.get(name) for e in events]
+        assert documents(found.read_field(name.encode())) == [e.get(name) for e in events]
     assert found.document_id.kinds.tolist() == [
         write({"v": e["documentKey"]["_id"]})[4] if "documentKey" in e else 0 for e in events
     ]
@@ -75,21 +75,21 @@ def test_every_part_of_every_recorded_update_is_found() -> None:
     events = recorded.events()
     found, said = read_all(events), [e.get("updateDescription", {}) for e in events]
     for name in ("updatedFields", "disambiguatedPaths"):
-        assert documents(found.update[name.encode()]) == [one.get(name) for one in said]
-    removed = removed_fields(found.update[b"removedFields"]).to_pylist()
+        assert documents(found.update_parts[name.encode()]) == [one.get(name) for one in said]
+    removed = removed_fields(found.update_parts[b"removedFields"]).to_pylist()
     assert removed == [one.get("removedFields") for one in said]
     cut = [one.get("truncatedArrays") for one in said]
     expected = [
         None if one is None else [{"field": c["field"], "size": whole(c["newSize"])} for c in one] for one in cut
     ]
-    assert truncated_arrays(found.update[b"truncatedArrays"]).to_pylist() == expected
+    assert truncated_arrays(found.update_parts[b"truncatedArrays"]).to_pylist() == expected
     assert any(removed)
     assert any(cut)
 
 
 def test_each_namespace_is_named_once() -> None:
     events = recorded.events()
-    indices, names = read_all(events).namespaces
+    indices, names = read_all(events).event_namespaces
     expected = [(e["ns"]["db"], e["ns"].get("coll")) if "ns" in e else (None, None) for e in events]
     assert [names[i] for i in indices] == expected
     assert len(names) == len(set(names))
@@ -101,7 +101,7 @@ def test_replies_are_read_as_they_were_sent() -> None:
         token = step["postBatchResumeToken"]
         cursor = {name: step[name], "postBatchResumeToken": token, "id": {"$numberLong": "77"}, "ns": "db.c"}
         reply = read_reply(write({"cursor": cursor, "ok": {"$numberDouble": "1.0"}}))
-        assert [read(reply.documents.raw(i)) for i in range(len(reply.documents))] == step[name]
+        assert [read(reply.documents.read_bytes(i)) for i in range(len(reply.documents))] == step[name]
         assert (reply.cursor_id, reply.namespace, read(reply.post_batch_resume_token)) == (77, "db.c", token)
 
 
@@ -136,13 +136,13 @@ def test_fields_that_are_not_known_are_counted() -> None:
         [EVENT, {**EVENT, "new": None, "newer": {"fullDocument": {}}}, {**EVENT, **{f"n{i}": True for i in range(300)}}]
     )
     assert found.unknown.tolist() == [0, 2, 255]
-    assert found.field(b"fullDocument").kinds.tolist() == [0, 0, 0]
+    assert found.read_field(b"fullDocument").kinds.tolist() == [0, 0, 0]
 
 
 def test_an_event_with_next_to_nothing_is_read() -> None:
     found = read_all([EVENT])
     assert (found.cluster_time[0], found.wall_time[0], found.txn_number[0]) == (0, MISSING, MISSING)
-    assert found.namespaces[1][found.namespaces[0][0]] == (None, None)
+    assert found.event_namespaces[1][found.event_namespaces[0][0]] == (None, None)
     assert found.document_id.kinds.tolist() == [0]
 
 
@@ -157,7 +157,7 @@ def test_a_field_that_is_there_twice_is_refused() -> None:
     twice = body[4:-1] + write({"ns": {}})[4:-1]
     event = (len(twice) + 5).to_bytes(4, "little") + twice + b"\0"
     with pytest.raises(DamagedDocument, match="twice"):
-        read_events(Documents.of_list([event]))
+        read_events(BsonDocuments.of_list([event]))
 
 
 @pytest.mark.parametrize("left_out", list(EVENT))
@@ -170,7 +170,7 @@ def test_an_event_without_token_or_operation_is_refused(left_out: str) -> None:
 def test_texts_of_values_are_checked() -> None:
     raw = write({"a": "x"}).replace(b"x", b"\xff")
     with pytest.raises(DamagedDocument, match=r"document 1 .* at its byte 4, .* not UTF-8"):
-        Documents.of_list([write({"a": "é"}), raw]).field(b"a").strings()
+        BsonDocuments.of_list([write({"a": "é"}), raw]).read_field(b"a").to_strings()
 
 
 def test_whole_numbers_of_every_type_are_numbers() -> None:
@@ -178,7 +178,7 @@ def test_whole_numbers_of_every_type_are_numbers() -> None:
         {"$numberInt": "-5"}, {"$numberLong": str(-(2**63))}, {"$date": {"$numberLong": "-1"}}, True, False,
         {"$timestamp": {"t": 1, "i": 2}}, {"$numberDouble": "1.0"}, "1", None,
     ]  # fmt: skip
-    found, valid = Documents.of_list([write({"a": n}) for n in numbers]).field(b"a").int64s()
+    found, valid = BsonDocuments.of_list([write({"a": n}) for n in numbers]).read_field(b"a").to_int64s()
     assert found.tolist() == [-5, -(2**63), -1, 1, 0, 1 << 32 | 2, 0, 0, 0]
     assert valid.tolist() == [True] * 6 + [False] * 3
     assert found.dtype == np.int64
@@ -202,4 +202,4 @@ def test_a_description_of_another_form_is_refused_with_its_row(said: dict[str, A
         ("removedFields", removed_fields) if "removedFields" in said else ("truncatedArrays", truncated_arrays)
     )
     with pytest.raises(DamagedDocument, match="document 1 "):
-        read_lists(found.update[name.encode()])
+        read_lists(found.update_parts[name.encode()])

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument
-from airflow_provider_cdc.sources.mongodb.documents.extended_json import texts
-from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.documents.document_errors import DamagedDocument
+from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_values
 from dev import paths
 from dev.java_json import random_bson
 from tests.sources.mongodb.documents.damaged import outcomes
@@ -33,7 +33,9 @@ def test_damaged_documents_end_alike_compiled_and_not() -> None:
     assert COUNT / 3 < refused < COUNT
 
 
-@pytest.mark.parametrize("read", [lambda raw: texts(Documents.of_list([raw]).values), Documents.of_stream])
+@pytest.mark.parametrize(
+    "read", [lambda raw: format_values(BsonDocuments.of_list([raw]).document_values), BsonDocuments.of_stream]
+)
 def test_a_document_that_is_cut_off_anywhere_is_refused(read: Callable[[bytes], object]) -> None:
     for seed in range(30):
         document = random_bson.document(Random(seed))
@@ -47,6 +49,6 @@ def test_a_document_that_is_cut_off_anywhere_is_refused(read: Callable[[bytes], 
 def test_the_error_says_which_document_and_where() -> None:
     good, bad = random_bson.written({"a": (0x10, b"\1\0\0\0")}), random_bson.written({"abc": (0x08, b"\2")})
     with pytest.raises(DamagedDocument) as refused:
-        texts(Documents.of_list([good, good, bad, good]).values)
+        format_values(BsonDocuments.of_list([good, good, bad, good]).document_values)
     assert (refused.value.row, refused.value.offset) == (2, 4)
     assert str(refused.value) == "document 2 cannot be read: at its byte 4, a boolean is neither 0 nor 1"

@@ -12,9 +12,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument
-from airflow_provider_cdc.sources.mongodb.documents.extended_json import Form, keys, texts
-from airflow_provider_cdc.sources.mongodb.documents.values import Documents, Values
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments, BsonValues
+from airflow_provider_cdc.sources.mongodb.documents.document_errors import DamagedDocument
+from airflow_provider_cdc.sources.mongodb.documents.extended_json import JsonForm, format_keys, format_values
 from airflow_provider_cdc.sources.mongodb.kernels.json_text import DEEPEST
 from dev import paths
 from dev.java_json import random_bson
@@ -30,28 +30,28 @@ def recorded() -> list[dict[str, str]]:
     return [json.loads(line) for line in data.decode().split("\n")]
 
 
-def text(document: bytes, form: Form = Form.STRICT, **options: Any) -> str:
-    return str(texts(Documents.of_list([document]).values, form, **options)[0].as_py())
+def text(document: bytes, form: JsonForm = JsonForm.STRICT, **options: Any) -> str:
+    return str(format_values(BsonDocuments.of_list([document]).document_values, form, **options)[0].as_py())
 
 
-def value(kind: int, raw: bytes) -> Values:
-    return Documents.of_list([random_bson.written({"v": (kind, raw)})]).field(b"v")
+def value(kind: int, raw: bytes) -> BsonValues:
+    return BsonDocuments.of_list([random_bson.written({"v": (kind, raw)})]).read_field(b"v")
 
 
 def string(content: bytes) -> bytes:
     return struct.pack("<i", len(content) + 1) + content + b"\0"
 
 
-@pytest.mark.parametrize(("form", "name"), [(Form.STRICT, "strict"), (Form.CANONICAL, "canonical")])
-def test_documents_are_written_as_java_writes_them(recorded: list[dict[str, str]], form: Form, name: str) -> None:
-    documents = Documents.of_list([base64.b64decode(one["bson"]) for one in recorded])
-    for got, one in zip(texts(documents.values, form).to_pylist(), recorded, strict=True):
+@pytest.mark.parametrize(("form", "name"), [(JsonForm.STRICT, "strict"), (JsonForm.CANONICAL, "canonical")])
+def test_documents_are_written_as_java_writes_them(recorded: list[dict[str, str]], form: JsonForm, name: str) -> None:
+    documents = BsonDocuments.of_list([base64.b64decode(one["bson"]) for one in recorded])
+    for got, one in zip(format_values(documents.document_values, form).to_pylist(), recorded, strict=True):
         assert got == one[name]
 
 
 def test_keys_are_written_as_java_writes_them(recorded: list[dict[str, str]]) -> None:
-    documents = Documents.of_list([base64.b64decode(one["bson"]) for one in recorded])
-    for got, one in zip(keys(documents.field(b"v")).to_pylist(), recorded, strict=True):
+    documents = BsonDocuments.of_list([base64.b64decode(one["bson"]) for one in recorded])
+    for got, one in zip(format_keys(documents.read_field(b"v")).to_pylist(), recorded, strict=True):
         assert got == one["key"]
 
 
@@ -78,20 +78,22 @@ def test_keys_are_written_as_java_writes_them(recorded: list[dict[str, str]]) ->
     ],
 )
 def test_keys_of_each_kind(kind: int, raw: bytes, key: str) -> None:
-    assert keys(value(kind, raw)).to_pylist() == [key]
+    assert format_keys(value(kind, raw)).to_pylist() == [key]
 
 
 def test_the_sample_of_the_guide() -> None:
     document = write({"_id": {"$numberLong": "1004"}, "first_name": "Anne"})
     assert text(document) == '{"_id": {"$numberLong": "1004"},"first_name": "Anne"}'
-    assert keys(Documents.of_list([document]).field(b"_id")).to_pylist() == ["1004"], "the key is in another form"
+    assert format_keys(BsonDocuments.of_list([document]).read_field(b"_id")).to_pylist() == ["1004"], (
+        "the key is in another form"
+    )
 
 
 @given(st.integers(0, 2**63))
 @settings(max_examples=400, deadline=None)
 def test_the_canonical_form_gives_the_document_back(seed: int) -> None:
     document = random_bson.document(Random(seed), odd=False)
-    assert write(without_inner_lengths(json.loads(text(document, Form.CANONICAL)))) == document
+    assert write(without_inner_lengths(json.loads(text(document, JsonForm.CANONICAL)))) == document
 
 
 def without_inner_lengths(found: Any) -> Any:
@@ -108,17 +110,17 @@ def without_inner_lengths(found: Any) -> Any:
 
 
 def test_what_is_not_there_is_null_and_null_as_it_is_asked_for() -> None:
-    documents = Documents.of_list([write({"a": None}), write({}), write({"a": True})])
-    assert texts(documents.field(b"a")).to_pylist() == [None, None, "true"]
-    assert texts(documents.field(b"a"), null_as_text=True).to_pylist() == ["null", None, "true"]
+    documents = BsonDocuments.of_list([write({"a": None}), write({}), write({"a": True})])
+    assert format_values(documents.read_field(b"a")).to_pylist() == [None, None, "true"]
+    assert format_values(documents.read_field(b"a"), null_as_text=True).to_pylist() == ["null", None, "true"]
 
 
 def test_no_documents_are_no_texts() -> None:
-    assert texts(Documents.of_list([]).values).to_pylist() == []
+    assert format_values(BsonDocuments.of_list([]).document_values).to_pylist() == []
 
 
-@pytest.mark.parametrize("form", Form)
-def test_what_grows_most_still_fits(form: Form) -> None:
+@pytest.mark.parametrize("form", JsonForm)
+def test_what_grows_most_still_fits(form: JsonForm) -> None:
     """Elements whose text is longest in proportion to their bytes, a million of them."""
     for kind, raw in (
         (0x0B, b"\0\0"),
@@ -139,8 +141,8 @@ def test_what_grows_most_still_fits(form: Form) -> None:
 
 def test_documents_of_very_different_sizes_are_written_together() -> None:
     sizes = (1, 100_000, 0, 3_000_000, 5)
-    documents = Documents.of_list([write({"t": "x" * size}) for size in sizes])
-    assert [len(t) for t in texts(documents.values).to_pylist()] == [9 + size for size in sizes]
+    documents = BsonDocuments.of_list([write({"t": "x" * size}) for size in sizes])
+    assert [len(t) for t in format_values(documents.document_values).to_pylist()] == [9 + size for size in sizes]
 
 
 def nested(depth: int) -> bytes:
@@ -165,21 +167,21 @@ def test_text_that_is_not_utf8_is_refused_or_replaced(bad: bytes) -> None:
     ]  # fmt: skip
     for kind, raw in places:
         damaged = random_bson.written({"n": (0x10, b"\1\0\0\0"), "v": (kind, raw)})
-        documents = Documents.of_list([good, damaged, good])
+        documents = BsonDocuments.of_list([good, damaged, good])
         with pytest.raises(DamagedDocument, match=r"^document 1 .* is not UTF-8$") as refused:
-            texts(documents.values)
+            format_values(documents.document_values)
         assert (refused.value.row, refused.value.not_utf8) == (1, True)
-        found = texts(documents.values, replace_not_utf8=True).to_pylist()
+        found = format_values(documents.document_values, replace_not_utf8=True).to_pylist()
         assert bad.decode(errors="replace") in found[1]
         assert found[0] == found[2] == '{"a": "é"}'
 
 
 def test_the_old_binary_subtype_with_two_lengths_is_refused() -> None:
     with pytest.raises(DamagedDocument, match="contradict"):
-        texts(value(0x05, struct.pack("<iBi", 8, 2, 5) + b"abcd"))
+        format_values(value(0x05, struct.pack("<iBi", 8, 2, 5) + b"abcd"))
 
 
 def test_all_values_of_a_buffer_need_not_be_used() -> None:
-    documents = Documents.of_stream(b"".join(write({"a": {"$numberInt": str(i)}}) for i in range(10)))
-    some = documents.values.take(np.array([7, 2]))
-    assert texts(some).to_pylist() == ['{"a": 7}', '{"a": 2}']
+    documents = BsonDocuments.of_stream(b"".join(write({"a": {"$numberInt": str(i)}}) for i in range(10)))
+    some = documents.document_values.select_rows(np.array([7, 2]))
+    assert format_values(some).to_pylist() == ['{"a": 7}', '{"a": 2}']

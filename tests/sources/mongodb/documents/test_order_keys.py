@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
 from airflow_provider_cdc.sources.mongodb.documents.order_keys import order_key, order_keys
-from airflow_provider_cdc.sources.mongodb.documents.values import Documents
 from dev.java_json import random_bson
 from tests.support.mongodb_json import write
 from tests.support.mongodb_recordings import scenarios
 
 
 def keys(values: list[Any]) -> list[bytes]:
-    documents = Documents.of_list([write({"v": value}) for value in values])
-    return [bytes(key) for key in order_keys(documents.field(b"v")).to_pylist()]
+    documents = BsonDocuments.of_list([write({"v": value}) for value in values])
+    return [bytes(key) for key in order_keys(documents.read_field(b"v")).to_pylist()]
 
 
 def test_recorded_keys_of_every_kind_are_in_the_order_of_the_index() -> None:
@@ -100,4 +100,4 @@ def test_what_is_within_a_document_decides_as_it_does_alone(seed: int) -> None:
 
 
 def test_what_is_not_there_has_no_key() -> None:
-    assert order_keys(Documents.of_list([write({})]).field(b"v")).to_pylist() == [None]
+    assert order_keys(BsonDocuments.of_list([write({})]).read_field(b"v")).to_pylist() == [None]

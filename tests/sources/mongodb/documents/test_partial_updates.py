@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.spi.partial_updates import partial_updates
-from airflow_provider_cdc.sources.mongodb import field_projection
-from airflow_provider_cdc.sources.mongodb.documents import read_json
-from airflow_provider_cdc.sources.mongodb.documents.bson_tree import Container
-from airflow_provider_cdc.sources.mongodb.documents.extended_json import texts
+from airflow_provider_cdc.sources.mongodb import field_rewriter
+from airflow_provider_cdc.sources.mongodb.documents import extended_json_parser
+from airflow_provider_cdc.sources.mongodb.documents.bson_tree import BsonContainer
+from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.documents.document_updates import apply_update
+from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_values
 from airflow_provider_cdc.sources.mongodb.documents.update_arrays import removed_fields, truncated_arrays
-from airflow_provider_cdc.sources.mongodb.documents.updates import apply_update
-from airflow_provider_cdc.sources.mongodb.documents.values import Documents
-from airflow_provider_cdc.sources.mongodb.field_projection import shaped
+from airflow_provider_cdc.sources.mongodb.field_rewriter import rewrite_document
 from airflow_provider_cdc.sources.mongodb.field_rules import FieldRule
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 from dev.servers.mongodb import diffs, updates
@@ -29,15 +29,17 @@ from tests.support.mongodb_updates import DOCUMENTS, OPERATORS
 
 
 def strict(documents: list[bytes]) -> list[Any]:
-    return texts(Documents.of_list(documents).values).to_pylist()
+    return format_values(BsonDocuments.of_list(documents).document_values).to_pylist()
 
 
 def said(descriptions: list[bytes]) -> dict[str, pa.Array]:
     """The columns of events."""
-    found = Documents.of_list(descriptions)
-    updated, paths = (texts(found.field(name)).to_pylist() for name in (b"updatedFields", b"disambiguatedPaths"))
-    removed = removed_fields(found.field(b"removedFields")).to_pylist()
-    cut = truncated_arrays(found.field(b"truncatedArrays")).to_pylist()
+    found = BsonDocuments.of_list(descriptions)
+    updated, paths = (
+        format_values(found.read_field(name)).to_pylist() for name in (b"updatedFields", b"disambiguatedPaths")
+    )
+    removed = removed_fields(found.read_field(b"removedFields")).to_pylist()
+    cut = truncated_arrays(found.read_field(b"truncatedArrays")).to_pylist()
     columns = zip(updated, removed, cut, strict=True)
     names = ("updatedFields", "removedFields", "truncatedArrays")
     return {
@@ -48,7 +50,7 @@ def said(descriptions: list[bytes]) -> dict[str, pa.Array]:
 
 def applied(before: list[Any], descriptions: list[bytes], follows: list[int] | None = None) -> Any:
     chain = np.array(follows or [-1] * len(before), np.int64)
-    return partial_updates("mongodb").applied(before, chain, said(descriptions))
+    return partial_updates("mongodb").apply_updates(before, chain, said(descriptions))
 
 
 def test_every_recorded_update_gives_the_text_that_it_gives_in_bytes() -> None:
@@ -94,21 +96,21 @@ def test_an_update_without_fields_or_with_renamed_ones_is_one_of_the_document_wi
         if not clear or apply_update(before, description) != after or not names:
             continue
         rules = [FieldRule("*", "*", (name,), new and f"{new}_{name}") for name in names[::2]]
-        parts = Container.read(description).elements
+        parts = BsonContainer.from_bson(description).elements
         for part in parts:
             if part.name == b"updatedFields":
-                part.value = shaped(part.raw(), rules, dotted=True)
+                part.value = rewrite_document(part.encode_bson(), rules, dotted=True)
             elif part.name == b"disambiguatedPaths":
-                part.value = field_projection._paths(part.raw(), rules)
-        columns = said([Container(k.DOCUMENT, parts).raw()])
+                part.value = field_rewriter._paths(part.encode_bson(), rules)
+        columns = said([BsonContainer(k.DOCUMENT, parts).encode_bson()])
         fields = columns["updateDescription"].to_pylist()[0]
-        fields["removedFields"] = field_projection._names(fields["removedFields"], rules)
-        fields["truncatedArrays"] = field_projection._arrays(fields["truncatedArrays"], rules)
+        fields["removedFields"] = field_rewriter._names(fields["removedFields"], rules)
+        fields["truncatedArrays"] = field_rewriter._arrays(fields["truncatedArrays"], rules)
         columns["updateDescription"] = pa.array([fields])
-        base = strict([shaped(before, rules)])
-        found, problems = partial_updates("mongodb").applied(base, np.array([-1]), columns)
+        base = strict([rewrite_document(before, rules)])
+        found, problems = partial_updates("mongodb").apply_updates(base, np.array([-1]), columns)
         assert problems == {}, (rules, description)
-        assert found.to_pylist() == strict([shaped(after, rules)])
+        assert found.to_pylist() == strict([rewrite_document(after, rules)])
         tried += 1
     assert tried > 100
 
@@ -130,11 +132,11 @@ def test_a_path_that_may_be_a_name_is_told_when_the_server_has_not_said_which_it
     assert "x.y" in problems[0]
     found, problems = applied(before, [write({**description, "disambiguatedPaths": {"x.y": ["x.y"]}})])
     assert problems == {}
-    assert read(read_json.document(found[0].as_py())) == {"x": {"y": "path"}, "x.y": "new"}
+    assert read(extended_json_parser.parse_document(found[0].as_py())) == {"x": {"y": "path"}, "x.y": "new"}
 
 
 def test_an_event_that_says_nothing_is_no_update() -> None:
-    _, problems = partial_updates("mongodb").applied(['{"a": 1}'], np.array([-1]), {})
+    _, problems = partial_updates("mongodb").apply_updates(['{"a": 1}'], np.array([-1]), {})
     assert problems == {0: "the event does not say what has changed"}
 
 

@@ -14,16 +14,16 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.spi.source import Tables
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources import load_source
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
-from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
+from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
 
 
-class Present(Tables):
+class Present(CapturedTableSchemas):
     """Structures as they are now, and as the log tells them."""
 
     def __init__(self, schemas: dict[Any, Any], filters: Filters) -> None:
@@ -32,16 +32,16 @@ class Present(Tables):
     def apply(self, change: Any) -> None:
         self._schemas[change.id] = change.table
 
-    def get(self, table: Any) -> Any:
+    def find_schema(self, table: Any) -> Any:
         return self._schemas.get(table)
 
-    def captured(self, table: Any) -> bool:
-        return self._filters.table(table)
+    def is_captured(self, table: Any) -> bool:
+        return self._filters.is_table_captured(table)
 
     def read_again(self, table: Any) -> bool:
         return False
 
-    def known(self) -> Any:
+    def list_known_tables(self) -> Any:
         return list(self._schemas)
 
 
@@ -50,10 +50,10 @@ def main() -> None:
     cls = load_source(given["kind"])
     config = cls.Config.parse(given["properties"])
     outcomes: Counter[str] = Counter()
-    whole = binlog_connection.BinlogConnection.events
+    whole = binlog_connection.BinlogConnection.read_events
     randomly = random.Random(0)
 
-    def damaged(self: binlog_connection.BinlogConnection) -> Iterator[Events]:
+    def damaged(self: binlog_connection.BinlogConnection) -> Iterator[EventSet]:
         for events in whole(self):
             bodies = [i for i in range(len(events)) if int(events.table[i, k.EV_TYPE]) in given["types"]]
             for i in randomly.sample(bodies, min(len(bodies), randomly.choice((0, 1, 1, 3)))):
@@ -64,9 +64,9 @@ def main() -> None:
             yield events
 
     with cls(config) as source:  # type: ignore[call-arg]
-        present, filters = source.discover(), Filters(config)
+        present, filters = source.discover_tables(), Filters(config)
         start, end = source.oldest_position(), source.current_position()
-        binlog_connection.BinlogConnection.events = damaged  # type: ignore[method-assign]
+        binlog_connection.BinlogConnection.read_events = damaged  # type: ignore[method-assign]
         until = time.monotonic() + given["seconds"]
         for seed in range(given["rounds"][1]):
             if seed >= given["rounds"][0] and time.monotonic() > until:
@@ -74,7 +74,7 @@ def main() -> None:
             randomly.seed(seed)
             try:
                 rows, tables = 0, Present(present, filters)
-                for item in source.stream(start, tables, until=end):
+                for item in source.stream_log(start, tables, until=end):
                     for change in getattr(item, "changes", []):
                         tables.apply(change)
                     rows += sum(len(r.op) for r in getattr(item, "rows", []))

@@ -47,9 +47,9 @@ def _given(connector: Connector) -> list[Any]:
 def events_of(connector: Connector) -> list[dict[str, Any]]:
     """All events of a change log but for when they were captured."""
     found = []
-    for manifest in connector.changelog.manifests(connector.name):
+    for manifest in connector.changelog.read_manifests(connector.name):
         for file in manifest.files:
-            with connector.changelog.open(connector.name, file) as f:
+            with connector.changelog.open_file(connector.name, file) as f:
                 for event in pq.read_table(f).to_pylist():
                     for block in (event, event["source"]) if event["op"] == "r" else (event,):
                         for name in ("ts_ms", "ts_us", "ts_ns"):
@@ -145,7 +145,7 @@ def test_compiled_kernels_are_not_kept_when_a_helper_in_another_file_changes(tmp
         return int(_run(["-c", _LENGTH], None, 120, folder=tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache")))
 
     assert length() == 0x201
-    helper = package / "sources" / "mysql" / "kernels" / "integers.py"
+    helper = package / "sources" / "mysql" / "kernels" / "integer_decoding.py"
     changed = helper.read_text().replace("np.int64(8 * i)", "np.int64(4 * i)")
     assert changed != helper.read_text()
     helper.write_text(changed)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.kernels import event_codes as code
-from airflow_provider_cdc.sources.mysql.log.event_reader import LARGEST_PACKET, EventReader
+from airflow_provider_cdc.sources.mysql.log.event_reader import LARGEST_PACKET, BinlogEventReader
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from tests.support.binlog import CONFIG, event, packets
 
@@ -32,7 +32,7 @@ def _sent(events: Sequence[bytes], largest: int) -> bytes:
 
 
 @contextlib.contextmanager
-def _reader(data: bytes, pieces: Sequence[int] = (1 << 20,), **options: Any) -> Iterator[EventReader]:
+def _reader(data: bytes, pieces: Sequence[int] = (1 << 20,), **options: Any) -> Iterator[BinlogEventReader]:
     ours, theirs = socket.socketpair()
 
     def send() -> None:
@@ -48,16 +48,16 @@ def _reader(data: bytes, pieces: Sequence[int] = (1 << 20,), **options: Any) -> 
     settled = {"checksums": True, "buffer": 1 << 12, "silence_s": 10.0, "largest": 100, **options}
     try:
         with ours:
-            yield EventReader(ours, CONFIG, START, **settled)
+            yield BinlogEventReader(ours, CONFIG, START, **settled)
     finally:
         thread.join()
 
 
-def _read(reader: EventReader, keeps: random.Random | None = None) -> list[bytes]:
+def _read(reader: BinlogEventReader, keeps: random.Random | None = None) -> list[bytes]:
     """All events. Now and then the last ones are asked for again, as of a transaction that is not complete."""
     found: list[bytes] = []
     kept: list[bytes] = []
-    for events in reader.events():
+    for events in reader.read_events():
         assert events is not None
         whole = [
             bytes(events.buf[row[k.EV_START] : row[k.EV_START] + row[k.EV_SIZE]].tobytes()) for row in events.table
@@ -115,7 +115,7 @@ def test_the_buffer_shrinks_after_a_large_event() -> None:
         assert len(reader._buf) == 1 << 12
 
 
-@pytest.mark.parametrize("read", ["events", "raw_events"])
+@pytest.mark.parametrize("read", ["read_events", "raw_events"])
 @pytest.mark.parametrize("damage", ["cut", "length", "checksum", "hung up"])
 def test_a_split_event_that_is_damaged_is_an_error(read: str, damage: str) -> None:
     whole = bytearray(event(code.QUERY, bytes(range(200)), 4))

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.sources.mysql.log import stream as streams
-from airflow_provider_cdc.sources.mysql.log.stream import BinlogStream
+from airflow_provider_cdc.sources.mysql.log import binlog_stream as streams
+from airflow_provider_cdc.sources.mysql.log.binlog_stream import BinlogStream
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from tests.support import binlog as made
 from tests.support.binlog import Applied, Dump, MadeLog, MadeServer
@@ -29,7 +29,7 @@ def read(
 ) -> Applied:
     monkeypatch.setattr(streams, "BinlogConnection", server.connection)
     stream = BinlogStream(made.CONFIG, server.server, start, until, made.tables(), made.CATALOG, **options)
-    return Applied().take(stream.items())
+    return Applied().take(stream.read_items())
 
 
 Statement = Callable[[MadeLog], list[tuple[int, int]]]
@@ -83,7 +83,7 @@ def test_every_row_of_every_layout_comes_once(log: MadeLog, buffer: int, pieces:
         applied = read(server, log.position((0, 4)), log.position(), patched)
     assert applied.error is None
     assert applied.rows == _rows(log)
-    assert applied.positions[-1].reached(log.position())
+    assert applied.positions[-1].has_reached(log.position())
 
 
 # -- the end -------------------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def test_a_dump_that_ends_early_loses_nothing(log: MadeLog, dumps: list[Dump], b
             if applied.error is None:
                 break
     assert rows == _rows(log, upto=upto)
-    assert start.reached(until)
+    assert start.has_reached(until)
 
 
 @pytest.mark.parametrize("gtids", [False, True])
@@ -148,7 +148,7 @@ def test_a_transaction_that_is_not_executed_yet_is_left_to_the_next_run(monkeypa
     server = MadeServer(log, [Dump(before)] + [Dump(0)] * 1000)
     applied = read(server, log.position((0, 4)), log.position(gtids=executed), monkeypatch)
     assert (applied.error, applied.rows) == (None, [(1, 10)])
-    assert not applied.positions[-1].reached(log.position(gtids=f"{made.SERVER_UUID}:1-2"))
+    assert not applied.positions[-1].has_reached(log.position(gtids=f"{made.SERVER_UUID}:1-2"))
     assert read(MadeServer(log), applied.positions[-1], log.position(), monkeypatch).rows == [(2, 10)]
 
 

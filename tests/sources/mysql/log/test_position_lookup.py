@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.log_items import LogBlock
-from airflow_provider_cdc.sources.mysql.gtid import parse_gtids
+from airflow_provider_cdc.sources.mysql.gtid_sets import parse_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.mysql_chunks import Fixed, Logged, logged, source_of
@@ -39,7 +39,7 @@ def _ids(source: MySqlSource, db: Any, start: Any) -> list[int]:
 
 
 def _events(source: MySqlSource, db: Any, start: Any) -> list[Logged]:
-    tables = {t: s for t, s in source.discover().items() if t.namespace == db.name}
+    tables = {t: s for t, s in source.discover_tables().items() if t.namespace == db.name}
     return logged(source, start, tables)
 
 
@@ -59,11 +59,11 @@ def test_a_file_and_an_offset_are_where_the_stream_goes_on(db: Any, source: MySq
     assert (found.file, found.pos, found.server) == (end.file, end.pos, end.server)
     assert parse_gtids(found.gtids) == parse_gtids(end.gtids)
     assert found.created > 0
-    assert found.reached(end)
-    assert end.reached(found)
+    assert found.has_reached(end)
+    assert end.has_reached(found)
     assert _ids(source, db, found) == [3, 1]
     # what a run writes down after it is whole as well
-    last = list(source.stream(found, Fixed({}), until=source.current_position()))[-1]
+    last = list(source.stream_log(found, Fixed({}), until=source.current_position()))[-1]
     assert parse_gtids(last.position.gtids) == parse_gtids(source.current_position().gtids)  # type: ignore[union-attr]
 
 
@@ -110,28 +110,28 @@ def test_gtids_are_where_the_stream_goes_on(db: Any, source: MySqlSource) -> Non
     db.sql("INSERT INTO t VALUES (3, 3)")
     found = source.position_of({"gtid_set": f" {end.gtids} "})
     assert isinstance(found, MySqlPosition)
-    assert found.reached(end)
-    assert end.reached(found)
-    assert not found.reached(source.current_position())
-    assert source.current_position().reached(found)
+    assert found.has_reached(end)
+    assert end.has_reached(found)
+    assert not found.has_reached(source.current_position())
+    assert source.current_position().has_reached(found)
     assert _ids(source, db, found) == [3]
     again = source.parse_position(found.to_json())
     assert again == found
     until = source.current_position()  # MariaDB writes a checkpoint after it whenever it likes
-    last = list(source.stream(found, Fixed({}), until=until))[-1]
+    last = list(source.stream_log(found, Fixed({}), until=until))[-1]
     assert isinstance(last.position, MySqlPosition)  # type: ignore[union-attr]
-    assert last.position.reached(until)  # type: ignore[union-attr]
+    assert last.position.has_reached(until)  # type: ignore[union-attr]
     # at the end of the log there is nothing, and a stream is there at once
     here = source.position_of({"gtid_set": source.current_position().gtids})
-    items = list(source.stream(here, Fixed({}), until=source.current_position()))
+    items = list(source.stream_log(here, Fixed({}), until=source.current_position()))
     assert not any(isinstance(i, LogBlock) for i in items)
 
 
 def test_a_stream_that_began_at_the_head_of_the_log_knows_all_gtids(db: Any, source: MySqlSource) -> None:
     db.sql("FLUSH BINARY LOGS", "INSERT INTO t VALUES (1, 1)")
     file = source.current_position().file
-    start = MySqlPosition(file, 4, server=source.server.identity)
-    last = list(source.stream(start, Fixed({}), until=source.current_position()))[-1]
+    start = MySqlPosition(file, 4, server=source.server_info.identity)
+    last = list(source.stream_log(start, Fixed({}), until=source.current_position()))[-1]
     assert parse_gtids(last.position.gtids) == parse_gtids(source.current_position().gtids)  # type: ignore[union-attr]
 
 
@@ -201,5 +201,5 @@ def test_gtids_of_a_server_that_has_none(mysql_factory: Any) -> None:
         found = source.position_of(named)
         assert isinstance(found, MySqlPosition)
         assert found.gtids == ""
-        tables = {t: s for t, s in source.discover().items() if t.namespace == "d"}
+        tables = {t: s for t, s in source.discover_tables().items() if t.namespace == "d"}
         assert [e.row["id"] for e in logged(source, found, tables)] == [1]

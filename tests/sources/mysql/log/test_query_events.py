@@ -9,7 +9,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from airflow_provider_cdc.changelog.debezium.renderer import Renderer
+from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRenderer
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.workload import source_rows
 
@@ -158,7 +158,9 @@ def test_ddl_records_name_the_database_of_their_tables(database: Any, tmp_path: 
             cursor.execute(f"ALTER TABLE {other.name}.t ADD b INT")
             cursor.execute(f"DROP TABLE {database.name}.t, {other.name}.t")
         connector.capture()
-        records = [r.document() for r in Renderer(connector.changelog, connector.name).records(after=1)]
+        records = [
+            r.to_document() for r in DebeziumRenderer(connector.changelog, connector.name).render_records(after=1)
+        ]
     found = [(r["key"]["databaseName"], r["value"]["databaseName"], len(r["value"]["tableChanges"])) for r in records]
     assert found[0] == (other.name, other.name, 1)
     assert sorted(found[1:]) == sorted((name, name, 1) for name in (database.name, other.name))

@@ -46,10 +46,10 @@ def test_same_rows_in_the_same_order(request: pytest.FixtureRequest, tmp_path: P
             server, tmp_path, "mariadb" if mariadb else "mysql", database_include_list="opinion"
         )
         connector.capture()
-        start = connector.store.load(connector.name).offset.position
+        start = connector.store.load_offset(connector.name).offset.position
         writer.write(150)
         connector.capture()
-        end = connector.store.load(connector.name).offset.position
+        end = connector.store.load_offset(connector.name).offset.position
         assert end["file"] == start["file"]
         assert end["file"] == start["file"]
         theirs = list(_their_changes(server, start, end, "opinion", mariadb=mariadb))

@@ -41,12 +41,12 @@ def test_without_gtids_a_connector_stays_with_its_server(mysql_factory: Any, mys
         assert [r["value"]["op"] for r in found] == ["c", "u", "u"]
         assert {r["value"]["source"]["gtid"] for r in found} == {None}
         assert connector.rows(f"{db.name}.t") == source_rows(server, db.name, "t")
-        before = connector.store.load("test")
+        before = connector.store.load_offset("test")
         other = {"database.hostname": mysql97.host, "database.port": mysql97.port}
         mine, connector.secrets = connector.secrets, {**connector.secrets, **other}
         with pytest.raises(PositionLost):
             connector.capture()
-        assert connector.store.load("test") == before
+        assert connector.store.load_offset("test") == before
         connector.secrets = mine
         db.sql("INSERT INTO t VALUES (4, 4)")
         assert [r["value"]["op"] for r in captured(connector)] == ["c"]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
-from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
+from airflow_provider_cdc.sources.mysql.gtid_sets import MySqlGtids
+from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import gtid_numbers, source_of
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.connectors import Connector, mysql_connector
@@ -38,7 +38,7 @@ def test_a_set_comes_back_out_of_its_texts_and_its_bytes(found: dict[tuple[uuid.
     for (server, tag), numbers in found.items():
         gtids.add_all(f"{server}:{tag}" if tag else str(server), np.array(sorted(numbers)))
     assert MySqlGtids.parse(str(gtids)) == gtids
-    assert MySqlGtids.decode(gtids.encode()) == gtids
+    assert MySqlGtids.from_event_body(gtids.encode()) == gtids
 
 
 def test_a_set_as_the_server_writes_it() -> None:
@@ -49,14 +49,14 @@ def test_a_set_as_the_server_writes_it() -> None:
         f"{SERVER}:my_tag1": [(1, 2), (4, 4)],
         f"{SERVER[:-1]}3:only": [(7, 7)],
     }
-    assert gtids.covers(MySqlGtids.parse(f"{SERVER}:my_tag1:2"))
-    assert not gtids.covers(MySqlGtids.parse(f"{SERVER}:my_tag1:3"))
-    assert not gtids.covers(MySqlGtids.parse(f"{SERVER}:other:2"))
+    assert gtids.contains_gtids(MySqlGtids.parse(f"{SERVER}:my_tag1:2"))
+    assert not gtids.contains_gtids(MySqlGtids.parse(f"{SERVER}:my_tag1:3"))
+    assert not gtids.contains_gtids(MySqlGtids.parse(f"{SERVER}:other:2"))
 
 
 def test_a_form_of_sets_that_is_not_known_is_refused() -> None:
     with pytest.raises(ValueError, match="form 2"):
-        MySqlGtids.decode(bytes([2, 0, 0, 0, 0, 0, 0, 2]))
+        MySqlGtids.from_event_body(bytes([2, 0, 0, 0, 0, 0, 0, 2]))
 
 
 # -- events -------------------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def _numbers(body: bytes) -> Any:
     buf = np.frombuffer(bytes(k.HEADER) + body + bytes(16), np.uint8)
     table = np.zeros((1, k.EV_FIELDS), np.int64)
     table[0, k.EV_TYPE], table[0, k.EV_LENGTH] = 42, k.HEADER + len(body)
-    return gtid_numbers(Events(buf, table), np.array([0]))[0].tolist()
+    return gtid_numbers(EventSet(buf, table), np.array([0]))[0].tolist()
 
 
 def _varlen(number: int) -> bytes:
@@ -200,7 +200,7 @@ def test_places_are_named_by_tagged_sets(db: Any, source: MySqlSource) -> None:
     _tagged(db, "place", "INSERT INTO t VALUES (5, 'c')")
     end = source.current_position()
     by_gtids = source.position_of({"gtid_set": end.gtids})
-    assert by_gtids.reached(end)  # type: ignore[union-attr]
+    assert by_gtids.has_reached(end)  # type: ignore[union-attr]
     by_file = source.position_of({"binlog_filename": end.file, "binlog_position": end.pos})
     assert MySqlGtids.parse(by_file.gtids) == MySqlGtids.parse(end.gtids) == _executed(db)  # type: ignore[union-attr]
     server = db.sql("SELECT @@server_uuid")[0][0]

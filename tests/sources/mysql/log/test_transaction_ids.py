@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids
+from airflow_provider_cdc.sources.mysql.gtid_sets import Gtids, MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import add_gtid_numbers, first_that_reaches, source_of
 
 SOURCES = [(1, -2, 0, 0, 0, 0), (1, 2, 0, 0, 0, 0), (1, 2, int.from_bytes(b"tag", "little"), 0, 0, 0)]
@@ -15,7 +15,7 @@ SOURCES = [(1, -2, 0, 0, 0, 0), (1, 2, 0, 0, 0, 0), (1, 2, int.from_bytes(b"tag"
 
 def _one_by_one(gtids: Gtids, target: Gtids, numbers: np.ndarray) -> int:
     for n in range(len(numbers) + 1):
-        if gtids.covers(target):  # type: ignore[arg-type]
+        if gtids.contains_gtids(target):  # type: ignore[arg-type]
             return n
         if n < len(numbers):
             add_gtid_numbers(gtids, numbers[n : n + 1])
@@ -37,9 +37,9 @@ def test_a_stream_of_mysql_ends_with_the_transaction_that_completes_the_set(data
     ).reshape(-1, k.GTID_FIELDS)  # fmt: skip
     gtids, target = MySqlGtids(), MySqlGtids()
     for source, number in before:
-        gtids.add(source_of(*source), number, number)
+        gtids.add_interval(source_of(*source), number, number)
     for source, number in wanted:
-        target.add(source_of(*source), number, number)
+        target.add_interval(source_of(*source), number, number)
     assert first_that_reaches(gtids, target, numbers) == _one_by_one(gtids.copy(), target, numbers)
 
 

@@ -248,8 +248,8 @@ def test_batches_of_a_few_rows_hold_whole_transactions(db: Any, tmp_path: Path) 
             connection.commit()
     connector.capture()
     _equal(connector, db, "t")
-    for manifest in connector.changelog.manifests(connector.name, after=1):
-        assert manifest.events % 7 == 0
+    for manifest in connector.changelog.read_manifests(connector.name, after=1):
+        assert manifest.event_count % 7 == 0
 
 
 def test_two_captures_with_one_server_id_are_told_apart_from_a_lost_connection(db: Any, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.sources.mysql.schema.types import MAX_DECIMAL_DIGITS
+from airflow_provider_cdc.sources.mysql.schema.column_types import MAX_DECIMAL_DIGITS
 from tests.support.mysql_alters import KINDS, STRICT, Alteration, Alterations, added, generated
 from tests.support.sampled import Sampled
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.debezium.renderer import _table_change
+from airflow_provider_cdc.changelog.debezium.record_renderer import _table_change
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import TableChange, TableId
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema.schema_signal import table_of
 from tests.support.mysql_chunks import source_of
@@ -32,7 +32,7 @@ def test_what_an_event_tells_of_a_table_is_the_table(request: pytest.FixtureRequ
     with server.database("named") as db, source_of(server) as source:
         own = ", ac UUID, ad INET6" if kind == "mariadb" else ", ac VECTOR(3)"
         db.sql(f"CREATE TABLE t ({ALL.strip()}{own})")
-        schema = source.discover()[TableId(namespace=db.name, name="t")]
+        schema = source.discover_tables()[TableId(namespace=db.name, name="t")]
         change = TableChange(type="ALTER", id=schema.id, table=schema)
         document = json.loads(json.dumps(_table_change(change)))
         found = source.table_of(document, "elsewhere", None)
@@ -64,7 +64,10 @@ def test_texts_have_the_length_and_the_character_set_that_the_signal_tells() -> 
     change = table_of(_document(), "db", CONFIG)
     assert change.id == TableId(namespace="shop", name="orders")
     assert change.table is not None
-    assert (change.table.column("b").declared.length, change.table.column("b").declared.charset) == (20, "latin1")
+    assert (change.table.get_column("b").declared.length, change.table.get_column("b").declared.charset) == (
+        20,
+        "latin1",
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +93,7 @@ def test_types_with_their_numbers_inside() -> None:
     change = table_of(_document(table={"columns": columns, "primaryKeyColumnNames": None}), "db", CONFIG)
     assert change.table is not None
     assert [c.type for c in change.table.columns] == ["decimal128(9, 2)", "string", "int64"]
-    assert change.table.column("b").declared.values == ("x", "y")
+    assert change.table.get_column("b").declared.values == ("x", "y")
 
 
 def _column(**rest: Any) -> dict[str, Any]:

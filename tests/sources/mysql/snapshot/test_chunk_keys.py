@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.core.errors import QueryRefused
-from airflow_provider_cdc.core.model.key_json import Key, keys_of, parse
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.errors import QueryRejected
+from airflow_provider_cdc.core.model.key_json import Key, keys_of, parse_key_value
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect, server_of
@@ -170,10 +170,10 @@ def chunked(
     reader: ChunkReader, table: TableId, limit: int, order: tuple[str, ...] = ()
 ) -> tuple[list[int], list[Key]]:
     """The values of column ``n`` in the order in which chunks give them, and the keys at which they end."""
-    schema = reader.table(table)
+    schema = reader.read_table_schema(table)
     assert schema is not None
     order = order or schema.key
-    upto = reader.last(KeyRange(schema, order))
+    upto = reader.read_last_key(KeyRange(schema, order))
     seen: list[int] = []
     keys: list[Key] = []
     while upto is not None:
@@ -181,7 +181,7 @@ def chunked(
         chunk = reader.read(KeyRange(schema, order, after, json.loads(json.dumps(upto))), limit)
         if chunk.last is None:
             break
-        seen += [n for block in chunk.rows for n in block.after.field(schema.names.index("n")).to_pylist()]
+        seen += [n for block in chunk.rows for n in block.after.field(schema.column_names.index("n")).to_pylist()]
         keys.append(chunk.last)
         assert len(keys) < 500, f"it goes round and round: {keys[-3:]}"
     assert not keys or keys[-1] == upto
@@ -246,10 +246,10 @@ def test_keys_of_events_find_their_rows_and_bound_ranges(places: Any, server: st
         columns = [schema.column(name) for name in schema.key]
         events = keys_of([block.after.field(schema.names.index(c.name)) for c in columns])
         sent = json.loads(json.dumps(events))
-        parsed = [[parse(v, c) for v, c in zip(one, columns, strict=True)] for one in sent]
+        parsed = [[parse_key_value(v, c) for v, c in zip(one, columns, strict=True)] for one in sent]
         assert parsed == events
         if reason := _irreversible(kind, mode, sent):
-            with pytest.raises(QueryRefused, match=reason):
+            with pytest.raises(QueryRejected, match=reason):
                 reader.keys(schema, schema.key, parsed)
             return
         keys = reader.keys(schema, schema.key, parsed)
@@ -280,7 +280,7 @@ def _irreversible(kind: str, mode: int, sent: list[Key]) -> str:
 
 def _numbers(chunk: ChunkRows, schema: TableSchema) -> list[int]:
     images = [block.after for block in chunk.rows if block.after is not None]
-    return [n for image in images for n in image.field(schema.names.index("n")).to_pylist()]
+    return [n for image in images for n in image.field(schema.column_names.index("n")).to_pylist()]
 
 
 @pytest.mark.parametrize("server", OWN)
@@ -350,7 +350,7 @@ def test_a_key_whose_order_was_changed_is_refused(places: Any, server: str, befo
     place.sql(f"ALTER TABLE o MODIFY k {after} NOT NULL")
     schema = reader.table(table)
     assert schema is not None
-    with pytest.raises(QueryRefused, match=r"order of the rows of .* was changed") as caught:
+    with pytest.raises(QueryRejected, match=r"order of the rows of .* was changed") as caught:
         reader.read(KeyRange(schema, schema.key, key), 1)
     assert "send the signal again" in str(caught.value)
 

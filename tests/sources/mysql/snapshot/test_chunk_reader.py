@@ -12,8 +12,8 @@ from typing import Any
 import pymysql
 import pytest
 
-from airflow_provider_cdc.core.errors import QueryRefused, SourceBusy, SourceUnavailable
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.errors import QueryRejected, SourceBusy, SourceUnavailable
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.mysql.connect import connect
 from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import StatementStopper
@@ -42,7 +42,7 @@ def _id(db: Any, name: str = "t") -> TableId:
 
 
 def _range(reader: ChunkReader, table: TableId, **rest: Any) -> KeyRange:
-    schema = reader.table(table)
+    schema = reader.read_table_schema(table)
     assert schema is not None
     return KeyRange(schema, schema.key, **rest)
 
@@ -108,7 +108,7 @@ def test_a_chunk_ends_by_its_bytes_and_the_next_goes_on_behind_it(
     rows, chunk, last = _range(reader, wide), None, None
     while chunk is None or not chunk.complete:
         chunk = reader.read(replace(rows, after=last), 1_000_000, max_bytes=1 << 20)
-        assert chunk.bytes < 6 << 20, "a chunk is larger than its bound by more than what comes at a time"
+        assert chunk.memory_bytes < 6 << 20, "a chunk is larger than its bound by more than what comes at a time"
         ids += [row["id"] for row in rows_of(chunk)]
         last = chunk.last or last
     assert ids == list(range(512))
@@ -138,9 +138,9 @@ def test_another_connection_s_statement_is_not_ended(db: Any) -> None:
 
 
 def test_the_last_key_is_that_of_the_rows_that_fulfil_the_condition(db: Any, reader: ChunkReader) -> None:
-    assert reader.last(_range(reader, _id(db))) == [5]
-    assert reader.last(_range(reader, _id(db), condition="v < 30")) == [2]
-    assert reader.last(_range(reader, _id(db), condition="v > 300")) is None
+    assert reader.read_last_key(_range(reader, _id(db))) == [5]
+    assert reader.read_last_key(_range(reader, _id(db), condition="v < 30")) == [2]
+    assert reader.read_last_key(_range(reader, _id(db), condition="v > 300")) is None
 
 
 def test_a_chunk_of_many_blocks_counts_its_rows_through(db: Any, reader: ChunkReader) -> None:
@@ -163,10 +163,10 @@ def test_a_chunk_costs_the_same_wherever_it_lies(db: Any, reader: ChunkReader) -
         "SELECT a.id + 6 * b.id + 36 * c.id + 216 * d.id + 1296 * e.id + 7776 * f.id n FROM t a, t b, t c, t d, t e, t f) x",
         "ANALYZE TABLE n",
     )
-    schema = reader.table(_id(db, "n"))
+    schema = reader.read_table_schema(_id(db, "n"))
     assert schema is not None
     for order in (schema.key, ("u", "b")):
-        upto = reader.last(KeyRange(schema, order))
+        upto = reader.read_last_key(KeyRange(schema, order))
         after, seen = None, 0
         while True:
             before = _touched(reader)
@@ -209,9 +209,9 @@ def test_a_structure_that_was_changed_is_told_and_nothing_decoded(
     with pytest.raises(StructureChanged):
         reader.read(old, 10)
     with pytest.raises(StructureChanged):
-        reader.last(old)
+        reader.read_last_key(old)
     new = _range(reader, _id(db))
-    assert new.table.names == columns
+    assert new.table.column_names == columns
     assert len(reader.read(new, 10)) == 6
     with reader_of(db.server) as another, pytest.raises(StructureChanged):
         another.read(old, 10)
@@ -231,8 +231,8 @@ def test_a_table_that_is_gone(db: Any, reader: ChunkReader) -> None:
     db.sql("DROP TABLE t")
     with pytest.raises(StructureChanged):
         reader.read(rows, 10)
-    assert reader.table(_id(db)) is None
-    assert reader.table(_id(db, "never")) is None
+    assert reader.read_table_schema(_id(db)) is None
+    assert reader.read_table_schema(_id(db, "never")) is None
     db.sql("CREATE TABLE t (id VARCHAR(5) PRIMARY KEY)", "INSERT INTO t VALUES ('a')")
     with pytest.raises(StructureChanged):
         reader.read(rows, 10)
@@ -262,7 +262,7 @@ def test_no_row_is_read_under_another_structure_than_its_own(db: Any, reader: Ch
                 continue
             (kind,) = {type(row["v"]) for row in found}
             assert [row["v"] for row in found] == [kind(i * 10) for i in range(6)]
-            types.add(rows.table.column("v").declared.type_name)
+            types.add(rows.table.get_column("v").declared.type_name)
     finally:
         ended.set()
         thread.join()
@@ -313,8 +313,8 @@ def test_a_condition_that_the_database_refuses_is_named(
 ) -> None:
     condition = condition.replace("FROM t)", f"FROM {db.name}.t)")
     rows = _range(reader, _id(db), condition=condition)
-    for question in (lambda: reader.last(rows), lambda: reader.read(rows, 10)):
-        with pytest.raises(QueryRefused, match=told) as caught:
+    for question in (lambda: reader.read_last_key(rows), lambda: reader.read(rows, 10)):
+        with pytest.raises(QueryRejected, match=told) as caught:
             question()
         assert condition in str(caught.value)
     assert len(whole(reader, _id(db))) == 6
@@ -336,17 +336,17 @@ def test_an_unknown_column_is_a_changed_table_where_that_is_what_it_is(db: Any, 
     db.sql("ALTER TABLE t DROP COLUMN w")
     with pytest.raises(StructureChanged):
         reader.read(rows, 10)
-    with pytest.raises(QueryRefused, match="'w'"):
+    with pytest.raises(QueryRejected, match="'w'"):
         reader.read(_range(reader, _id(db), condition="w <> 'w0'"), 10)
 
 
 @pytest.mark.parametrize(("name", "told"), [("nope", "does not exist"), ("j", "gives no order")])
 def test_a_column_that_gives_no_order_is_refused(db: Any, reader: ChunkReader, name: str, told: str) -> None:
     db.sql("CREATE TABLE o (id INT PRIMARY KEY, j GEOMETRY)")
-    schema = reader.table(_id(db, "o"))
+    schema = reader.read_table_schema(_id(db, "o"))
     assert schema is not None
-    with pytest.raises(QueryRefused, match=told) as caught:
-        reader.last(KeyRange(schema, (name, "id")))
+    with pytest.raises(QueryRejected, match=told) as caught:
+        reader.read_last_key(KeyRange(schema, (name, "id")))
     assert "surrogate-key" in str(caught.value)
 
 
@@ -381,7 +381,7 @@ def test_a_lost_connection_is_told_and_another_reader_goes_on(db: Any) -> None:
         with pytest.raises(SourceUnavailable):
             reader.read(slow, 10)
         with pytest.raises(SourceUnavailable):
-            reader.table(_id(db))
+            reader.read_table_schema(_id(db))
     with reader_of(db.server) as reader:
         assert len(reader.read(rows, 10)) == 6
 
@@ -409,7 +409,7 @@ def test_closing_from_another_thread_ends_what_is_running(db: Any, what: str) ->
         if what == "table":
             cursor.execute("LOCK TABLES t WRITE")
         calls = {
-            "read": lambda: reader.read(rows, 10), "last": lambda: reader.last(rows), "table": lambda: reader.table(_id(db)),
+            "read": lambda: reader.read(rows, 10), "last": lambda: reader.read_last_key(rows), "table": lambda: reader.read_table_schema(_id(db)),
         }  # fmt: skip
         threading.Timer(0.4, reader.close).start()
         with pytest.raises(SourceUnavailable):
@@ -434,6 +434,6 @@ def test_many_refusals_leave_nothing_behind_on_the_server(db: Any, reader: Chunk
 
     before = prepared()
     for n in range(30):
-        with pytest.raises(QueryRefused):
+        with pytest.raises(QueryRejected):
             whole(reader, _id(db), f"v = (SELECT id FROM {db.name}.t) + {n}")
     assert prepared() - before < 10

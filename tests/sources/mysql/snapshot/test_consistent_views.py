@@ -131,7 +131,7 @@ def test_where_mysql_has_no_moment_of_rest_the_snapshot_says_what_to_do(
         connector.capture()
     monkeypatch.undo()
     assert "snapshot.locking.mode=minimal" in str(raised.value)
-    assert connector.store.load("test").offset is None
+    assert connector.store.load_offset("test").offset is None
     connector.capture()
     holds(connector, db)
 

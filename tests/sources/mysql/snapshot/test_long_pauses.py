@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.connector import open_source
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from tests.support.connectors import mysql_connector
 from tests.support.mysql_chunks import source_of
 
@@ -26,11 +26,11 @@ def test_a_reader_may_wait_longer_than_the_server_lets_connections_be_idle(
         db.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
         table = TableId(namespace=db.name, name="t")
         with source_of(server, snapshot_locking_mode=mode) as source:
-            with source.snapshot([table], readers=2) as session:
+            with source.open_snapshot([table], readers=2) as session:
                 time.sleep(2.5)
-                rows = sum(len(block) for chunk in session.chunks(table) for block in session.read(chunk))
+                rows = sum(len(block) for chunk in session.split_table(table) for block in session.read(chunk))
             assert rows == 2
-            assert table in source.discover(), "other connections are replaced"
+            assert table in source.discover_tables(), "other connections are replaced"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -48,7 +48,7 @@ def test_a_place_that_the_server_is_about_to_delete_is_told(
             server.sql(f"SET GLOBAL binlog_expire_logs_seconds = {seconds}")
             caplog.clear()
             with caplog.at_level(logging.WARNING), open_source(connector.definition(), connector.secrets) as source:
-                offset = connector.store.load("test")
+                offset = connector.store.load_offset("test")
                 source.verify_position(source.parse_position(offset.offset.position))
             told = [r.getMessage() for r in caplog.records if "binlog_expire_logs_seconds" in r.getMessage()]
             assert len(told) == expected

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.config.select_overrides import LIST
-from airflow_provider_cdc.core.errors import ConfigError, QueryRefused
+from airflow_provider_cdc.core.errors import ConfigError, QueryRejected
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_chunks import source_of
@@ -82,7 +82,9 @@ def test_a_name_is_of_a_database_and_a_table(name: str) -> None:
 
 def test_the_public_properties_mean_the_same_again() -> None:
     config = MySqlConfig.parse({**BASE, LIST: "a.b", f"{LIST}.a.b": "SELECT * FROM a.b"})
-    assert MySqlConfig.parse({**config.public(), "database.hostname": "h", "database.user": "u"}) == config
+    assert (
+        MySqlConfig.parse({**config.to_public_properties(), "database.hostname": "h", "database.user": "u"}) == config
+    )
 
 
 def test_a_name_of_no_table_is_told(db: Any) -> None:
@@ -91,7 +93,7 @@ def test_a_name_of_no_table_is_told(db: Any) -> None:
     config = {LIST: listed, **named}
     with source_of(db.server) as source:
         source._config = source._config.parse({**BASE, **_login(db), **config})
-        (finding,) = [f for f in source.check() if LIST in f.what]
+        (finding,) = [f for f in source.check_prerequisites() if LIST in f.what]
     assert f"{db.name}.order, which does not exist" in finding.what
     assert not finding.fatal
 
@@ -108,10 +110,10 @@ def test_a_statement_that_does_not_give_the_table_is_an_error_that_names_its_pro
     db: Any, made: Callable[..., Connector]
 ) -> None:
     connector = made(f"{db.name}.orders", orders=f"SELECT id FROM {db.name}.orders")
-    with pytest.raises(QueryRefused, match="deleted") as caught:
+    with pytest.raises(QueryRejected, match="deleted") as caught:
         connector.capture()
     assert f"correct {LIST}.{db.name}.orders" in str(caught.value)
-    assert connector.changelog.batches("test") == []
+    assert connector.changelog.list_batches("test") == []
 
 
 def test_a_statement_of_a_signal_comes_before_that_of_the_configuration(

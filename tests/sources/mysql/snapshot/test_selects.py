@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.errors import CdcError, QueryRefused
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.errors import CdcError, QueryRejected
+from airflow_provider_cdc.core.model.table_schema import TableId
 from tests.support.mysql_chunks import source_of
 
 COLUMNS = "id INT PRIMARY KEY, name VARCHAR(20), price DECIMAL(10,2), at DATETIME(3), kind ENUM('a','b'), raw VARBINARY(9), n BIGINT UNSIGNED, j JSON"
@@ -31,9 +31,9 @@ def _read(db: Any, selects: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
     tables = [TableId(namespace=db.name, name=name) for name in "tu"]
     by_id = {t: selects[t.name] for t in tables if t.name in selects}
     found = {}
-    with source_of(db.server) as source, source.snapshot(tables, readers=2, selects=by_id) as session:
+    with source_of(db.server) as source, source.open_snapshot(tables, readers=2, selects=by_id) as session:
         for table in tables:
-            blocks = [block for chunk in session.chunks(table) for block in session.read(chunk)]
+            blocks = [block for chunk in session.split_table(table) for block in session.read(chunk)]
             found[table.name] = [row for block in blocks if block.after for row in block.after.to_pylist()]
     return found
 
@@ -79,7 +79,7 @@ def test_a_select_gives_the_rows_and_other_tables_are_read_whole(db: Any, select
 )  # fmt: skip
 def test_a_select_that_does_not_give_the_table_is_refused(db: Any, select: str, told: str) -> None:
     select = select.format(db=db.name)
-    with pytest.raises(QueryRefused, match=told) as caught:
+    with pytest.raises(QueryRejected, match=told) as caught:
         _read(db, {"t": select})
     assert select in str(caught.value)
     assert db.sql("SELECT COUNT(*) FROM t") == [(7,)]

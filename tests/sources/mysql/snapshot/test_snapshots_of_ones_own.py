@@ -11,9 +11,9 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, SourceUnavailable
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
+from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.own_snapshots import own_snapshots
 from tests.support.rendered import Record, captured
@@ -92,7 +92,7 @@ def test_a_query_that_the_server_refuses_is_told_with_its_table(
         with pytest.raises(PrerequisiteError, match=rf"custom\.name for {db.name}\.t cannot be used") as caught:
             connector.capture()
         assert select in (caught.value.where or "")
-    offset = connector.store.load("test").offset
+    offset = connector.store.load_offset("test").offset
     assert offset is None or f"{db.name}.t" in offset.snapshot.pending
     mine.SELECTS |= {"t": f"SELECT id, v FROM {db.name}.t", "u": f"SELECT id FROM {db.name}.u"}
     connector.capture()
@@ -133,11 +133,11 @@ def test_a_lock_of_ones_own_is_held_until_the_structures_are_read(
         tables = [TableId(namespace=db.name, name=n) for n in "tu"]
         with (
             open_source(connector.definition(), connector.secrets) as source,
-            source.snapshot(tables, readers=2) as session,
+            source.open_snapshot(tables, readers=2) as session,
         ):
             assert during == [False, False]
             assert all(_changeable(db, s) for s in inserts)
-            assert sum(len(block) for c in session.chunks(tables[0]) for block in session.read(c)) == 2
+            assert sum(len(block) for c in session.split_table(tables[0]) for block in session.read(c)) == 2
     assert [(2.5, f"{db.name}.t"), (2.5, f"{db.name}.u")] == mine.CALLS
     connector.capture()
     assert connector.rows(f"{db.name}.t") == source_rows(db.server, db.name, "t")
@@ -174,7 +174,7 @@ def test_a_lock_that_is_not_granted_or_that_the_server_refuses_ends_the_run(
     with pytest.raises(PrerequisiteError, match=r"refuses the statement of snapshot\.locking\.mode\.custom\.name") as e:
         connector.capture()
     assert e.value.where == "LOCK TABLE nowhere"
-    assert connector.store.load("test").offset is None
+    assert connector.store.load_offset("test").offset is None
 
 
 def test_a_lock_needs_its_name(mine: Any) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRejected
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
-from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids, missing_gtids
+from airflow_provider_cdc.sources.mysql.gtid_sets import MySqlGtids, missing_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
 from tests.support.mysql_chunks import Logged, logged, reader_of, rows_of, source_of, whole
 
@@ -106,7 +106,7 @@ def test_read_watermarks_hold_under_load(db: Any) -> None:
             assert (low.file, low.pos) == (high.file, high.pos)
         else:
             seen = MySqlGtids.parse(low.gtids)
-            executed = [seen.covers(MySqlGtids.parse(str(e.gtid))) for e in events]
+            executed = [seen.contains_gtids(MySqlGtids.parse(str(e.gtid))) for e in events]
             lower = executed.index(False) if False in executed else len(events)
             assert not any(executed[lower:]), "transactions are executed in the log's order"
         for row in rows_of(chunk):
@@ -120,15 +120,15 @@ def test_written_watermarks_hold_under_load(db: Any) -> None:
     chunks, ends = {}, {}
     with source_of(db.server, database_user="admin", database_password="admin") as source:
         start = source.current_position()
-        with source.chunks(signals=signals) as reader, Writers(db):
+        with source.open_chunk_reader(signals=signals) as reader, Writers(db):
             while len(chunks) < CHUNKS:
                 id_ = str(uuid.uuid4())
-                reader.write(f"{id_}-open", "snapshot-window-open")
+                reader.insert_signal_row(f"{id_}-open", "snapshot-window-open")
                 chunks[id_] = whole(reader, table)
                 if len(chunks) % 2:
-                    reader.remove(f"{id_}-open")
+                    reader.delete_signal_row(f"{id_}-open")
                 else:
-                    reader.write(f"{id_}-close", "snapshot-window-close", "{}")
+                    reader.insert_signal_row(f"{id_}-close", "snapshot-window-close", "{}")
                 ends[id_] = reader.end_of_log()
         events = logged(source, start, _tables(source, db))
     counts = _counts(events)
@@ -152,19 +152,19 @@ def test_positions_of_chunks_and_of_the_stream_can_be_compared(db: Any) -> None:
         db.sql("UPDATE c SET v = v + 1")
         chunk = whole(reader, TableId(namespace=db.name, name="c"))
         assert chunk.high is not None
-        assert not start.reached(chunk.high)
+        assert not start.has_reached(chunk.high)
         seen = []
         for _ in range(3):
-            for item in source.stream(start, _Nothing(), until=None, patience=lambda: 0.005):
+            for item in source.stream_log(start, _Nothing(), until=None, patience=lambda: 0.005):
                 seen.append(item.position)  # type: ignore[union-attr]
-                if item.position.reached(chunk.high):  # type: ignore[union-attr]
+                if item.position.has_reached(chunk.high):  # type: ignore[union-attr]
                     break
             # the head of a new file is no transaction, and the end of the log is behind it all the same
             db.sql("FLUSH BINARY LOGS")
             chunk = whole(reader, TableId(namespace=db.name, name="c"))
             assert chunk.low is not None
             assert chunk.high is not None
-            assert chunk.low.reached(seen[-1])
+            assert chunk.low.has_reached(seen[-1])
             start = source.parse_position(seen[-1].to_json())
         source.verify_position(seen[-1])
 
@@ -181,10 +181,10 @@ def test_the_end_of_the_log_is_reached_by_a_stream_that_has_come_there_on_any_se
         after = source.current_position()
         assert isinstance(after, MySqlPosition)
         elsewhere = replace(after, file="other.000001", pos=4, server="another one")
-        assert after.reached(end)
-        assert elsewhere.reached(end), "by its GTIDs"
-        assert not before.reached(end)
-        assert not replace(elsewhere, gtids=before.to_json()["gtids"]).reached(end)
+        assert after.has_reached(end)
+        assert elsewhere.has_reached(end), "by its GTIDs"
+        assert not before.has_reached(end)
+        assert not replace(elsewhere, gtids=before.to_json()["gtids"]).has_reached(end)
 
 
 _A, _B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "7f22ab58-71ca-11e1-9e33-c80aa9429563"
@@ -209,23 +209,23 @@ def test_transactions_that_a_server_lacks_have_names(there: str, wanted: str, mi
 class _Nothing:
     """No table is captured."""
 
-    def get(self, table: TableId) -> None:
+    def find_schema(self, table: TableId) -> None:
         return None
 
-    def captured(self, table: TableId) -> bool:
+    def is_captured(self, table: TableId) -> bool:
         return False
 
     def read_again(self, table: TableId) -> bool:
         return False
 
-    def known(self) -> list[TableId]:
+    def list_known_tables(self) -> list[TableId]:
         return []
 
 
 def test_a_table_without_transactions_is_read_up_to_the_end_of_the_log(db: Any) -> None:
     db.sql("CREATE TABLE y (id INT PRIMARY KEY, v INT) ENGINE=MyISAM", "INSERT INTO y VALUES (1, 1), (2, 2)")
     with source_of(db.server) as source, reader_of(db.server) as reader:
-        schema = reader.table(TableId(namespace=db.name, name="y"))
+        schema = reader.read_table_schema(TableId(namespace=db.name, name="y"))
         assert schema is not None
         slow = "SLEEP(0.3) = 0"
         writer = threading.Timer(0.1, lambda: db.sql("UPDATE c SET v = 7"))
@@ -234,7 +234,7 @@ def test_a_table_without_transactions_is_read_up_to_the_end_of_the_log(db: Any) 
         writer.join()
         assert len(chunk) == 2
         assert chunk.high is not None
-        assert chunk.high.reached(source.current_position())
+        assert chunk.high.has_reached(source.current_position())
 
 
 # what is not possible
@@ -246,11 +246,11 @@ def test_commits_out_of_order_refuse_written_watermarks(mysql97: Any) -> None:
         signals = TableId(namespace=db.name, name="s")
         login = {"database_user": "admin", "database_password": "admin"}
         with reader_of(mysql97, signals, **login) as reader:
-            reader.write("1", "a")
+            reader.insert_signal_row("1", "a")
             mysql97.sql("SET GLOBAL binlog_order_commits = OFF")
             try:
                 with pytest.raises(PrerequisiteError, match="SET GLOBAL binlog_order_commits = ON"):
-                    reader.write("2", "a")
+                    reader.insert_signal_row("2", "a")
                 with (
                     pytest.raises(PrerequisiteError, match="binlog_order_commits is OFF"),
                     reader_of(mysql97, signals, **login),
@@ -260,7 +260,7 @@ def test_commits_out_of_order_refuse_written_watermarks(mysql97: Any) -> None:
                     pass
             finally:
                 mysql97.sql("SET GLOBAL binlog_order_commits = ON")
-            reader.write("3", "a")
+            reader.insert_signal_row("3", "a")
 
 
 def test_read_watermarks_need_gtids_on_mysql(mysql_factory: Any) -> None:
@@ -273,7 +273,7 @@ def test_read_watermarks_need_gtids_on_mysql(mysql_factory: Any) -> None:
             f"GRANT INSERT ON d.s TO '{server.user}'@'%'",
         )  # fmt: skip
         with reader_of(server, TableId(namespace="d", name="s")) as reader:
-            reader.write("1", "a")
+            reader.insert_signal_row("1", "a")
 
 
 @pytest.mark.parametrize(("edition", "word", "source"), [("9.7", "replica", "SOURCE"), ("8.0", "slave", "MASTER")])
@@ -301,7 +301,7 @@ def test_a_replica_that_commits_in_another_order_is_refused(
 def test_a_signal_table_that_does_not_fit_is_refused(db: Any, name: str) -> None:
     db.sql("CREATE TABLE narrow (id INT, type INT)")
     with (
-        pytest.raises(QueryRefused, match="does not exist, or has fewer than three columns") as caught,
+        pytest.raises(QueryRejected, match="does not exist, or has fewer than three columns") as caught,
         reader_of(db.server, TableId(namespace=db.name, name=name)),
     ):
         pass
@@ -310,15 +310,15 @@ def test_a_signal_table_that_does_not_fit_is_refused(db: Any, name: str) -> None
 
 def test_what_cannot_be_written_is_refused_with_what_to_grant(db: Any) -> None:
     with reader_of(db.server, TableId(namespace=db.name, name="sig nal")) as reader:
-        with pytest.raises(QueryRefused, match="GRANT SELECT, INSERT, DELETE ON") as caught:
-            reader.write("1", "a")
+        with pytest.raises(QueryRejected, match="GRANT SELECT, INSERT, DELETE ON") as caught:
+            reader.insert_signal_row("1", "a")
         assert "read.only=true" in str(caught.value)
-        with pytest.raises(QueryRefused, match="DELETE command denied"):
-            reader.remove("1")
+        with pytest.raises(QueryRejected, match="DELETE command denied"):
+            reader.delete_signal_row("1")
         assert len(whole(reader, TableId(namespace=db.name, name="c"))) == ROWS
     login = {"database_user": "admin", "database_password": "admin"}
     with reader_of(db.server, TableId(namespace=db.name, name="sig nal"), **login) as reader:
-        with pytest.raises(QueryRefused, match="too long"):
-            reader.write("x" * 65, "a")  # in part, it would never come back as what it was
-        reader.write("1", "a", '{"x": 1}')
+        with pytest.raises(QueryRejected, match="too long"):
+            reader.insert_signal_row("x" * 65, "a")  # in part, it would never come back as what it was
+        reader.insert_signal_row("1", "a", '{"x": 1}')
     assert db.sql("SELECT * FROM `sig nal`") == [("1", "a", '{"x": 1}')]

@@ -9,16 +9,20 @@ from typing import Any
 import oracledb
 import pytest
 
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, SourceUnavailable
-from airflow_provider_cdc.core.model.log_range import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.connect import translated
-from airflow_provider_cdc.sources.oracle.errors import translate
-from airflow_provider_cdc.sources.oracle.mining import logminer
-from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogFile
+from airflow_provider_cdc.sources.oracle.connect import translate_driver_errors
+from airflow_provider_cdc.sources.oracle.error_translation import translate_error
+from airflow_provider_cdc.sources.oracle.mining import logminer_calls
+from airflow_provider_cdc.sources.oracle.mining.mining_session_logs import (
+    FoundSessionLogs,
+    UnlistedSessionLogs,
+    session_logs,
+)
+from airflow_provider_cdc.sources.oracle.mining.redo_log_collector import RedoLogFile
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
-from airflow_provider_cdc.sources.oracle.mining.session_logs import FoundLogs, UnseenLogs, session_logs
 from airflow_provider_cdc.sources.oracle.source import OracleSource
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import as_rows, ids, insert, mined, now, session_of, settings
@@ -69,7 +73,7 @@ def test_the_logs_are_found_and_rows_of_this_container_alone_are_given(server: O
     insert(server, 2)
     with session_of(server) as session:
         assert ids(mined(session, start, now(server))) == [1, 2]
-        assert isinstance(session.logs, UnseenLogs) == bool(server.options["autonomous"])
+        assert isinstance(session.log_collector, UnlistedSessionLogs) == bool(server.options["autonomous"])
         assert [status for _, status in session.counters.logs] == ["ARCHIVED", "CURRENT"]
 
 
@@ -94,8 +98,8 @@ def test_a_log_that_is_overwritten_while_it_is_read_is_mined_again(server: Oracl
     insert(server, 1, 2, 3, 4)
     end = now(server)
     with quick(server, query__fetch__size=fetch) as session:
-        session.open(start, end)
-        batches = session.rows(start, end)
+        session.open_window(start, end)
+        batches = session.read_rows(start, end)
         found = next(batches).to_pylist()
         overwritten(server)
         found += as_rows(batches)
@@ -109,8 +113,8 @@ def test_a_switch_that_overwrites_nothing_is_no_reason_to_mine_again(server: Ora
     insert(server, 1, 2)
     end = now(server)
     with quick(server, query__fetch__size=1) as session:
-        session.open(start, end)
-        batches = session.rows(start, end)
+        session.open_window(start, end)
+        batches = session.read_rows(start, end)
         found = next(batches).to_pylist()
         for _ in range(2):  # of three groups
             server.switch_log()
@@ -136,7 +140,7 @@ def test_logs_that_are_deleted_are_an_error_that_says_so(server: Oracle) -> None
     overwritten(server)
     server.purge()
     with quick(server) as session, pytest.raises(PositionLost, match=r"snapshot\.mode=when_needed") as caught:
-        session.open(start, now(server))
+        session.open_window(start, now(server))
     assert f"SCN {start}" in str(caught.value.where)
     assert ("RESTORE ARCHIVELOG" in str(caught.value.remedy)) == (not server.options["autonomous"])
     with closing(OracleSource(settings(server))) as source:
@@ -155,11 +159,11 @@ def test_the_log_is_known_back_to_its_beginning(server: Oracle) -> None:
         insert(server, 1)
         overwritten(server)
         oldest = source.oldest_position()
-        assert oldest.scn == source.database.resetlogs
+        assert oldest.scn == source.database_status.resetlogs
         source.verify_position(oldest)
         server.reset_logs()
         with pytest.raises(PositionLost, match="RESETLOGS"):
-            source.verify_position(source.parse_position({"scn": source.database.resetlogs}))
+            source.verify_position(source.parse_position({"scn": source.database_status.resetlogs}))
 
 
 def test_the_log_is_complete_from_behind_a_missing_one(server: Oracle) -> None:
@@ -182,24 +186,24 @@ def test_logs_that_are_not_archived_yet_are_no_loss() -> None:
         overwritten(server)
         with quick(server) as session:
             with pytest.raises(SourceUnavailable):
-                session.open(start, now(server))
+                session.open_window(start, now(server))
             server.release_archiving()
             assert ids(mined(session, start, now(server))) == [1]
 
 
 def test_logs_that_logminer_leaves_out_are_noticed(server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Online logs, say. Their redo would be lost silently; and it is no position that is lost."""
-    find: Callable[..., tuple[LogFile, ...]] = logminer.find_logs
+    find: Callable[..., tuple[RedoLogFile, ...]] = logminer_calls.find_logs
 
-    def archived(*arguments: Any) -> tuple[LogFile, ...]:
+    def archived(*arguments: Any) -> tuple[RedoLogFile, ...]:
         return tuple(one for one in find(*arguments) if one.archived)
 
-    monkeypatch.setattr(logminer, "find_logs", archived)
+    monkeypatch.setattr(logminer_calls, "find_logs", archived)
     start = server.scn()
     insert(server, 1)
     with quick(server) as session:
         with pytest.raises(SourceUnavailable, match=r"log\.mining\.archive\.log\.only\.mode=true"):
-            session.open(start, now(server))
+            session.open_window(start, now(server))
         end = now(server)
         server.switch_log()
         assert ids(mined(session, start, end)) == [1]
@@ -208,56 +212,58 @@ def test_logs_that_logminer_leaves_out_are_noticed(server: Oracle, monkeypatch: 
 def test_a_log_before_the_last_that_logminer_leaves_out_is_noticed(
     server: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find: Callable[..., tuple[LogFile, ...]] = logminer.find_logs
-    monkeypatch.setattr(logminer, "find_logs", lambda *arguments: find(*arguments)[1:])
+    find: Callable[..., tuple[RedoLogFile, ...]] = logminer_calls.find_logs
+    monkeypatch.setattr(logminer_calls, "find_logs", lambda *arguments: find(*arguments)[1:])
     start = server.scn()
     server.switch_log()
     with quick(server) as session, pytest.raises((PositionLost, SourceUnavailable), match=f"from SCN {start} on"):
-        session.open(start, now(server))
+        session.open_window(start, now(server))
 
 
 @pytest.mark.parametrize("following", [None, 2**48 - 1, 2**64 - 1])
 def test_the_current_log_is_known_by_the_next_scn_of_each_release(
     autonomous: Oracle, monkeypatch: pytest.MonkeyPatch, following: int | None
 ) -> None:
-    ask: Callable[..., list[tuple[Any, ...]]] = logminer.rows
-    monkeypatch.setattr(logminer, "rows", lambda *asked: [(*row[:4], following, *row[5:]) for row in ask(*asked)])
+    ask: Callable[..., list[tuple[Any, ...]]] = logminer_calls.fetch_rows
+    monkeypatch.setattr(
+        logminer_calls, "fetch_rows", lambda *asked: [(*row[:4], following, *row[5:]) for row in ask(*asked)]
+    )
     scn = autonomous.scn()
     with closing(autonomous.capture()) as connection:
-        (one,) = logminer.find_logs(connection, settings(autonomous), scn, scn)
-    assert one.current
+        (one,) = logminer_calls.find_logs(connection, settings(autonomous), scn, scn)
+    assert one.is_current
 
 
 def test_a_row_for_missing_logs_is_no_log(autonomous: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask: Callable[..., list[tuple[Any, ...]]] = logminer.rows
-    monkeypatch.setattr(logminer, "rows", lambda *asked: [("MISSING", *row[1:6], 4) for row in ask(*asked)])
+    ask: Callable[..., list[tuple[Any, ...]]] = logminer_calls.fetch_rows
+    monkeypatch.setattr(logminer_calls, "fetch_rows", lambda *asked: [("MISSING", *row[1:6], 4) for row in ask(*asked)])
     scn = autonomous.scn()
-    with closing(autonomous.capture()) as connection, pytest.raises(logminer.LogsMoved, match="MISSING"):
-        logminer.find_logs(connection, settings(autonomous), scn, scn)
+    with closing(autonomous.capture()) as connection, pytest.raises(logminer_calls.LogsMoved, match="MISSING"):
+        logminer_calls.find_logs(connection, settings(autonomous), scn, scn)
 
 
 def test_missing_logs_that_the_views_show_are_no_lost_position(server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor are they if LogMiner does not find the redo of now either."""
 
     def missing(*_: Any) -> None:
-        raise logminer.LogsMoved("missing log file") from oracledb.DatabaseError("Similar to ORA-01292")
+        raise logminer_calls.LogsMoved("missing log file") from oracledb.DatabaseError("Similar to ORA-01292")
 
-    monkeypatch.setattr(logminer, "find_logs", missing)
+    monkeypatch.setattr(logminer_calls, "find_logs", missing)
     with quick(server) as session, pytest.raises(SourceUnavailable, match="does not find all redo"):
-        session.open(server.scn() - 1, now(server))
+        session.open_window(server.scn() - 1, now(server))
 
 
 def test_a_log_that_is_found_late_is_no_lost_position(autonomous: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     """No view says that a log is deleted, so that a position is lost only after all pauses."""
-    find: Callable[..., tuple[LogFile, ...]] = logminer.find_logs
+    find: Callable[..., tuple[RedoLogFile, ...]] = logminer_calls.find_logs
     start, waits = autonomous.scn(), list[float]()
 
-    def late(connection: oracledb.Connection, config: OracleConfig, low: int, end: int) -> tuple[LogFile, ...]:
+    def late(connection: oracledb.Connection, config: OracleConfig, low: int, end: int) -> tuple[RedoLogFile, ...]:
         if low == start and len(waits) < 3:
-            raise logminer.LogsMoved("missing log file")
+            raise logminer_calls.LogsMoved("missing log file")
         return find(connection, config, low, end)
 
-    monkeypatch.setattr(logminer, "find_logs", late)
+    monkeypatch.setattr(logminer_calls, "find_logs", late)
     end = autonomous.jump_scn(1)
     with closing(autonomous.capture()) as connection:
         assert session_logs(connection, settings(autonomous), sleep=waits.append).collect(start, end)
@@ -292,17 +298,17 @@ def test_archived_logs_alone_are_mined_where_their_view_is_shown() -> None:
         server.switch_log()
         insert(server, 2)
         with quick(server) as session:
-            assert isinstance(session.logs, UnseenLogs)
+            assert isinstance(session.log_collector, UnlistedSessionLogs)
             assert ids(mined(session, start, now(server))) == [1, 2]
         with quick(server, log__mining__archive__log__only__mode=True) as session:
-            assert isinstance(session.logs, FoundLogs)
-            assert not isinstance(session.logs, UnseenLogs)
+            assert isinstance(session.log_collector, FoundSessionLogs)
+            assert not isinstance(session.log_collector, UnlistedSessionLogs)
             end = session.minable_scn()
             assert ids(mined(session, start, end)) == [1]
             server.purge()
             overwritten(server)
             with pytest.raises(PositionLost, match="do not exist any more"):
-                session.logs.collect(start, end)
+                session.log_collector.collect(start, end)
 
 
 def test_a_destination_of_copies_has_no_effect(server: Oracle) -> None:
@@ -318,9 +324,9 @@ def test_logs_that_are_found_again_begin_one_session(autonomous: Oracle) -> None
     insert(autonomous, 1)
     end = now(autonomous)
     with quick(autonomous) as session:
-        session.open(start, end)
+        session.open_window(start, end)
         overwritten(autonomous)
-        assert ids(as_rows(session.rows(start, end))) == [1]
+        assert ids(as_rows(session.read_rows(start, end))) == [1]
         insert(autonomous, 2)
         assert ids(mined(session, end, now(autonomous), first=False)) == [2]
         assert (session.counters.retries, session.counters.sessions) == (1, 2)
@@ -346,7 +352,7 @@ def test_a_second_session_beside_the_first(server: Oracle) -> None:
             assert ids(mined(first, start, end)) == [1]
             if server.options["autonomous"]:
                 with pytest.raises(SourceUnavailable, match="Another session of LogMiner"):
-                    second.open(start, end)
+                    second.open_window(start, end)
             else:
                 assert ids(mined(second, start, end)) == [1]
             assert ids(mined(first, start, end)) == [1]
@@ -357,20 +363,20 @@ def test_asking_for_logs_leaves_no_session_behind(autonomous: Oracle) -> None:
     with closing(OracleSource(settings(autonomous))) as source, session_of(autonomous) as session:
         position = source.current_position()
         source.verify_position(position)
-        session.open(position.scn, position.scn)
+        session.open_window(position.scn, position.scn)
 
 
 def test_an_scn_that_logminer_refuses_is_one_without_redo(autonomous: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
-    find: Callable[..., tuple[LogFile, ...]] = logminer.find_logs
+    find: Callable[..., tuple[RedoLogFile, ...]] = logminer_calls.find_logs
     border = autonomous.jump_scn(5)
 
-    def refused(connection: oracledb.Connection, config: OracleConfig, low: int, end: int) -> tuple[LogFile, ...]:
+    def refused(connection: oracledb.Connection, config: OracleConfig, low: int, end: int) -> tuple[RedoLogFile, ...]:
         if low < border:
-            with translated(config):
+            with translate_driver_errors(config):
                 raise oracledb.DatabaseError("Similar to ORA-01281")
         return find(connection, config, low, end)
 
-    monkeypatch.setattr(logminer, "find_logs", refused)
+    monkeypatch.setattr(logminer_calls, "find_logs", refused)
     with closing(autonomous.capture()) as connection:
         assert session_logs(connection, settings(autonomous)).oldest_scn() == border
 
@@ -381,12 +387,12 @@ def test_a_release_that_refuses_to_mine_inside_is_an_error_that_names_the_root(
     config = settings(autonomous)
 
     def refused(connection: oracledb.Connection, *_: Any) -> None:
-        with translated(config):
+        with translate_driver_errors(config):
             run(connection, "BEGIN SYS.DBMS_LOGMNR.ADD_LOGFILE(LOGFILENAME => 'x', OPTIONS => DBMS_LOGMNR.NEW); END;")
 
-    monkeypatch.setattr(logminer, "find_logs", refused)
+    monkeypatch.setattr(logminer_calls, "find_logs", refused)
     with session_of(autonomous) as session, pytest.raises(PrerequisiteError, match="root container"):
-        session.open(1, 2)
+        session.open_window(1, 2)
 
 
 def test_errors_of_damaged_logs_are_no_lost_position(autonomous: Oracle) -> None:
@@ -394,9 +400,9 @@ def test_errors_of_damaged_logs_are_no_lost_position(autonomous: Oracle) -> None
     with closing(autonomous.capture()) as connection:
         logs = session_logs(connection, config)
         damaged = oracledb.DatabaseError("ORA-00353: log corruption")
-        moved = logminer.LogsMoved("log corruption")
+        moved = logminer_calls.LogsMoved("log corruption")
         moved.__cause__ = damaged
-        assert type(logs.failed(moved, 1, 2)) is type(translate(damaged, config))
+        assert type(logs.explain_failure(moved, 1, 2)) is type(translate_error(damaged, config))
 
 
 def test_how_much_is_left_to_mine_is_not_known_without_the_views(server: Oracle) -> None:
@@ -412,7 +418,7 @@ def test_borders_of_logs_are_known_where_they_are_shown(server: Oracle) -> None:
     with session_of(server) as session:
         assert len(session.log_ends(start)) == (0 if server.options["autonomous"] else 1)
         mined(session, start, now(server))
-        assert start < session.logs.switched_scn() <= server.scn()
+        assert start < session.log_collector.switched_scn() <= server.scn()
 
 
 def test_the_thread_that_was_switched_first_says_up_to_where_all_redo_is_in_a_log() -> None:
@@ -425,7 +431,7 @@ def test_the_thread_that_was_switched_first_says_up_to_where_all_redo_is_in_a_lo
                 insert(server, thread)
                 end = now(server)
                 assert ids(mined(session, at, end, at == start)) == [thread]
-                assert (session.logs.switched_scn() > start) == (thread == 1)
+                assert (session.log_collector.switched_scn() > start) == (thread == 1)
                 at = end
 
 

@@ -26,7 +26,7 @@ def test_looking_only_selects(schema: Oracle, tmp_path: Path, monkeypatch: pytes
     )
     connector = oracle_connector(schema, tmp_path)
     connector.capture()
-    offset = connector.store.load("test").offset
+    offset = connector.store.load_offset("test").offset
     assert offset is not None
     assert offset.position is not None
     said: list[str] = []
@@ -38,9 +38,9 @@ def test_looking_only_selects(schema: Oracle, tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(oracledb.Cursor, "execute", heard)
     with open_source(connector.definition(), connector.secrets) as source:
-        assert [f for f in source.check() if f.fatal] == []
-        source.discover()
-        source.metrics()
+        assert [f for f in source.check_prerequisites() if f.fatal] == []
+        source.discover_tables()
+        source.collect_stream_metrics()
         assert find_gap("test", offset, None, source) is None
         for place in (source.current_position(), source.oldest_position(), source.parse_position(offset.position)):
             source.verify_position(source.position_of(place.to_json()))

@@ -6,9 +6,9 @@ from contextlib import closing
 
 import pytest
 
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.sources.oracle.connect import rows
+from airflow_provider_cdc.sources.oracle.connect import fetch_rows
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import changes, ids, insert, mined, now, session_of, settings
@@ -18,7 +18,7 @@ from tests.support.oracle_server import run
 def test_a_dictionary_in_the_redo_knows_the_structure_of_then(server: Oracle) -> None:
     with session_of(server, log__mining__strategy="redo_log_catalog") as session:
         at = server.scn()
-        session.open(at, now(server))
+        session.open_window(at, now(server))
         found = []
         for step in range(4):
             server.sql(f"INSERT INTO ty (id) VALUES ({step})")
@@ -38,7 +38,9 @@ def test_a_dictionary_in_the_redo_knows_the_structure_of_then(server: Oracle) ->
 def test_a_dictionary_is_written_at_the_start_and_after_each_switch_only(server: Oracle) -> None:
     def built() -> int:
         with closing(server.capture()) as connection:
-            return int(rows(connection, "SELECT COUNT(*) FROM v$archived_log WHERE dictionary_begin = 'YES'")[0][0])
+            return int(
+                fetch_rows(connection, "SELECT COUNT(*) FROM v$archived_log WHERE dictionary_begin = 'YES'")[0][0]
+            )
 
     with session_of(server, log__mining__strategy="redo_log_catalog") as session:
         at = server.scn()
@@ -53,7 +55,7 @@ def test_a_dictionary_is_written_at_the_start_and_after_each_switch_only(server:
             counts.append(built())
     assert counts == [1, 1, 2, 2, 2, 3, 4, 4]
     with session_of(server, log__mining__strategy="redo_log_catalog") as session:
-        session.open(at, now(server))
+        session.open_window(at, now(server))
         assert built() == 4, "a new run goes on with the dictionary that is there"
 
 
@@ -92,4 +94,4 @@ def test_a_dictionary_file_is_used_where_one_is_named(server: Oracle) -> None:
         session_of(server, log__mining__path__dictionary="/tmp/none.ora") as session,
         pytest.raises(PrerequisiteError, match="dictionary file"),
     ):
-        session.open(start, end)
+        session.open_window(start, end)

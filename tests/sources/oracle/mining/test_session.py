@@ -12,12 +12,12 @@ import oracledb
 import pyarrow as pa
 import pytest
 
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
-from airflow_provider_cdc.sources.oracle.connect import rows
-from airflow_provider_cdc.sources.oracle.mining.query import BATCH, WIRE, decoded
+from airflow_provider_cdc.sources.oracle.connect import fetch_rows
+from airflow_provider_cdc.sources.oracle.mining.logminer_query import BATCH, WIRE, decode_contents
+from airflow_provider_cdc.sources.oracle.mining.scn_windows import WindowPlanner
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
-from airflow_provider_cdc.sources.oracle.mining.windows import Windows
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import ids, insert, mined, now, session_of, settings
 from tests.support.oracle_server import run
@@ -111,7 +111,7 @@ def test_times_are_utc_whatever_the_clock_of_the_server_shows() -> None:
         "TIMESTAMP": moment,
         "CSF": 1,
     }
-    batch = decoded(pa.Table.from_pylist([row], WIRE), 2 * 3600)
+    batch = decode_contents(pa.Table.from_pylist([row], WIRE), 2 * 3600)
     assert batch.schema == BATCH
     utc = int((moment - datetime.timedelta(hours=2)).replace(tzinfo=datetime.UTC).timestamp() * 1e6)
     assert batch.to_pylist()[0] == dict.fromkeys(BATCH.names) | {
@@ -127,9 +127,9 @@ def test_rows_are_streamed_in_bounded_memory(server: Oracle) -> None:
     served = server.serve_rows(120_000)
     most, count = 0, 0
     with session_of(server, query__fetch__size=2000) as session:
-        session.open(served["first"], served["last"])
+        session.open_window(served["first"], served["last"])
         base = pa.total_allocated_bytes()
-        for batch in session.rows(served["first"], served["last"]):
+        for batch in session.read_rows(served["first"], served["last"]):
             count += sum(code == 1 for code in batch.column("code").to_pylist())
             most = max(most, pa.total_allocated_bytes() - base)
     assert count == 120_000
@@ -169,7 +169,7 @@ def test_a_switch_begins_a_new_session_and_logs_that_are_done_are_removed_from_i
         third = now(server)
         assert ids(mined(session, second, third, False)) == [3]
         assert (session.counters.sessions, len(session.files)) == (2, 1)
-        assert rows(session.connection, "SELECT COUNT(*) FROM V$LOGMNR_LOGS") == [(1,)]
+        assert fetch_rows(session.connection, "SELECT COUNT(*) FROM V$LOGMNR_LOGS") == [(1,)]
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -215,7 +215,7 @@ def test_an_old_session_ends_and_its_connection_where_that_is_configured(server:
             if number % 40 == 0:
                 insert(server, number)
             end = now(server)
-            session.open(at + (number > 0), end)
+            session.open_window(at + (number > 0), end)
             at = end
         assert 2 <= session.counters.sessions <= 20
     assert len(opened) == (session.counters.sessions if restart else 1)
@@ -230,7 +230,7 @@ def test_without_a_limit_a_session_is_never_too_old(server: Oracle) -> None:
         at = server.scn()
         for number in range(5):
             end = now(server)
-            session.open(at + (number > 0), end)
+            session.open_window(at + (number > 0), end)
             at = end
         assert session.counters.sessions == 1
 
@@ -243,7 +243,7 @@ def test_a_lost_connection_is_an_error_that_a_retry_mends(server: Oracle) -> Non
         end = server.scn()
         server.kill()
         with pytest.raises(SourceUnavailable):
-            session.open(start, end)
+            session.open_window(start, end)
         server.start()
     with session_of(server) as session:
         assert ids(mined(session, start, end)) == [1]
@@ -254,7 +254,7 @@ def test_what_the_driver_says_of_wrong_rights_is_told(server: Oracle) -> None:
         start = server.scn()
         server.admin("REVOKE LOGMINING FROM c##dbzuser", "REVOKE SELECT ANY TRANSACTION FROM c##dbzuser")
         with pytest.raises(PrerequisiteError):
-            session.open(start, now(server))
+            session.open_window(start, now(server))
 
 
 # rows that say something about the mining
@@ -336,7 +336,7 @@ def test_a_standby_is_mined_as_far_as_it_has_logs(strategy: str) -> None:
             end = session.minable_scn()
             if strategy == "redo_log_catalog":
                 with pytest.raises(PrerequisiteError, match=r"on the primary: EXECUTE DBMS_LOGMNR_D\.BUILD"):
-                    session.open(start, end)
+                    session.open_window(start, end)
                 with closing(server.capture()) as primary:
                     run(primary, "BEGIN DBMS_LOGMNR_D.BUILD(OPTIONS => DBMS_LOGMNR_D.STORE_IN_REDO_LOGS); END;")
             assert ids(mined(session, start, end)) == [1]
@@ -373,9 +373,9 @@ def test_the_ends_of_logs_are_borders_of_windows(server: Oracle) -> None:
         borders = session.log_ends(start)
         assert len(borders) == 3
         assert session.log_ends(borders[0]) == borders[1:]
-        windows = Windows(settings(server, log__mining__log__count__min=2))
+        windows = WindowPlanner(settings(server, log__mining__log__count__min=2))
         windows.size = 1
-        end = windows.next(start, server.scn(), log_ends=session.log_ends).end
+        end = windows.choose_window(start, server.scn(), log_ends=session.log_ends).end
         assert end == borders[1]
-        session.open(start, end)
+        session.open_window(start, end)
         assert len(session.files) == 2

@@ -10,8 +10,8 @@ import pytest
 
 from airflow_provider_cdc.core.errors import PositionLost
 from airflow_provider_cdc.sources.oracle.mining import session as sessions
-from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush
-from airflow_provider_cdc.sources.oracle.mining.windows import Windows
+from airflow_provider_cdc.sources.oracle.mining.log_buffer_flush import LogWriterFlush
+from airflow_provider_cdc.sources.oracle.mining.scn_windows import WindowPlanner
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import mined, session_of
 from tests.sources.oracle_adapter import oracle_connector
@@ -109,14 +109,14 @@ def test_a_jump_of_the_scn_is_mined_in_one_step(
 ) -> None:
     _table(schema)
     connector = made(log_mining_batch_size_max=20_000)
-    seen: list[Windows] = []
-    first = Windows.__init__
+    seen: list[WindowPlanner] = []
+    first = WindowPlanner.__init__
 
-    def remembered(self: Windows, *arguments: Any) -> None:
+    def remembered(self: WindowPlanner, *arguments: Any) -> None:
         seen.append(self)
         first(self, *arguments)
 
-    monkeypatch.setattr(Windows, "__init__", remembered)
+    monkeypatch.setattr(WindowPlanner, "__init__", remembered)
     captured(connector)
     flush = LogWriterFlush.flush
 
@@ -172,9 +172,9 @@ def test_the_place_moves_on_while_nothing_of_the_captured_tables_changes(tmp_pat
         for number in range(6):
             server.sql(f"INSERT INTO BUSY VALUES ({number})")
             server.switch_log()
-            place = connector.store.load("test").offset
+            place = connector.store.load_offset("test").offset
             assert captured(connector) == []
-            moved = connector.store.load("test").offset
+            moved = connector.store.load_offset("test").offset
             assert place is not None
             assert moved is not None
             assert place.position is not None

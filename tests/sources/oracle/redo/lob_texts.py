@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
-from airflow_provider_cdc.sources.oracle.redo.lobs import Assembled, read_with_lobs
-from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
+from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import NO_ROW_ID
+from airflow_provider_cdc.sources.oracle.redo.lob_assembler import AssembledRows, read_with_lobs
+from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader
 from tests.sources.oracle.redo.redo_tables import config, images, table
 
 TYPES = {
@@ -133,7 +133,7 @@ def string(named: dict[str, Any], *parts: str, transaction: int = 1, column: str
     return [Line(code, text, NO_ROW_ID, transaction) for code, text in texts]
 
 
-def assemble(reader: RedoReader, lines: Sequence[Line], undone: int = -1) -> Assembled:
+def assemble(reader: RedoReader, lines: Sequence[Line], undone: int = -1) -> AssembledRows:
     return read_with_lobs(
         reader,
         [line.text for line in lines],  # type: ignore[arg-type,misc]
@@ -144,12 +144,12 @@ def assemble(reader: RedoReader, lines: Sequence[Line], undone: int = -1) -> Ass
     )
 
 
-def shown(found: Assembled, schema: TableSchema) -> list[tuple[int, str, dict[str, Any]]]:
+def shown(found: AssembledRows, schema: TableSchema) -> list[tuple[int, str, dict[str, Any]]]:
     """Per row: where it begins, its operation, and its images; a value that nobody knows is ``"?"``."""
     rows = []
     for at in range(len(found.rows)):
         row = images(found.rows, at, schema)
-        for c, name in enumerate(schema.names):
+        for c, name in enumerate(schema.column_names):
             if found.unknown is not None and found.unknown[c, at]:
                 assert name not in row["after"]
                 row["after"][name] = "?"

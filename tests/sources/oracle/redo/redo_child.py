@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from airflow_provider_cdc.core.errors import SchemaConflict, UnreadableValue
-from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
+from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader
 from tests.sources.oracle.redo.redo_tables import images, read
 from tests.sources.oracle.redo.test_redo_random import generated, reader
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
+from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader, RedoRows
+from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType, make_column
 
 PARTS = TableId(namespace="SHOP", name="PARTS")
 UNAVAILABLE = {"unavailable": True}
@@ -52,7 +52,7 @@ def shown(value: pa.Scalar) -> Any:
     return plain
 
 
-def images(rows: Rows, i: int, schema: TableSchema) -> dict[str, Any]:
+def images(rows: RedoRows, i: int, schema: TableSchema) -> dict[str, Any]:
     """The images of one row, with the columns that it has."""
     found: dict[str, Any] = {}
     for name, struct, unavailable in (
@@ -63,7 +63,7 @@ def images(rows: Rows, i: int, schema: TableSchema) -> dict[str, Any]:
             continue
         found[name] = {
             column: shown(struct.field(c)[i])
-            for c, column in enumerate(schema.names)
+            for c, column in enumerate(schema.column_names)
             if unavailable is None or not unavailable[c, i]
         }
         if unavailable is not None:
@@ -72,5 +72,5 @@ def images(rows: Rows, i: int, schema: TableSchema) -> dict[str, Any]:
     return found
 
 
-def read(reader: RedoReader, texts: list[str], codes: list[int]) -> Rows:
+def read(reader: RedoReader, texts: list[str], codes: list[int]) -> RedoRows:
     return reader.read(pa.array(texts, pa.string()), np.array(codes))

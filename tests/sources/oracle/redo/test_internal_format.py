@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from airflow_provider_cdc.sources.oracle.redo.internal_format import number, stored_literal
-from airflow_provider_cdc.sources.oracle.redo.parsed_literal import Unreadable
-from airflow_provider_cdc.sources.oracle.schema.catalog_questions import StoredFormats
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
+from airflow_provider_cdc.sources.oracle.redo.internal_format import decode_number, stored_literal
+from airflow_provider_cdc.sources.oracle.redo.parsed_literal import UnreadableRedo
+from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.stream_lookups import StoredFormats
 from dev.servers.oracle import rowids
 from dev.servers.oracle.redo_sql import stored_row_id
 from dev.servers.oracle.wire.codecs import encode_float, encode_number
@@ -91,7 +91,7 @@ def test_dumps_of_numbers(dump: str, value: str) -> None:
 )
 def test_dumps_of_other_types(type_: str, dump: str, literal: str) -> None:
     if "SECOND(6)" in type_:  # nine digits need SECOND(9)
-        with pytest.raises(Unreadable, match="6 decimals"):
+        with pytest.raises(UnreadableRedo, match="6 decimals"):
             read(type_, dump)
         type_ = type_.replace("SECOND(6)", "SECOND(9)")
     assert read(type_, dump) == literal
@@ -117,7 +117,7 @@ def test_texts_are_in_the_character_set_of_the_database(characters: str, text: s
 def test_local_time_lies_in_the_time_zone_of_the_database() -> None:
     told = read("TIMESTAMP(6) WITH LOCAL TIME ZONE", "120,113,3,5,1,8,10", StoredFormats(zone="+02:00"))
     assert told == "TO_TIMESTAMP_TZ(' 2013-03-04 22:07:09.000000000 +00:00')"
-    with pytest.raises(Unreadable, match="region"):
+    with pytest.raises(UnreadableRedo, match="region"):
         read("TIMESTAMP(6) WITH LOCAL TIME ZONE", "120,113,3,5,1,8,10", StoredFormats(zone="Europe/Paris"))
 
 
@@ -150,12 +150,12 @@ def test_local_time_lies_in_the_time_zone_of_the_database() -> None:
     ],
 )
 def test_what_is_no_value_of_the_type_is_refused(type_: str, data: str) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableRedo):
         read(type_, data)
 
 
 def test_an_unknown_character_set_is_refused() -> None:
-    with pytest.raises(Unreadable, match="ZHT16BIG5"):
+    with pytest.raises(UnreadableRedo, match="ZHT16BIG5"):
         read("VARCHAR2(9)", b"abc", StoredFormats("ZHT16BIG5"))
 
 
@@ -164,7 +164,7 @@ def test_every_number_comes_back() -> None:
     for _ in range(3_000):
         digits = r.randint(1, 38)
         value = Decimal((r.randint(0, 1), tuple(r.randint(0, 9) for _ in range(digits)), r.randint(-90, 60)))
-        assert number(encode_number(value)) == value
+        assert decode_number(encode_number(value)) == value
     assert float(read("BINARY_DOUBLE", encode_float(-0.1, ">d")).strip("'")) == -0.1
 
 

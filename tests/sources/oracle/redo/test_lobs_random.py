@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
-from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import NO_ROW_ID
+from airflow_provider_cdc.sources.oracle.redo.lob_assembler import read_with_lobs
 from tests.sources.oracle.redo.lob_model import Model
 from tests.sources.oracle.redo.lob_texts import (
     NOTHING,

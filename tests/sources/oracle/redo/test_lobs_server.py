@@ -10,10 +10,10 @@ import numpy as np
 import oracledb
 import pytest
 
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
-from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.sources.oracle.redo.lob_assembler import read_with_lobs
+from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader
+from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType, make_column
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.redo.redo_tables import config, images
 from tests.support.oracle_server import NLS, mine, run
@@ -142,7 +142,7 @@ def test_dbms_lob_on_a_value_of_another_transaction_is_unknown_and_says_so(
     reader, found = captured(server, start)
     assert found.rows.op.tolist() == [2]
     assert found.unknown is not None
-    assert found.unknown[:, 0].tolist() == [name == "C" for name in reader.schema.names]
+    assert found.unknown[:, 0].tolist() == [name == "C" for name in reader.schema.column_names]
     assert found.rows.unavailable_after is not None
     assert found.rows.unavailable_after[list(SERVED).index("C"), 0]
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.errors import SchemaConflict, UnreadableValue
-from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
-from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import NO_ROW_ID
+from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader, RedoRows
 from tests.sources.oracle.redo.lob_model import Model
 from tests.sources.oracle.redo.lob_texts import Line, assemble, lob_reader, shown
 from tests.sources.oracle.redo.redo_tables import images, read
@@ -113,7 +113,7 @@ def damaged(seed: int, count: int) -> tuple[list[str], list[int]]:
 # -- judgement --------------------------------------------------------------------------------------------------------------------
 
 
-def wrong(rows: Rows, at: int, one: RedoReader, text: str, code: int) -> str | None:
+def wrong(rows: RedoRows, at: int, one: RedoReader, text: str, code: int) -> str | None:
     """What is wrong with a row that was read."""
     found = images(rows, at, one.schema)
     try:
@@ -125,7 +125,7 @@ def wrong(rows: Rows, at: int, one: RedoReader, text: str, code: int) -> str | N
 
 
 def _ordered(wanted: dict[str, dict[str, Any]], one: RedoReader) -> dict[str, dict[str, Any]]:
-    return {n: {c: image[c] for c in one.schema.names if c in image} for n, image in wanted.items()}
+    return {n: {c: image[c] for c in one.schema.column_names if c in image} for n, image in wanted.items()}
 
 
 def kernels() -> dict[str, Any]:

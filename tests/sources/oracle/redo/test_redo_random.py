@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
+from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader
 from tests.sources.oracle.redo import redo_sql
 from tests.sources.oracle.redo.redo_tables import config, images, read, table
 from tests.support.patience import LONGEST_S
@@ -84,7 +84,7 @@ def test_kernel_and_plain_path_agree(properties: dict[str, Any]) -> None:
         assert fast is not None
         assert slow is not None
         fast.validate(full=True)
-        for name in one.schema.names:
+        for name in one.schema.column_names:
             a, b = fast.field(name), slow.field(name)
             assert a.to_string(window=10_000) == b.to_string(window=10_000), name
         assert fast.is_null().equals(slow.is_null())
@@ -125,7 +125,7 @@ def test_kernels_without_the_compiler_read_the_same() -> None:
 
 _ZONED = """
 import numpy as np
-from airflow_provider_cdc.sources.oracle.kernels.convert import _zoned
+from airflow_provider_cdc.sources.oracle.kernels.literal_conversion import _zoned
 text = np.frombuffer(b"2020-02-01 07:08:09 +14:00", np.uint8)
 print(_zoned(text, 0, len(text), 0, np.empty(60, np.uint8), 0))
 """
@@ -144,7 +144,7 @@ def test_compiled_kernels_are_not_kept_when_a_helper_in_another_file_changes(tmp
         return int(done.stdout)
 
     assert end() == 25
-    helper = package / "sources" / "oracle" / "kernels" / "numbers.py"
+    helper = package / "sources" / "oracle" / "kernels" / "number_and_date_parsers.py"
     changed = helper.read_text().replace("hour > 15", "hour > 11")
     assert changed != helper.read_text()
     helper.write_text(changed)

@@ -9,9 +9,15 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core import errors
-from airflow_provider_cdc.sources.oracle.redo.lob_pieces import Begin, Erase, Trim, Write, read_pieces
-from airflow_provider_cdc.sources.oracle.redo.parsed_literal import Unreadable
-from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
+from airflow_provider_cdc.sources.oracle.redo.lob_piece_parser import (
+    ValueBegin,
+    ValueErase,
+    ValueTrim,
+    ValueWrite,
+    read_pieces,
+)
+from airflow_provider_cdc.sources.oracle.redo.parsed_literal import UnreadableRedo
+from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader
 from tests.sources.oracle.redo.recorded_cases import Case, texts, values
 from tests.sources.oracle.redo.redo_tables import UNAVAILABLE, config, images, parts_reader, read, shown, table
 
@@ -86,24 +92,26 @@ def test_good_statements_keep_their_places_among_each_other() -> None:
 @pytest.mark.parametrize("case", PIECES, ids=lambda c: c.name)
 def test_a_piece_means_what_was_recorded(case: Case) -> None:
     if "error" in case.expected:
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableRedo):
             read_pieces(case.code, case.sql)
         return
     match next(iter(read_pieces(case.code, case.sql)), None):
         case None:
             found: dict[str, Any] = {"end": True}
-        case Begin(kind, owner, name, column, where):
+        case ValueBegin(kind, owner, name, column, where):
             reader = parts_reader({})
             values_, unavailable = reader.read_conditions([where], [case.sql])
-            row = {n: shown(values_.field(c)[0]) for c, n in enumerate(reader.schema.names) if not unavailable[c, 0]}
+            row = {
+                n: shown(values_.field(c)[0]) for c, n in enumerate(reader.schema.column_names) if not unavailable[c, 0]
+            }
             found = {"begin": kind, "table": f"{owner}.{name}", "column": column, "row": row}
-        case Write(data, offset, length):
+        case ValueWrite(data, offset, length):
             written = f"hex:{data.hex()}" if isinstance(data, bytes) else data
             found = {"write": written, "offset": offset, "length": length}
             found = {k: v for k, v in found.items() if v is not None or k == "write"}
-        case Trim(length):
+        case ValueTrim(length):
             found = {"trim": length}
-        case Erase(offset, length):
+        case ValueErase(offset, length):
             found = {"erase": offset, "length": length}
     assert found == case.expected
 

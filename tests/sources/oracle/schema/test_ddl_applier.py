@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableSchema
 from tests.sources.oracle.schema.ddl.world import World, table_id
 
 T = table_id("T")
@@ -110,8 +110,8 @@ def test_columns_that_cannot_be_captured_stay_in_the_structure() -> None:
     )
     types = {c.name: c.type for c in world.table().columns}
     assert [n for n, t in types.items() if t == "null"] == ["F", "L", "G", "H", "O"]
-    assert world.table().names[-2:] == ("Z", "I")  # invisible columns have no number
-    assert world.table().column("G").declared.generated
+    assert world.table().column_names[-2:] == ("Z", "I")  # invisible columns have no number
+    assert world.table().get_column("G").declared.generated
     assert world.asked == [T]  # for addr_t, which might be a domain
 
 
@@ -213,10 +213,10 @@ def test_core_decides_on_types_that_the_target_cannot_widen(world: World) -> Non
 
 def test_columns_are_dropped_and_renamed(world: World) -> None:
     world.run("ALTER TABLE t ADD (a DATE, b DATE)", "ALTER TABLE t DROP COLUMN v")
-    assert world.table().names == ("ID", "N", "A", "B")
+    assert world.table().column_names == ("ID", "N", "A", "B")
     world.run("ALTER TABLE t SET UNUSED (a) CASCADE CONSTRAINTS")
     (change,) = world.run("ALTER TABLE t RENAME COLUMN b TO c").changes
-    assert (change.renamed, world.table().names, world.reasons) == ({"C": "B"}, ("ID", "N", "C"), [None])
+    assert (change.renamed, world.table().column_names, world.reasons) == ({"C": "B"}, ("ID", "N", "C"), [None])
     (change,) = world.run("ALTER TABLE t RENAME COLUMN id TO pk").changes
     assert (change.renamed, world.table().key) == ({"PK": "ID"}, ("PK",))
     assert world.asked == []
@@ -330,10 +330,10 @@ def test_a_statement_that_does_not_fit_the_structure_makes_the_dictionary_count(
         assert "is not as the statement at SCN 5 has it" in caplog.text
     world.other(CREATE, "ALTER TABLE t ADD x DATE")
     (change,) = world.run("ALTER TABLE t DROP COLUMN nope").changes
-    assert (change.exact, world.table().names) == (False, ("ID", "V", "N", "X"))
+    assert (change.exact, world.table().column_names) == (False, ("ID", "V", "N", "X"))
     world.dictionary.clear()
     (change,) = world.run("ALTER TABLE t DROP COLUMN nope ADD (y DATE)").changes
-    assert (change.exact, world.table().names) == (False, ("ID", "V", "N", "X", "Y"))
+    assert (change.exact, world.table().column_names) == (False, ("ID", "V", "N", "X", "Y"))
 
 
 def test_dropped_supplemental_logging_is_told_with_its_remedy(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -380,7 +380,7 @@ def test_renaming_makes_another_table_that_is_read(world: World) -> None:
         )
         assert change.table is not None
         assert change.table.id == table_id(new)
-        assert world.history.get(table_id(old)) is None
+        assert world.history.find_schema(table_id(old)) is None
 
 
 def test_renaming_into_and_out_of_what_is_captured() -> None:
@@ -411,7 +411,7 @@ def test_dropping_a_user_drops_the_tables(world: World) -> None:
     world.run("CREATE TABLE u (a NUMBER)", "CREATE TABLE s.w (a NUMBER)")
     found = world.run("DROP USER app CASCADE", owner="SYS")
     assert [(c.type, c.id) for c in found.changes] == [("DROP", T), ("DROP", table_id("U"))]
-    assert world.history.tables == [table_id("W", "S")]
+    assert world.history.current_tables == [table_id("W", "S")]
 
 
 # --- what is not understood -------------------------------------------------------------------------------------------
@@ -436,7 +436,7 @@ def test_tables_of_a_statement_that_is_not_understood_are_read_again(
 
 def test_a_statement_that_names_no_table_is_held_against_the_dictionary(world: World) -> None:
     world.run("CREATE TABLE u (a NUMBER)", "CREATE TABLE w (a NUMBER)")
-    world.dictionary = {t: s for t in world.history.tables if (s := world.history.get(t)) is not None}
+    world.dictionary = {t: s for t in world.history.current_tables if (s := world.history.find_schema(t)) is not None}
     assert unknown(world, "DROP CLUSTER c INCLUDING TABLES") == []
     del world.dictionary[table_id("U")]
     world.other("CREATE TABLE w (a NUMBER, b DATE)")

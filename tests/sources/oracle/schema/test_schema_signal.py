@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_cdc.changelog.debezium.renderer import _table_change
+from airflow_provider_cdc.changelog.debezium.record_renderer import _table_change
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import TableChange, TableId
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
-from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
+from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table, table_of
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
@@ -91,7 +91,7 @@ def test_columns_whose_names_differ_in_case_are_two() -> None:
     columns = [{"name": "ID", "typeName": "NUMBER"}, {"name": "id", "typeName": "NUMBER"}]
     found = table_of(DOCUMENTED | {"table": {"columns": columns}}, "ORCLPDB1", "APP", CONFIG).table
     assert found is not None
-    assert found.names == ("ID", "id")
+    assert found.column_names == ("ID", "id")
     with pytest.raises(ConfigError, match="two columns of the same name"):
         table_of(DOCUMENTED | {"table": {"columns": columns[:1] * 2}}, "ORCLPDB1", "APP", CONFIG)
 
@@ -103,7 +103,7 @@ def test_what_a_schema_change_event_tells_is_understood_as_it_was(schema: Oracle
     config = settings(schema)
     table = TableId(catalog="ORCLPDB1", namespace="APP", name="T1")
     with connect(config, container=True) as connection:
-        known = Catalog(connection, config).table(table)
+        known = OracleCatalog(connection, config).read_table(table)
     assert known is not None
     document = _table_change(TableChange(type="ALTER", id=table, table=known))
     found = table_of(document, "ORCLPDB1", None, config).table

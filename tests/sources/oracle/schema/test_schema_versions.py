@@ -104,7 +104,7 @@ def test_the_history_is_kept_whether_schema_changes_are_told_or_not(
     assert abs(last.ts_us / 1e6 - before) < 60
     assert int(last.source["scn"]) == int(last.position["commit_scn"].partition(":")[0])
     assert last.changes[0].table is not None
-    assert last.changes[0].table.names == ("ID", "V")
+    assert last.changes[0].table.column_names == ("ID", "V")
 
 
 def test_only_captured_tables_are_recorded(schema: Oracle, made: Callable[..., Connector]) -> None:
@@ -132,12 +132,12 @@ def test_a_statement_that_is_not_understood_neither_stops_nor_is_skipped(
     connector = made()
     captured(connector)
     schema.sql("ALTER TABLE T ADD (V NUMBER(9))", "INSERT INTO T VALUES (2, 2)")
-    understood = ddl.read
+    understood = ddl.parse_ddl_statement
 
     def read(text: str) -> Any:
         return understood(text.replace("ADD (V NUMBER(9))", "ADD PERIOD VERY NEW (V)"))
 
-    monkeypatch.setattr(ddl, "read", read)
+    monkeypatch.setattr(ddl, "parse_ddl_statement", read)
     with caplog.at_level(logging.WARNING):
         captured(connector)
     assert [r for r in caplog.records if "is not understood" in r.message and "APP.T" in r.message]

@@ -13,10 +13,10 @@ from typing import Any
 import oracledb
 import pytest
 
-from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable
-from airflow_provider_cdc.core.model.key_json import Key, keys_of, parse
+from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRejected, SourceUnavailable
+from airflow_provider_cdc.core.model.key_json import Key, keys_of, parse_key_value
 from airflow_provider_cdc.core.model.log_items import READ
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkRows, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
@@ -45,7 +45,7 @@ def fill(server: Oracle, columns: str, rows: list[str]) -> None:
 
 
 def known(reader: OracleChunkReader, table: TableId = T1) -> TableSchema:
-    found = reader.table(table)
+    found = reader.read_table_schema(table)
     assert found is not None
     return found
 
@@ -60,7 +60,7 @@ def all_chunks(
     """The rows of all chunks; keys go through JSON as in state."""
     table = known(reader)
     order = order or table.key
-    upto = stored(reader.last(KeyRange(table, order, **more)))
+    upto = stored(reader.read_last_key(KeyRange(table, order, **more)))
     after, found = None, []
     for _ in range(10_000):
         chunk = reader.read(KeyRange(table, order, after, upto, **more), limit)
@@ -159,17 +159,20 @@ def test_keys_of_events_find_their_rows_and_bound_ranges(schema: Oracle, type_: 
     with OracleChunkReader(settings(schema, **MODES[mode]), None) as reader:
         table = known(reader)
         blocks = reader.read(KeyRange(table, ("K",)), 100).rows
-        column = table.column("K")
+        column = table.get_column("K")
         events = [
-            key for b in blocks if b.after is not None for key in keys_of([b.after.field(table.names.index("K"))])
+            key
+            for b in blocks
+            if b.after is not None
+            for key in keys_of([b.after.field(table.column_names.index("K"))])
         ]
-        sent = [[parse(value, column) for value in key] for key in json.loads(json.dumps(events))]
+        sent = [[parse_key_value(value, column) for value in key] for key in json.loads(json.dumps(events))]
         assert sent == events
         if reason := IRREVERSIBLE.get((type_, mode)):
-            with pytest.raises(QueryRefused, match=reason):
-                reader.keys(table, ("K",), sent)
+            with pytest.raises(QueryRejected, match=reason):
+                reader.to_source_keys(table, ("K",), sent)
             return
-        keys = [key for key in map(stored, reader.keys(table, ("K",), sent)) if key is not None]
+        keys = [key for key in map(stored, reader.to_source_keys(table, ("K",), sent)) if key is not None]
         expected = [row["N"] for b in blocks if b.after is not None for row in b.after.to_pylist()]
         for number, one in zip(expected, keys, strict=True):
             assert [row["N"] for row in rows_of(reader.read(KeyRange(table, ("K",), keys=(one,)), 5))] == [number]
@@ -177,7 +180,7 @@ def test_keys_of_events_find_their_rows_and_bound_ranges(schema: Oracle, type_: 
         assert [row["N"] for row in rows_of(some)] == sorted({*expected[::2], expected[-1]}, key=expected.index)
         between = KeyRange(table, ("K",), first=keys[1], end=keys[-2])
         assert [row["N"] for row in rows_of(reader.read(between, 100))] == expected[1:-1]
-        upto = KeyRange(table, ("K",), first=keys[1], upto=stored(reader.last(between)))
+        upto = KeyRange(table, ("K",), first=keys[1], upto=stored(reader.read_last_key(between)))
         assert [row["N"] for row in rows_of(reader.read(upto, 100))] == expected[1:-1]
 
 
@@ -227,9 +230,9 @@ def test_rows_behind_the_last_key_are_not_read(schema: Oracle, reader: OracleChu
     chunk = reader.read(KeyRange(table, table.key, [0, 2], [2, 1]), 100)
     assert [(row["A"], row["B"]) for row in rows_of(chunk)] == [(0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1)]
     assert chunk.last == [2, 1]
-    assert reader.last(KeyRange(table, table.key)) == [3, 3]
-    assert reader.last(KeyRange(table, table.key, [3, 3])) is None
-    assert reader.last(KeyRange(table, table.key, [1, 0], [2, 1])) == [2, 1]
+    assert reader.read_last_key(KeyRange(table, table.key)) == [3, 3]
+    assert reader.read_last_key(KeyRange(table, table.key, [3, 3])) is None
+    assert reader.read_last_key(KeyRange(table, table.key, [1, 0], [2, 1])) == [2, 1]
 
 
 def test_blocks_are_reads_of_one_order_with_the_time_and_scn_of_the_reading(
@@ -251,7 +254,7 @@ def test_blocks_are_reads_of_one_order_with_the_time_and_scn_of_the_reading(
 def test_an_empty_table_has_no_last_key_and_no_rows(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", [])
     table = known(reader)
-    assert reader.last(KeyRange(table, ("ID",))) is None
+    assert reader.read_last_key(KeyRange(table, ("ID",))) is None
     chunk = reader.read(KeyRange(table, ("ID",)), 10)
     assert (len(chunk), chunk.last, chunk.rows) == (0, None, [])
     assert isinstance(chunk.low, OraclePosition)
@@ -296,7 +299,7 @@ def test_rows_fulfil_the_condition(schema: Oracle, reader: OracleChunkReader, co
     fill(schema, "ID NUMBER(9) PRIMARY KEY, COLOR VARCHAR2(9), QUANTITY NUMBER(9)", rows)
     for limit in (1, 100):
         assert [row["ID"] for chunk in all_chunks(reader, limit=limit, condition=condition) for row in chunk] == ids
-    last = reader.last(KeyRange(known(reader), ("ID",), condition=condition))
+    last = reader.read_last_key(KeyRange(known(reader), ("ID",), condition=condition))
     assert last == ([ids[-1]] if ids else None)
 
 
@@ -309,20 +312,20 @@ def test_a_condition_that_is_bad_sql_is_refused_and_the_reader_goes_on(
 ) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", ["1", "2"])
     table = known(reader)
-    with pytest.raises(QueryRefused) as e:
-        reader.last(KeyRange(table, table.key, condition=condition))
+    with pytest.raises(QueryRejected) as e:
+        reader.read_last_key(KeyRange(table, table.key, condition=condition))
     assert e.value.where == condition
-    with pytest.raises(QueryRefused):
+    with pytest.raises(QueryRejected):
         reader.read(KeyRange(table, table.key, condition=condition), 10)
     assert len(reader.read(KeyRange(table, table.key), 10)) == 2
 
 
 def test_rows_cannot_be_ordered_by_a_lob(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY, C CLOB", ["1, 'a'"])
-    with pytest.raises(QueryRefused, match="its type is CLOB"):
-        reader.last(KeyRange(known(reader), ("C",)))
-    with pytest.raises(QueryRefused, match="no such column"):
-        reader.last(KeyRange(known(reader), ("D",)))
+    with pytest.raises(QueryRejected, match="its type is CLOB"):
+        reader.read_last_key(KeyRange(known(reader), ("C",)))
+    with pytest.raises(QueryRejected, match="no such column"):
+        reader.read_last_key(KeyRange(known(reader), ("D",)))
 
 
 def test_a_table_that_may_not_be_read_is_refused() -> None:
@@ -331,7 +334,7 @@ def test_a_table_that_may_not_be_read_is_refused() -> None:
         with OracleChunkReader(settings(server), None) as reader:
             table = known(reader)
             server.admin(f"GRANT INSERT ON APP.T1 TO {server.user}", f"REVOKE SELECT ANY TABLE FROM {server.user}")
-            with pytest.raises((QueryRefused, StructureChanged)):
+            with pytest.raises((QueryRejected, StructureChanged)):
                 reader.read(KeyRange(table, table.key), 10)
 
 
@@ -356,8 +359,8 @@ def test_another_structure_is_told_before_a_row_is_given(schema: Oracle, reader:
     with pytest.raises(StructureChanged):
         reader.read(KeyRange(table, table.key), 10)
     with pytest.raises(StructureChanged):
-        reader.last(KeyRange(table, table.key))
-    present = reader.table(T1)
+        reader.read_last_key(KeyRange(table, table.key))
+    present = reader.read_table_schema(T1)
     if present is None:
         assert ddl in ("DROP TABLE T1", "ALTER TABLE T1 RENAME TO T2")
     else:
@@ -408,24 +411,24 @@ def test_only_a_part_of_a_table_is_asked_for_a_chunk_by_rowid(
         cursor.executemany("INSERT INTO T1 VALUES (:1)", [(i,) for i in range(6000)])
         connection.commit()
     table = known(reader)
-    parts = [*rowid_keys.RowidKeys(reader._connection, settings(schema), T1).parts(None)]
+    parts = [*rowid_keys.RowidKeys(reader._connection, settings(schema), T1).list_part_bounds(None)]
     assert len(parts) > 3
     assert (parts[0][0], parts[-1][1]) == (None, None)
     assert all(low == high for (_, high), (low, _) in itertools.pairwise(parts))
     after = reader.read(KeyRange(table, ("ROWID",)), 3000).last
     assert after is not None
     assert len(
-        [*rowid_keys.RowidKeys(reader._connection, settings(schema), T1).parts(after[0].partition("@")[0])]
+        [*rowid_keys.RowidKeys(reader._connection, settings(schema), T1).list_part_bounds(after[0].partition("@")[0])]
     ) < len(parts)
 
 
 def test_row_ids_of_another_segment_are_refused(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "V NUMBER(9)", ["1", "2", "3"])
     table = known(reader)
-    upto = reader.last(KeyRange(table, ("ROWID",)))
+    upto = reader.read_last_key(KeyRange(table, ("ROWID",)))
     first = reader.read(KeyRange(table, ("ROWID",), None, upto), 1)
     schema.sql("TRUNCATE TABLE T1", "INSERT INTO T1 VALUES (4)")
-    with pytest.raises(QueryRefused, match="other ROWIDs"):
+    with pytest.raises(QueryRejected, match="other ROWIDs"):
         reader.read(KeyRange(table, ("ROWID",), first.last, upto), 10)
     assert [row["V"] for chunk in all_chunks(reader, ("ROWID",)) for row in chunk] == [4]
 
@@ -482,10 +485,10 @@ def test_all_up_to_the_low_watermark_is_in_the_rows_and_all_of_the_rows_is_below
         assert not above & ids
         inside += len(commits) > len(below) + len(above)
         for scn in (chunk.low.read_scn, chunk.high.read_scn):
-            stream = OraclePosition(start, start).committed(scn, 1, frozenset({"1.2.3"}))
-            assert chunk.high.reached(stream)
-            assert not stream.reached(chunk.high)
-            assert stream.read(chunk.high.read_scn).reached(chunk.high)
+            stream = OraclePosition(start, start).advance_commits(scn, 1, frozenset({"1.2.3"}))
+            assert chunk.high.has_reached(stream)
+            assert not stream.has_reached(chunk.high)
+            assert stream.advance_read_scn(chunk.high.read_scn).has_reached(chunk.high)
     assert inside or len({chunk.low.read_scn for chunk in chunks}) == len(chunks)  # type: ignore[union-attr]
 
 
@@ -516,15 +519,15 @@ def test_written_watermarks_are_rows_of_the_signal_table_that_come_back_in_the_l
     with OracleChunkReader(settings(schema), SIGNALS) as reader:
         table = known(reader)
         schema.sql("INSERT INTO T1 VALUES (2)")
-        reader.write("a-open", "snapshot-window-open", '{"x": 1}')
+        reader.insert_signal_row("a-open", "snapshot-window-open", '{"x": 1}')
         chunk = reader.read(KeyRange(table, table.key), 10)
-        reader.write("a-close", "snapshot-window-close")
-        reader.remove("a-open")
+        reader.insert_signal_row("a-close", "snapshot-window-close")
+        reader.delete_signal_row("a-open")
         end = reader.end_of_log()
     assert [row["ID"] for row in rows_of(chunk)] == [1, 2]
     assert isinstance(end, OraclePosition)
     assert start < end.read_scn <= schema.scn()
-    assert end.read(end.read_scn).reached(end)
+    assert end.advance_read_scn(end.read_scn).has_reached(end)
     assert (chunk.low, chunk.high) == (None, None)
     assert schema.sql("SELECT * FROM SIGNALS") == [("a-close", "snapshot-window-close", None)]
     with closing(connect(settings(schema))) as connection:
@@ -540,14 +543,14 @@ def test_a_signal_table_that_takes_no_row_is_an_error_with_the_grant_and_harms_n
         fill(server, "ID NUMBER(9) PRIMARY KEY", ["1"])
         with OracleChunkReader(settings(server), SIGNALS) as reader:
             server.sql(f"REVOKE INSERT ON SIGNALS FROM {server.user}", f"REVOKE DELETE ON SIGNALS FROM {server.user}")
-            for attempt in (lambda: reader.write("a", "b"), lambda: reader.remove("a")):
-                with pytest.raises(QueryRefused, match="insufficient privileges") as e:
+            for attempt in (lambda: reader.insert_signal_row("a", "b"), lambda: reader.delete_signal_row("a")):
+                with pytest.raises(QueryRejected, match="insufficient privileges") as e:
                     attempt()
                 assert 'GRANT SELECT, INSERT, DELETE ON "APP"."SIGNALS"' in str(e.value.remedy)
             server.sql(f"GRANT ALL ON SIGNALS TO {server.user}")
-            with pytest.raises(QueryRefused, match="too large"):
-                reader.write("a" * 50, "b")
-            reader.write("a", "b")
+            with pytest.raises(QueryRejected, match="too large"):
+                reader.insert_signal_row("a" * 50, "b")
+            reader.insert_signal_row("a", "b")
             table = known(reader)
             assert len(reader.read(KeyRange(table, table.key), 10)) == 1
         assert server.sql("SELECT C1 FROM SIGNALS") == [("a",)]
@@ -576,7 +579,7 @@ def test_a_signal_table_that_does_not_exist_is_an_error_with_its_statement(schem
     schema.sql(statement)
     schema.sql(f"GRANT ALL ON SIGNALS TO {schema.user}")
     with OracleChunkReader(settings(schema), SIGNALS) as reader:
-        reader.write("a", "b", "c")
+        reader.insert_signal_row("a", "b", "c")
     assert schema.sql("SELECT * FROM SIGNALS") == [("a", "b", "c")]
 
 
@@ -586,7 +589,7 @@ def test_a_database_that_can_only_be_read_has_no_written_watermarks() -> None:
         fill(server, "ID NUMBER(9) PRIMARY KEY", ["1"])
         server.switch_log()
         host, _, port = server.standby_dsn.partition("/")[0].rpartition(":")
-        standby = OracleConfig.parse(settings(server).public() | {"database.hostname": host, "database.port": port, "database.password": server.password})  # fmt: skip
+        standby = OracleConfig.parse(settings(server).to_public_properties() | {"database.hostname": host, "database.port": port, "database.password": server.password})  # fmt: skip
         with pytest.raises(PrerequisiteError, match="reading only"):
             OracleChunkReader(standby, SIGNALS)
         with OracleChunkReader(standby, None) as reader:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector
@@ -110,4 +110,4 @@ def test_chunks_beside_a_writer_on_the_same_keys_are_legal_at_every_event(
     found = check(connector.changelog, connector.name, {TOPIC: rows(db)})
     assert found.counts["read"] >= ROWS / 2, "nobody has changed these"
     assert writer.changes > 100
-    assert not connector.store.load(connector.name).offset.incremental.scans  # type: ignore[union-attr]
+    assert not connector.store.load_offset(connector.name).offset.incremental.scans  # type: ignore[union-attr]

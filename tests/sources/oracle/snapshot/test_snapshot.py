@@ -9,14 +9,14 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
-from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable, UnreadableValue
+from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRejected, SourceUnavailable, UnreadableValue
 from airflow_provider_cdc.core.model.log_items import READ, RowBlock
-from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.spi.source import Chunk
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.spi.source import SnapshotChunk
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
-from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
-from airflow_provider_cdc.sources.oracle.snapshot import rowids, snapshot
+from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader
+from airflow_provider_cdc.sources.oracle.snapshot import rowid_ranges, snapshot
 from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
@@ -76,7 +76,7 @@ def make(server: Oracle, columns: dict[str, str], rows: list[dict[str, str]], na
 
 
 def read_all(session: OracleSnapshot, table: TableId) -> list[RowBlock]:
-    return [block for chunk in session.chunks(table) for block in session.read(chunk)]
+    return [block for chunk in session.split_table(table) for block in session.read(chunk)]
 
 
 def images(blocks: Iterable[RowBlock]) -> pa.StructArray:
@@ -280,7 +280,7 @@ def big(schema: Oracle, monkeypatch: pytest.MonkeyPatch) -> Oracle:
 
 def test_big_table_is_cut_into_parts_that_hold_each_row_once(big: Oracle) -> None:
     with OracleSnapshot(settings(big), [T1], 3) as session:
-        chunks = session.chunks(T1)
+        chunks = session.split_table(T1)
         parts = [images(session.read(chunk)).field("ID").to_pylist() for chunk in chunks]
     assert len(chunks) > 3
     assert all(parts)
@@ -289,18 +289,18 @@ def test_big_table_is_cut_into_parts_that_hold_each_row_once(big: Oracle) -> Non
 
 def test_parts_are_read_by_several_threads_at_once(big: Oracle) -> None:
     with OracleSnapshot(settings(big, snapshot__fetch__size=100), [T1], 3) as session:
-        readers: list[Iterator[RowBlock]] = [session.read(chunk) for chunk in session.chunks(T1)[:3]]
+        readers: list[Iterator[RowBlock]] = [session.read(chunk) for chunk in session.split_table(T1)[:3]]
         together = [len(next(reader)) for reader in readers]
         for reader in readers:
             reader.close()  # type: ignore[attr-defined]
-        again = images(session.read(Chunk(T1)))
+        again = images(session.read(SnapshotChunk(T1)))
     assert together == [100, 100, 100]
     assert len(again) == 9_000
 
 
 def test_one_reader_reads_the_whole_table(big: Oracle) -> None:
     with OracleSnapshot(settings(big), [T1], 1) as session:
-        assert [chunk.condition for chunk in session.chunks(T1)] == [None]
+        assert [chunk.condition for chunk in session.split_table(T1)] == [None]
 
 
 def test_without_the_right_to_see_extents_a_table_is_one_part() -> None:
@@ -308,7 +308,7 @@ def test_without_the_right_to_see_extents_a_table_is_one_part() -> None:
         make(server, {"ID": "NUMBER(9)"}, [{}])
         server.admin(f"REVOKE SELECT_CATALOG_ROLE FROM {server.user}", f"GRANT SELECT ON V_$THREAD TO {server.user}")
         with OracleSnapshot(settings(server), [T1], 2) as session:
-            assert [chunk.condition for chunk in session.chunks(T1)] == [None]
+            assert [chunk.condition for chunk in session.split_table(T1)] == [None]
             assert len(images(read_all(session, T1))) == 1
 
 
@@ -318,18 +318,18 @@ def test_row_ids_are_those_that_the_server_has(schema: Oracle) -> None:
     file, block = schema.admin("SELECT RELATIVE_FNO, BLOCK_ID FROM DBA_EXTENTS WHERE SEGMENT_NAME = 'T1'",
                                dsn=schema.owner_dsn)[0]  # fmt: skip
     first = schema.sql("SELECT ROWIDTOCHAR(MIN(ROWID)) FROM T1")[0][0]
-    assert first[:15] == rowids.row_id(int(object_id), int(file), int(block))[:15]
+    assert first[:15] == rowid_ranges.row_id(int(object_id), int(file), int(block))[:15]
 
 
 def test_cuts_make_parts_of_even_size_and_conditions_that_meet() -> None:
     extents = [(5, 1, 8, 8), (5, 1, 100, 20), (6, 2, 8, 4)]
-    edges = rowids.cuts(extents, 10)
-    assert edges == [rowids.row_id(5, 1, 102), rowids.row_id(5, 1, 112), rowids.row_id(6, 2, 10)]
-    parts = rowids.conditions(edges)
+    edges = rowid_ranges.split_extents(extents, 10)
+    assert edges == [rowid_ranges.row_id(5, 1, 102), rowid_ranges.row_id(5, 1, 112), rowid_ranges.row_id(6, 2, 10)]
+    parts = rowid_ranges.build_part_conditions(edges)
     assert parts[0] == f"t.ROWID < CHARTOROWID('{edges[0]}')"
     assert parts[1] == f"t.ROWID >= CHARTOROWID('{edges[0]}') AND t.ROWID < CHARTOROWID('{edges[1]}')"
     assert parts[3] == f"t.ROWID >= CHARTOROWID('{edges[2]}')"
-    assert rowids.cuts([(5, 1, 8, 8)], 8) == []
+    assert rowid_ranges.split_extents([(5, 1, 8, 8)], 8) == []
 
 
 def test_undo_that_is_gone_is_a_transient_error_that_says_what_to_raise(schema: Oracle) -> None:
@@ -392,7 +392,7 @@ def test_a_statement_of_a_signal_gives_the_rows_as_of_the_scn(schema: Oracle, se
     colors(schema)
     with OracleSnapshot(settings(schema), [T1], 2, {T1: select}) as session:
         schema.sql("UPDATE T1 SET V = 'blue'", "INSERT INTO T1 VALUES (9, 'blue')")
-        assert len(session.chunks(T1)) == 1
+        assert len(session.split_table(T1)) == 1
         found = images(read_all(session, T1)).to_pylist()
     assert found == [{"ID": 1, "V": "blue"}, {"ID": 2, "V": "blue"}]
 
@@ -421,6 +421,6 @@ def test_a_statement_of_a_signal_comes_before_that_of_the_configuration(schema: 
 )
 def test_a_statement_of_a_signal_that_is_bad_sql_is_refused(schema: Oracle, select: str) -> None:
     colors(schema)
-    with OracleSnapshot(settings(schema), [T1], 1, {T1: select}) as session, pytest.raises(QueryRefused) as e:
+    with OracleSnapshot(settings(schema), [T1], 1, {T1: select}) as session, pytest.raises(QueryRejected) as e:
         read_all(session, T1)
     assert e.value.where == select

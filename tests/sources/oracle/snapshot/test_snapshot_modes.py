@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.oracle.snapshot import snapshot
 from airflow_provider_cdc.sources.oracle.snapshot.select_overrides import as_of
 from dev.servers.oracle import Oracle
@@ -97,7 +97,7 @@ def test_what_happens_during_the_snapshot_is_streamed_after_it(
     assert {r["topic"] for r in found[:3]} == {"test.APP.T", "test.APP.U"}
     for table in ("T", "U", "LATE"):
         assert connector.rows(f"APP.{table}") == _source_rows(db, table)
-    offset = connector.store.load("test").offset
+    offset = connector.store.load_offset("test").offset
     assert offset is not None
     assert offset.snapshot.pending == {}
     db.sql("INSERT INTO U VALUES (3, 3)")
@@ -137,7 +137,7 @@ def test_a_run_that_dies_in_the_snapshot_leaves_nothing_that_counts(
         _while_reading(patch, die)
         with pytest.raises(Dies):
             connector.capture()
-    assert connector.store.load("test").offset is None
+    assert connector.store.load_offset("test").offset is None
     db.sql("DELETE FROM T WHERE ID = 1")
     assert sorted(_rows(captured(connector))) == [("T", "r", 2), ("U", "r", 1)]
     assert connector.rows("APP.T") == _source_rows(db, "T")
@@ -228,8 +228,8 @@ def test_a_statement_of_ones_own_says_which_rows_a_snapshot_reads_and_the_log_is
     assert _rows(captured(connector)) == [("T", "c", 3)]
     with open_source(connector.definition(), connector.secrets) as source:
         ids = [TableId(namespace="APP", name=n, catalog="ORCLPDB1") for n in ("T", "U")]
-        with source.snapshot(ids, readers=4) as session:
-            assert [c.condition for c in session.chunks(ids[0])] == [None]
+        with source.open_snapshot(ids, readers=4) as session:
+            assert [c.condition for c in session.split_table(ids[0])] == [None]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_a_listed_table_needs_its_statement_and_a_statement_its_table() -> None:
     statement = "SELECT * FROM SHOP.ORDERS"
     made = config(**{OVERRIDES: "SHOP.ORDERS", f"{OVERRIDES}.SHOP.ORDERS": statement})
     assert made.snapshot_select_statement_overrides == {"SHOP.ORDERS": statement}
-    assert type(made).parse({**made.public(), "database.hostname": "h"}) == made
+    assert type(made).parse({**made.to_public_properties(), "database.hostname": "h"}) == made
     for wrong in ({OVERRIDES: "SHOP.ORDERS"}, {f"{OVERRIDES}.SHOP.ORDERS": statement}):
         with pytest.raises(ConfigError, match=r"SHOP\.ORDERS"):
             config(**wrong)

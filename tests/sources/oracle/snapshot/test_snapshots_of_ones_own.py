@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.oracle.snapshot import snapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
@@ -74,10 +74,10 @@ def test_a_query_of_ones_own_says_what_is_read_and_the_log_is_whole(
     """It is read as of the snapshot's SCN, whatever is committed meanwhile."""
     connector = made(snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")
     mine.SELECTS |= {"T": "SELECT V, ID FROM APP.T WHERE V > 1", "U": None}
-    chunks = snapshot.OracleSnapshot.chunks
+    chunks = snapshot.OracleSnapshot.split_table
     with monkeypatch.context() as patch:
         patch.setattr(
-            snapshot.OracleSnapshot, "chunks",
+            snapshot.OracleSnapshot, "split_table",
             lambda self, table: (db.sql("UPDATE T SET V = 5 WHERE ID = 1"), chunks(self, table))[1],
         )  # fmt: skip
         assert _rows(captured(connector)) == [("T", "r", 2), ("T", "u", 1)]
@@ -121,12 +121,12 @@ def test_a_lock_of_ones_own_is_held_until_the_structures_are_read(
         patch.setattr(snapshot, "current_scn", scn)
         with (
             open_source(connector.definition(), connector.secrets) as source,
-            source.snapshot([T, U], readers=1) as session,
+            source.open_snapshot([T, U], readers=1) as session,
         ):
             assert during
             assert all(found == [False, True] for found in during)
             assert free("APP.T")
-            assert sum(len(block) for c in session.chunks(T) for block in session.read(c)) == 2
+            assert sum(len(block) for c in session.split_table(T) for block in session.read(c)) == 2
     assert [name for _, name in mine.CALLS] == ["APP.T", "APP.U"]
     mine.LOCKS["T"] = "LOCK TABLE APP.NOWHERE IN EXCLUSIVE MODE"
     with pytest.raises(CdcError, match=r"snapshot\.locking\.mode\.custom\.name") as caught:

@@ -14,20 +14,27 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.core.model.log_items import CarriedOver, Heartbeat, LogBlock, LogItem, Rollback, SchemaChange
+from airflow_provider_cdc.core.model.log_items import (
+    CarryOverItem,
+    Heartbeat,
+    LogBlock,
+    LogItem,
+    Rollback,
+    SchemaChange,
+)
 from airflow_provider_cdc.core.model.offset import CarriedFile
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.writing.carry_over_writer import Carrier
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.core.writing.carry_over_writer import StoredCarryOver
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.connect import Database
-from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
-from airflow_provider_cdc.sources.oracle.mining import stream
-from airflow_provider_cdc.sources.oracle.mining.flush import Written
-from airflow_provider_cdc.sources.oracle.mining.query import BATCH
+from airflow_provider_cdc.sources.oracle.connect import DatabaseStatus
+from airflow_provider_cdc.sources.oracle.metrics import LogMinerMetrics
+from airflow_provider_cdc.sources.oracle.mining import logminer_stream
+from airflow_provider_cdc.sources.oracle.mining.log_buffer_flush import FlushedRedo
+from airflow_provider_cdc.sources.oracle.mining.logminer_query import BATCH
+from airflow_provider_cdc.sources.oracle.mining.logminer_stream import LogMinerStream
 from airflow_provider_cdc.sources.oracle.mining.session import NO_XIDS
-from airflow_provider_cdc.sources.oracle.mining.stream import LogMinerStream
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.schema.catalog_questions import NoLookups
+from airflow_provider_cdc.sources.oracle.schema.stream_lookups import NoLookups
 from airflow_provider_cdc.sources.oracle.transactions.buffer import spill_buffer, transaction_buffer
 from airflow_provider_cdc.sources.oracle.transactions.carry_over import row_file
 from tests.sources.oracle.redo.redo_tables import config
@@ -186,13 +193,13 @@ class Runs:
     epoch: int = 0
     restored: int = 0
     lost: int = 0
-    metrics: StreamMetrics | None = None
+    metrics: LogMinerMetrics | None = None
     release: str = "1"
 
     def __post_init__(self) -> None:
         self.config: OracleConfig = config(**QUICK, **self.properties)
         self.tables: dict[TableId, TableSchema] = dict(TwoTables(self.config).tables)
-        self.files = ChangeLog(str(self.folder)).carried("c")
+        self.files = ChangeLog(str(self.folder)).open_carry_over("c")
 
     def run(self, until: int, *, die: int | None = None, seed: int = 0, commit: float = 0.3) -> None:
         """One run, to an SCN.
@@ -202,29 +209,29 @@ class Runs:
         """
         self.epoch += 1
         chance = random.Random(seed)
-        carrier = Carrier(self.files, self.carried, self.epoch, {**self.properties, "release": self.release})
-        carrier.begin(self.carried, [])
+        carrier = StoredCarryOver(self.files, self.carried, self.epoch, {**self.properties, "release": self.release})
+        carrier.start_stream(self.carried, [])
         tables = TwoTables(self.config)
         tables.tables = dict(self.tables)
         log = Log(self.story.rows, [end for end in self.ends if end <= until], seed, self.hidden)
         log.at = self.position.read_scn
-        metrics = self.metrics = StreamMetrics(self.config)
+        metrics = self.metrics = LogMinerMetrics(self.config)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stream, "MiningSession", lambda *_: log)
-            flush = SimpleNamespace(flush=lambda end: Written(end, log.open_at(end)), close=lambda: None)
-            patch.setattr(stream, "LogWriterFlush", lambda *_: flush)
+            patch.setattr(logminer_stream, "MiningSession", lambda *_: log)
+            flush = SimpleNamespace(flush=lambda end: FlushedRedo(end, log.open_at(end)), close=lambda: None)
+            patch.setattr(logminer_stream, "LogWriterFlush", lambda *_: flush)
             clock = SimpleNamespace(time=lambda: log.windows[-1][1] / 1000, monotonic=time.monotonic, sleep=time.sleep)
-            patch.setattr(stream, "time", clock)
-            patch.setattr(stream, "PIECE_ROWS", 40)
+            patch.setattr(logminer_stream, "time", clock)
+            patch.setattr(logminer_stream, "PIECE_ROWS", 40)
             patch.setattr(transaction_buffer, "BLOCK_ROWS", 16)
             patch.setattr(row_file, "PIECE_ROWS", 7)
             patch.setattr(spill_buffer, "CARRIED_BYTES", 20_000)
-            patch.setattr(Carrier, "due", property(lambda _: chance.random() < 0.3))
+            patch.setattr(StoredCarryOver, "is_due", property(lambda _: chance.random() < 0.3))
             mined = LogMinerStream(
                 self.config, _database(), self.position, OraclePosition(until, until, resetlogs=1, dbid=7), tables, NoLookups(),
                 metrics, carried=carrier,
             )  # fmt: skip
-            self._capture(mined.items(), carrier, tables, die, chance, commit)
+            self._capture(mined.read_items(), carrier, tables, die, chance, commit)
         self.mined += log.mined
         self.restored += bool(log.windows and log.windows[0][0] > self.position.scn)
         self.lost += metrics.carried.lost
@@ -232,7 +239,7 @@ class Runs:
     def _capture(
         self,
         items: Iterator[LogItem],
-        carrier: Carrier,
+        carrier: StoredCarryOver,
         tables: TwoTables,
         die: int | None,
         chance: random.Random,
@@ -257,7 +264,7 @@ class Runs:
                         tables.tables[change.id] = change.table.model_copy(
                             update={"version": tables.tables[change.id].version + 1}
                         )
-                case CarriedOver():
+                case CarryOverItem():
                     carried = item.file
             assert not inside
             position = item.position  # type: ignore[union-attr, assignment]
@@ -275,15 +282,15 @@ class Runs:
         position: OraclePosition,
         carried: CarriedFile | None,
         tables: TwoTables,
-        carrier: Carrier,
+        carrier: StoredCarryOver,
     ) -> None:
         self.events += events
         self.position = OraclePosition.from_json(position.to_json())
         self.carried, self.tables = carried, dict(tables.tables)
-        carrier.committed(carried)
+        carrier.record_commit(carried)
 
 
-def _database() -> Database:
+def _database() -> DatabaseStatus:
     return DATABASE  # type: ignore[return-value]
 
 
@@ -291,7 +298,7 @@ def events_of(item: LogBlock) -> list[Event]:
     """The events of a block, in commit order. The column with the value has another name after each DDL statement."""
     found: list[tuple[int, Event]] = []
     for rows in item.rows:
-        (column,) = [name for name in rows.table.names if name.startswith("V")]
+        (column,) = [name for name in rows.table.column_names if name.startswith("V")]
         ids = item.transactions.id.to_pylist()
         before = rows.before.to_pylist() if rows.before is not None else [None] * len(rows)
         after = rows.after.to_pylist() if rows.after is not None else [None] * len(rows)

@@ -28,7 +28,7 @@ def _uninterrupted(folder: Path, story: Story, ends: list[int], hidden: int = 0,
 
 
 def _left(runs: Runs) -> set[str]:
-    return set(runs.files.sizes())
+    return set(runs.files.list_sizes())
 
 
 @pytest.mark.sampled(4)
@@ -154,7 +154,7 @@ def test_no_more_is_carried_than_may_be(seed: int, tmp_path: Path, caplog: pytes
     runs = Runs(tmp_path, story, ends, {"log.mining.buffer.carry.max.bytes": most})
     for end in ends:
         runs.run(end, seed=end)
-        sizes = runs.files.sizes()
+        sizes = runs.files.list_sizes()
         assert sum(size for name, size in sizes.items() if name.endswith(".rows")) <= most
     assert runs.events == story.events
     assert "more bytes than log.mining.buffer.carry.max.bytes (6,000)" in caplog.text

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.sources.oracle.kernels.operations import COMMIT, INSERT, ROLLBACK, START
-from airflow_provider_cdc.sources.oracle.transactions.partial_xids import PARTIAL, resolved
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import COMMIT, INSERT, ROLLBACK, START
+from airflow_provider_cdc.sources.oracle.transactions.partial_xids import PARTIAL, complete_xids
 
 SLOT, OTHER = bytes.fromhex("05000100"), bytes.fromhex("05000200")
 FIRST, SECOND = SLOT + bytes.fromhex("10000000"), SLOT + bytes.fromhex("11000000")
@@ -15,7 +15,7 @@ ELSEWHERE = OTHER + bytes.fromhex("10000000")
 
 def found(rows: list[tuple[bytes, int]], *open_xids: bytes) -> list[bytes]:
     codes = np.array([code for _, code in rows], np.int16)
-    return resolved(pa.array([xid for xid, _ in rows], pa.binary()), codes, open_xids).to_pylist()  # type: ignore[no-any-return]
+    return complete_xids(pa.array([xid for xid, _ in rows], pa.binary()), codes, open_xids).to_pylist()  # type: ignore[no-any-return]
 
 
 def test_a_row_is_of_the_transaction_that_is_open_in_its_slot_then() -> None:

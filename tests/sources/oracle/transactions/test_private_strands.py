@@ -48,7 +48,7 @@ def ids(found: list[Record]) -> list[int]:
 
 
 def position(connector: Connector) -> dict[str, object]:
-    offset = connector.store.load("test").offset
+    offset = connector.store.load_offset("test").offset
     assert offset is not None
     assert offset.position is not None
     return offset.position

@@ -42,7 +42,7 @@ def _connector(server: Oracle, folder: Path, strategy: str) -> Connector:
 def _told(connector: Connector) -> tuple[list[tuple[str, int]], dict[str, dict[str, int]]]:
     """Events that were left out, and those that were captured, by table; without rows that were read."""
     left, counts = [], {}
-    for manifest in connector.changelog.manifests("test"):
+    for manifest in connector.changelog.read_manifests("test"):
         for record in manifest.left_out:
             left.append((record.table, record.events))
             assert record.start != record.end
@@ -88,12 +88,12 @@ def test_what_the_log_cannot_name_is_left_out_before_the_table_is_read_again(
     connector = _connector(tables, tmp_path, "redo_log_catalog")
     tables.sql("ALTER TABLE t ADD (v NUMBER(9))", "INSERT INTO t VALUES (3, 'c', 3)", "UPDATE t SET v = 4 WHERE id < 3")
     tables.sql("INSERT INTO u VALUES (1, 'one')", "ALTER TABLE t DROP COLUMN v", "INSERT INTO t VALUES (4, 'd')")
-    understood = ddl.read
+    understood = ddl.parse_ddl_statement
 
     def read(text: str) -> Any:
         return understood(text.replace("ADD (v NUMBER(9))", "ADD PERIOD VERY NEW (v)"))
 
-    monkeypatch.setattr(ddl, "read", read)
+    monkeypatch.setattr(ddl, "parse_ddl_statement", read)
     connector.capture()
     left, events = _told(connector)
     assert (left, events) == ([("APP.T", 3)], {"T": {"c": 1}, "U": {"c": 1}})
@@ -107,12 +107,12 @@ def test_rows_of_a_table_that_is_dropped_later_are_captured_behind_a_statement_t
     connector = _connector(tables, tmp_path, "redo_log_catalog")
     tables.sql("ALTER TABLE t NOCACHE", "INSERT INTO t VALUES (3, 'c')", "UPDATE t SET note = 'd' WHERE id = 1")
     tables.sql("INSERT INTO u VALUES (1, 'one')", "DROP TABLE t PURGE")
-    understood = ddl.read
+    understood = ddl.parse_ddl_statement
 
     def read(text: str) -> Any:
         return understood(text.replace("NOCACHE", "FROBNICATE"))
 
-    monkeypatch.setattr(ddl, "read", read)
+    monkeypatch.setattr(ddl, "parse_ddl_statement", read)
     connector.capture()
     assert _told(connector) == ([], {"T": {"c": 1, "u": 1}, "U": {"c": 1}})
     assert not connector.capture().events

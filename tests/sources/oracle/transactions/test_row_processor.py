@@ -15,19 +15,19 @@ import pytest
 
 from airflow_provider_cdc.core.errors import CdcError, SourceLogDamaged, UnknownLogEvent
 from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogItem, SchemaChange
-from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.spi.source import Tables
+from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.counters import RowCounters
-from airflow_provider_cdc.sources.oracle.mining.query import BATCH
-from airflow_provider_cdc.sources.oracle.mining.stream import in_scn_order
+from airflow_provider_cdc.sources.oracle.mining.logminer_query import BATCH
+from airflow_provider_cdc.sources.oracle.mining.logminer_stream import in_scn_order
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.schema.catalog_questions import NoLookups
+from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType, make_column
 from airflow_provider_cdc.sources.oracle.schema.ddl import Statement
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlEffect
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
+from airflow_provider_cdc.sources.oracle.schema.stream_lookups import NoLookups
+from airflow_provider_cdc.sources.oracle.stream_counters import RowCounters
 from airflow_provider_cdc.sources.oracle.transactions.buffer import transaction_buffer
-from airflow_provider_cdc.sources.oracle.transactions.continued_rows import ContinuationRows
+from airflow_provider_cdc.sources.oracle.transactions.continued_rows import ContinuationJoiner
 from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowProcessor
 from tests.sources.oracle.redo.redo_tables import config
 
@@ -65,28 +65,30 @@ def schema_of(name: str, settings: OracleConfig) -> TableSchema:
 
 
 class TwoTables:
-    """The captured tables T1 and T2; see :class:`airflow_provider_cdc.core.spi.source.Tables`."""
+    """The captured tables T1 and T2; see :class:`airflow_provider_cdc.core.spi.source.CapturedTableSchemas`."""
 
     def __init__(self, settings: OracleConfig) -> None:
         self.tables = {s.id: s for s in (schema_of("T1", settings), schema_of("T2", settings))}
 
-    def get(self, table: TableId) -> TableSchema | None:
+    def find_schema(self, table: TableId) -> TableSchema | None:
         return self.tables.get(table)
 
-    def captured(self, table: TableId) -> bool:
+    def is_captured(self, table: TableId) -> bool:
         return table in self.tables
 
     def read_again(self, table: TableId) -> bool:
         return False
 
-    def known(self) -> list[TableId]:
+    def list_known_tables(self) -> list[TableId]:
         return list(self.tables)
 
 
 class Meaning(DdlApplier):
     """What DDL statements mean, as a test says; otherwise nothing."""
 
-    def __init__(self, settings: OracleConfig, tables: Tables, lookups: NoLookups, ddl: Any = None) -> None:
+    def __init__(
+        self, settings: OracleConfig, tables: CapturedTableSchemas, lookups: NoLookups, ddl: Any = None
+    ) -> None:
         super().__init__(settings, tables, lookups)
         self._ddl = ddl
 
@@ -134,10 +136,10 @@ def events_of(item: LogBlock) -> list[Event]:
 
 def run(t: RowProcessor, rows: list[dict[str, Any]], sizes: Iterator[int]) -> list[LogItem]:
     items: list[LogItem] = []
-    statements = ContinuationRows()
+    statements = ContinuationJoiner()
     for batch in batches(rows, sizes):
-        items += t.process(statements.join(batch))
-    items.append(t.end(rows[-1]["scn"]))
+        items += t.process(statements.join_rows(batch))
+    items.append(t.advance_position(rows[-1]["scn"]))
     return items
 
 
@@ -250,7 +252,7 @@ def test_committed_transactions_in_commit_order(seed: int, memory: int) -> None:
     items = run(t, work.rows, sizes(seed))
     assert [e for item in items if isinstance(item, LogBlock) for e in events_of(item)] == work.events
     assert isinstance(items[-1], Heartbeat)
-    assert not t.transactions.rows
+    assert not t.transactions.change_count
     assert (t._counters.spilled > 0) == (memory < 1 << 28)
 
 

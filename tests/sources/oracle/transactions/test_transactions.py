@@ -149,7 +149,7 @@ def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_an
     told = [r.getMessage() for r in caplog.records if "is given up" in r.message]
     assert len(told) == 1
     assert id_ in told[0]
-    offset = connector.store.load("test").offset
+    offset = connector.store.load_offset("test").offset
     assert offset is not None
     assert offset.position is not None
     assert int(offset.position["scn"]) > began

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import SchemaConflict, UnreadableValue
-from airflow_provider_cdc.sources.oracle.checks import check
+from airflow_provider_cdc.sources.oracle.checks import check_prerequisites
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
 from tests.sources.oracle_adapter import oracle_connector
@@ -142,7 +142,7 @@ def test_the_check_names_such_a_table_with_what_to_do(
     schema: Oracle, made: Callable[..., Connector], type_: str
 ) -> None:
     made(type_)
-    (finding,) = (f for f in check(settings(schema, schema__include__list="APP")) if "APP.ODD" in f.what)
+    (finding,) = (f for f in check_prerequisites(settings(schema, schema__include__list="APP")) if "APP.ODD" in f.what)
     assert not finding.fatal
     assert r"table.exclude.list=APP\.ODD" in finding.fix
 

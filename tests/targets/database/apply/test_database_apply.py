@@ -16,11 +16,11 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of
-from airflow_provider_cdc.targets.database.engine import open_engine
-from airflow_provider_cdc.targets.database.schema.target_table import Name
+from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.connectors import Connector, memory_connector
 
 VALUES: dict[str, list[Any]] = {
@@ -62,9 +62,9 @@ FITTING = {
 """Where not all values fit: Db2 has decimals of 31 digits."""
 
 
-def sink(engine: sa.Engine, connector: Connector, **properties: Any) -> Sink:
-    config = SinkConfig.parse({**EQUAL, **{k.replace("__", "."): v for k, v in properties.items()}})
-    return Sink(engine, config, connector.changelog, connector.name)
+def sink(engine: sa.Engine, connector: Connector, **properties: Any) -> DatabaseApply:
+    config = DatabaseTargetConfig.parse({**EQUAL, **{k.replace("__", "."): v for k, v in properties.items()}})
+    return DatabaseApply(engine, config, connector.changelog, connector.name)
 
 
 UPPER = ("oracle", "db2")
@@ -82,7 +82,9 @@ def rows(
     """
     upper = engine.dialect.name in UPPER and not quoted
     with engine.connect() as connection:
-        statement = f"SELECT * FROM {dialect_of(engine).full(Name(table.upper() if upper else table))}"
+        statement = (
+            f"SELECT * FROM {dialect_of(engine).format_table_name(TargetTableName(table.upper() if upper else table))}"
+        )
         rows_ = connection.exec_driver_sql(
             statement, execution_options={"no_parameters": True, "driver_column_names": True}
         )
@@ -112,7 +114,7 @@ def plain(value: Any) -> Any:
 
 
 def expected(source: MemoryDatabase, table: str, dialect: str) -> list[dict[str, Any]]:
-    found = [{k: plain(as_kept(v, dialect)) for k, v in row.items()} for row in source.rows(table)]
+    found = [{k: plain(as_kept(v, dialect)) for k, v in row.items()} for row in source.copy_rows(table)]
     return [{name.lower() if dialect in FOLDING else name: value for name, value in row.items()} for row in found]
 
 
@@ -131,7 +133,9 @@ def in_order(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def work(source: MemoryDatabase, table: str, r: Random, steps: int, values: dict[str, list[Any]] = VALUES) -> None:
     """Transactions with all kinds of changes."""
-    types = {column.name: column.type for column in source.view()[1][source.id(table)].columns}
+    types = {
+        column.name: column.type for column in source.read_consistent_view()[1][source.resolve_table_id(table)].columns
+    }
 
     def one() -> dict[str, Any]:
         return {name: r.choice([None, *values[type_]]) for name, type_ in types.items() if name != "id"}
@@ -140,7 +144,7 @@ def work(source: MemoryDatabase, table: str, r: Random, steps: int, values: dict
         with source.transaction() as t:
             for _ in range(r.randrange(1, 6)):
                 id_ = {"id": r.randrange(12)}
-                there = any(row["id"] == id_["id"] for row in source.rows(table))
+                there = any(row["id"] == id_["id"] for row in source.copy_rows(table))
                 match r.randrange(4):
                     case 0 if there:
                         t.delete(table, id_)
@@ -165,7 +169,7 @@ def test_random_work_ends_in_equal_tables(engine: sa.Engine, tmp_path: Path, see
             case 2:
                 source.add_column(TABLE, "added", "int32", 7, text="7")
             case 3 if r.random() < 0.5:
-                source.truncate(TABLE)
+                source.truncate_table(TABLE)
         connector.capture()
         if r.random() < 0.7:
             sink(engine, connector, **named).apply()
@@ -173,7 +177,7 @@ def test_random_work_ends_in_equal_tables(engine: sa.Engine, tmp_path: Path, see
     table = TABLE.partition(".")[2]
     decimals = [name for name, type_ in columns.items() if type_.startswith("decimal")]
     assert in_order(rows(engine, table, decimals)) == in_order(expected(source, TABLE, engine.dialect.name))
-    assert sink(engine, connector, **named).apply().events == 0
+    assert sink(engine, connector, **named).apply().event_count == 0
 
 
 def test_a_value_that_is_unique_may_go_from_one_row_to_another(engine: sa.Engine, tmp_path: Path) -> None:
@@ -193,7 +197,7 @@ def test_a_value_that_is_unique_may_go_from_one_row_to_another(engine: sa.Engine
         t.update("s.t", {"id": 1}, {"mail": 2})
     connector.capture()
     sink(engine, connector).apply()
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
 
 
 def test_a_row_that_is_refused_stops_its_table_and_no_other(engine: sa.Engine, tmp_path: Path) -> None:
@@ -214,19 +218,19 @@ def test_a_row_that_is_refused_stops_its_table_and_no_other(engine: sa.Engine, t
     connector.capture()
     with pytest.raises(TargetError, match=r"(?si)p\.s\.bad.*p_s_bad cannot take a row.*id=2"):
         sink(engine, connector).apply()
-    assert in_order(rows(engine, "p_s_good")) == in_order(source.rows("s.good"))
+    assert in_order(rows(engine, "p_s_good")) == in_order(source.copy_rows("s.good"))
     assert rows(engine, "p_s_bad") == [{"id": 1, "mail": 1}]
     with source.transaction() as t:
         t.insert("s.good", {"id": 3, "mail": 1})
     connector.capture()
     with pytest.raises(TargetError, match=r"(?i)p_s_bad cannot take a row"):
         sink(engine, connector).apply()
-    assert in_order(rows(engine, "p_s_good")) == in_order(source.rows("s.good"))
+    assert in_order(rows(engine, "p_s_good")) == in_order(source.copy_rows("s.good"))
     with engine.begin() as connection:
         table = " ON p_s_bad" if engine.dialect.name in ("mysql", "mariadb", "mssql") else ""
         connection.execute(sa.text(f"DROP INDEX one{table}"))
     sink(engine, connector).apply()
-    assert in_order(rows(engine, "p_s_bad")) == in_order(source.rows("s.bad"))
+    assert in_order(rows(engine, "p_s_bad")) == in_order(source.copy_rows("s.bad"))
 
 
 def test_without_evolution_a_missing_table_is_named_with_its_ddl(engine: sa.Engine, tmp_path: Path) -> None:
@@ -259,7 +263,7 @@ def test_without_evolution_a_missing_table_is_named_with_its_ddl(engine: sa.Engi
 )
 def test_a_configuration_that_contradicts_itself_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        SinkConfig.parse(wrong)
+        DatabaseTargetConfig.parse(wrong)
 
 
 def test_rows_that_are_refused_are_kept_with_the_reason_if_errors_are_tolerated(
@@ -326,7 +330,7 @@ def test_rows_that_refer_to_each_other_come_and_go_together(engine: sa.Engine, t
         connector.capture()
         sink(engine, connector, schema__evolution="none").apply()
         for table in names:
-            assert in_order(rows(engine, f"p_s_{table}")) == in_order(source.rows(f"s.{table}"))
+            assert in_order(rows(engine, f"p_s_{table}")) == in_order(source.copy_rows(f"s.{table}"))
         with source.transaction() as t:
             t.delete("s.grandchildren", {"id": 1 - turn})
             t.delete("s.children", {"id": 1 - turn})
@@ -350,7 +354,7 @@ def test_tables_that_refer_to_each_other_in_a_circle_stay_behind_alone(
     source.create_table("s.third", {"id": "int64!"}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p")
     with postgres.database("circle") as name:
-        engine = open_engine(SinkConfig.parse({"connection.url": postgres.url(name)}))
+        engine = open_engine(DatabaseTargetConfig.parse({"connection.url": postgres.url(name)}))
         with source.transaction() as t:
             t.insert("s.one", {"id": 1})
             t.insert("s.other", {"id": 1, "refers": 1})
@@ -380,5 +384,5 @@ def test_tables_that_refer_to_each_other_in_a_circle_stay_behind_alone(
             connection.exec_driver_sql("ALTER TABLE p_s_other DROP CONSTRAINT p_s_other_refers_fkey")
         sink(engine, connector).apply()
         for table in ("one", "other", "third"):
-            assert in_order(rows(engine, f"p_s_{table}")) == in_order(source.rows(f"s.{table}"))
+            assert in_order(rows(engine, f"p_s_{table}")) == in_order(source.copy_rows(f"s.{table}"))
         engine.dispose()

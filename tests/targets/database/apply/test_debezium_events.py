@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
-from airflow_provider_cdc.targets.database.schema.value_types import Kind, kind_of
+from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.schema.value_kinds import ValueKind, kind_of
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.sources.debezium.written import Row, Topic, connector, node, write
 from tests.support.connectors import Connector
 
@@ -22,14 +22,16 @@ TABLE = "shop_inventory_orders"
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Any:
-    engine = open_engine(SinkConfig.parse({"connection.url": f"sqlite:///{tmp_path}/target.db"}))
+    engine = open_engine(DatabaseTargetConfig.parse({"connection.url": f"sqlite:///{tmp_path}/target.db"}))
     yield engine
     engine.dispose()
 
 
 def _applied(engine: sa.Engine, found: Connector, properties: Row) -> list[Row]:
     found.capture()
-    Sink(engine, SinkConfig.parse({"schema.evolution": "basic", **properties}), found.changelog, found.name).apply()
+    DatabaseApply(
+        engine, DatabaseTargetConfig.parse({"schema.evolution": "basic", **properties}), found.changelog, found.name
+    ).apply()
     with engine.connect() as connection:
         rows = connection.execute(sa.text(f"SELECT * FROM {TABLE}")).mappings()
         return sorted(map(dict, rows), key=repr)
@@ -104,12 +106,12 @@ def test_types_of_the_source_that_events_tell_refine_the_columns(engine: sa.Engi
     found = connector(tmp_path)
     found.capture()
     schema = next(
-        s for m in found.changelog.manifests("test", after=0) for s in m.schemas["shop.inventory.orders"].values()
+        s for m in found.changelog.read_manifests("test", after=0) for s in m.schemas["shop.inventory.orders"].values()
     )
-    declared = schema.column("name").declared
+    declared = schema.get_column("name").declared
     assert (declared.type_name, declared.length) == ("VARCHAR", 20)
-    assert schema.column("name").parameters == told
-    assert kind_of(schema.column("name")) == Kind("text", 20, told="VARCHAR")
+    assert schema.get_column("name").parameters == told
+    assert kind_of(schema.get_column("name")) == ValueKind("text", 20, told="VARCHAR")
 
 
 HEADED = {"events.headers": "tenant,number"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.mongodb.columns.column_fields import FIRST, Fields
-from airflow_provider_cdc.sources.mongodb.kernels.columns import LONG
-from airflow_provider_cdc.targets.database.config import SinkConfig
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.sources.mongodb.columns.column_fields import FIRST, CollectionFields
+from airflow_provider_cdc.sources.mongodb.kernels.document_columns import LONG
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of
 from airflow_provider_cdc.targets.database.schema.target_table import table_of
 
@@ -67,15 +67,15 @@ ODD = (
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("quoted", [True, False])
 def test_every_field_of_a_document_is_a_column_that_the_database_takes(engine: sa.Engine, quoted: bool) -> None:
-    fields = Fields((), 1, 500)
+    fields = CollectionFields((), 1, 500)
     for name in (*OF_DATABASES, *ALIKE, *ODD):
-        fields.learn(-1, -1, name, LONG)
+        fields.learn_field(-1, -1, name, LONG)
     schema = TableSchema(id=TableId(namespace="shop", name="t"), key=("_id",), columns=(*FIRST, *fields.columns))
-    config = SinkConfig.parse({"connection.url": "sqlite://", "quote.identifiers": quoted})
-    dialect = dialect_of(engine, config.zone)
+    config = DatabaseTargetConfig.parse({"connection.url": "sqlite://", "quote.identifiers": quoted})
+    dialect = dialect_of(engine, config.effective_time_zone)
     table = table_of("t", schema, config, dialect)
     with engine.begin() as connection:
-        dialect.look(connection)
-        connection.exec_driver_sql(dialect.create(table))
-        there = connection.exec_driver_sql(f"SELECT * FROM {dialect.full(table.name)}").keys()
+        dialect.detect_features(connection)
+        connection.exec_driver_sql(dialect.build_create_table(table))
+        there = connection.exec_driver_sql(f"SELECT * FROM {dialect.format_table_name(table.name)}").keys()
     assert len(there) == len(fields.columns) + 2

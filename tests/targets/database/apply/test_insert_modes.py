@@ -10,11 +10,11 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of
 from airflow_provider_cdc.targets.database.events import event_reader
-from airflow_provider_cdc.targets.database.schema.target_table import Name
+from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
 from tests.support.connectors import Connector, memory_connector
 from tests.targets.database.apply.test_database_apply import in_order, rows
 
@@ -43,14 +43,14 @@ def insert(source: MemoryDatabase, *found: Row) -> None:
 
 def apply(engine: sa.Engine, connector: Connector, properties: Row) -> None:
     connector.capture()
-    config = SinkConfig.parse({"schema.evolution": "basic", **properties})
-    Sink(engine, config, connector.changelog, connector.name).apply()
+    config = DatabaseTargetConfig.parse({"schema.evolution": "basic", **properties})
+    DatabaseApply(engine, config, connector.changelog, connector.name).apply()
 
 
 def key_of(connection: sa.Connection) -> list[str]:
     """The columns of the table's key."""
     dialect = dialect_of(connection.engine)
-    there = dialect.there(connection, Name(dialect.fold("p_s_t")))
+    there = dialect.find_table(connection, TargetTableName(dialect.fold_name("p_s_t")))
     assert there is not None
     return [name.lower() for name in there.key]
 
@@ -163,11 +163,11 @@ def test_truncates_empty_the_table_only_if_they_are_enabled(
 ) -> None:
     keyed = {"primary.key.mode": "record_key", "insert.mode": "upsert"}
     insert(source, {"id": 1, "a": "x", "b": 1})
-    source.truncate("s.t")
+    source.truncate_table("s.t")
     insert(source, {"id": 2, "a": "y", "b": 2})
     apply(engine, connector, keyed)
     assert [row["id"] for row in in_order(rows(engine, "p_s_t"))] == [1, 2]
-    source.truncate("s.t")
+    source.truncate_table("s.t")
     insert(source, {"id": 3, "a": "z", "b": 3})
     apply(engine, connector, {**keyed, "truncate.enabled": True})
     assert [row["id"] for row in rows(engine, "p_s_t")] == [3]
@@ -205,7 +205,7 @@ def test_values_that_an_event_leaves_out_stay(engine: sa.Engine, source: MemoryD
         t.insert("s.t", {"id": 3, "a": "again", "b": 30})
         t.update("s.t", {"id": 3}, {"b": 31})
     apply(engine, connector, keyed)
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 100_000])
@@ -228,7 +228,7 @@ def test_a_row_that_gets_another_key_keeps_the_values_that_its_event_leaves_out(
         t.insert("s.t", {"id": 12, "a": "born", "b": 12})
         t.update("s.t", {"id": 12}, {"id": 5})
     apply(engine, connector, EQUAL)
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
 
 
 def test_moved_rows_that_lack_values_need_a_mode_that_can_move_them(

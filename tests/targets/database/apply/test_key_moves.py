@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.config import SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.connectors import memory_connector
 from tests.support.key_moves import KeyMoves
 from tests.targets.database.apply.test_database_apply import rows, sink
@@ -22,7 +22,7 @@ def test_rows_that_move_over_each_other_are_those_of_the_source(tmp_path: Path, 
     db = MemoryDatabase("moves")
     moves = KeyMoves(db, Random(block), deferred=block > 100)
     connector = memory_connector(db, tmp_path, memory_block_rows=block)
-    engine = open_engine(SinkConfig.parse({"connection.url": f"sqlite:///{tmp_path}/target.db"}))
+    engine = open_engine(DatabaseTargetConfig.parse({"connection.url": f"sqlite:///{tmp_path}/target.db"}))
     for batches in (1, 1, 3):
         for _ in range(batches):
             moves.transaction()
@@ -31,7 +31,7 @@ def test_rows_that_move_over_each_other_are_those_of_the_source(tmp_path: Path, 
         sink(engine, connector).apply()
         for table in moves.tables:
             found = sorted(rows(engine, f"test_{table.replace('.', '_')}"), key=repr)
-            assert found == sorted(db.rows(table), key=repr)
+            assert found == sorted(db.copy_rows(table), key=repr)
 
 
 def test_values_that_the_log_leaves_out_travel_with_the_rows(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_values_that_the_log_leaves_out_travel_with_the_rows(tmp_path: Path) -> 
         db = MemoryDatabase(f"left out {seed}")
         moves = KeyMoves(db, Random(seed), sparse=("note",), deferred=False)
         connector = memory_connector(db, tmp_path / str(seed))
-        engine = open_engine(SinkConfig.parse({"connection.url": f"sqlite:///{tmp_path}/{seed}.db"}))
+        engine = open_engine(DatabaseTargetConfig.parse({"connection.url": f"sqlite:///{tmp_path}/{seed}.db"}))
         connector.capture()
         sink(engine, connector).apply()
         for _ in range(4):
@@ -50,7 +50,7 @@ def test_values_that_the_log_leaves_out_travel_with_the_rows(tmp_path: Path) -> 
             sink(engine, connector).apply()
             for table in moves.tables:
                 found = sorted(rows(engine, f"test_{table.replace('.', '_')}"), key=repr)
-                assert found == sorted(db.rows(table), key=repr), seed
+                assert found == sorted(db.copy_rows(table), key=repr), seed
 
 
 def test_other_values_than_texts_are_not_lost_without_a_word(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_other_values_than_texts_are_not_lost_without_a_word(tmp_path: Path) -> 
                 t.insert(table, {"id": i, "n": i, "big": b"%d" % i})
     connector = memory_connector(db, tmp_path)
     connector.capture()
-    engine = open_engine(SinkConfig.parse({"connection.url": f"sqlite:///{tmp_path}/target.db"}))
+    engine = open_engine(DatabaseTargetConfig.parse({"connection.url": f"sqlite:///{tmp_path}/target.db"}))
     sink(engine, connector).apply()
     before = rows(engine, "test_s_t")
     with db.transaction() as t:
@@ -74,4 +74,4 @@ def test_other_values_than_texts_are_not_lost_without_a_word(tmp_path: Path) -> 
     with pytest.raises(TargetError, match="moved over each other to new keys"):
         sink(engine, connector).apply()
     assert rows(engine, "test_s_t") == before
-    assert sorted(rows(engine, "test_s_other"), key=repr) == sorted(db.rows("s.other"), key=repr)
+    assert sorted(rows(engine, "test_s_other"), key=repr) == sorted(db.copy_rows("s.other"), key=repr)

@@ -9,14 +9,18 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.model.table_schema import Column
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
-from airflow_provider_cdc.targets.database.dialects.dialect import Dialect
+from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects.mysql import MariaDb
-from airflow_provider_cdc.targets.database.events import event_windows
-from airflow_provider_cdc.targets.database.schema.target_table import Field, Name, SinkTable
+from airflow_provider_cdc.targets.database.dialects.target_dialect import TargetDialect
+from airflow_provider_cdc.targets.database.events import last_event_windows
+from airflow_provider_cdc.targets.database.schema.target_table import (
+    DatabaseColumn,
+    DatabaseTargetTable,
+    TargetTableName,
+)
 from tests.support.connectors import Connector, memory_connector
 from tests.targets.database.apply.test_database_apply import in_order, rows
 
@@ -36,14 +40,14 @@ def connector(source: MemoryDatabase, tmp_path: Path) -> Connector:
 def apply(engine: sa.Engine, connector: Connector) -> list[tuple[str, list[int]]]:
     """Apply what there is; the writes that were tried, and the ids of their rows."""
     done = list[tuple[str, list[int]]]()
-    sink = Sink(engine, SinkConfig.parse(EQUAL), connector.changelog, connector.name)
+    sink = DatabaseApply(engine, DatabaseTargetConfig.parse(EQUAL), connector.changelog, connector.name)
     dialect = sink._dialect
 
     def watched(what: str) -> Any:
         plain = getattr(dialect, what)
 
-        def write(connection: sa.Connection, table: SinkTable, some: pa.Table, **more: Any) -> None:
-            done.append((what, sorted(some[table.key[0].name].to_pylist())))
+        def write(connection: sa.Connection, table: DatabaseTargetTable, some: pa.Table, **more: Any) -> None:
+            done.append((what, sorted(some[table.key_columns[0].name].to_pylist())))
             plain(connection, table, some, **more)
 
         return write
@@ -75,13 +79,13 @@ def test_only_rows_that_the_source_has_made_are_new(
         t.insert("s.t", {"id": 2, "a": "again"})  # the table has it
     connector.capture()
     assert apply(engine, connector) == [("upsert", [1, 2]), ("insert", [3, 5])]
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
 
 
 def test_a_new_row_that_is_there_is_changed_and_the_rest_of_the_run_looks(
     engine: sa.Engine, source: MemoryDatabase, connector: Connector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_windows, "WINDOW_EVENTS", 1)
+    monkeypatch.setattr(last_event_windows, "WINDOW_EVENTS", 1)
     put(source, 1)
     connector.capture()
     apply(engine, connector)
@@ -91,7 +95,7 @@ def test_a_new_row_that_is_there_is_changed_and_the_rest_of_the_run_looks(
         put(source, id_)
         connector.capture()
     assert apply(engine, connector) == [("insert", [2]), ("upsert", [2]), ("upsert", [3])]
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
 
 
 def test_a_table_whose_key_is_not_enforced_gets_no_rows_twice(
@@ -104,16 +108,19 @@ def test_a_table_whose_key_is_not_enforced_gets_no_rows_twice(
     put(source, 1, 2)
     connector.capture()
     assert [what for what, _ in apply(engine, connector)] == ["upsert"]
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
 
 
 def test_statements_stay_far_below_what_a_server_takes() -> None:
     """However much longer the texts of values are than the values: truth values have a bit each."""
     names = [f"c{number}" for number in range(60)]
-    fields = tuple(Field(name, Column(name=name, type="bool")) for name in names)
+    fields = tuple(DatabaseColumn(name, Column(name=name, type="bool")) for name in names)
     some = pa.table({name: pa.array([True, False] * 100_000) for name in names})
-    dialect: Dialect = MariaDb()
+    dialect: TargetDialect = MariaDb()
     assert isinstance(dialect, MariaDb)
-    sizes = [len(text) for text in dialect._statements(SinkTable("t", Name("t"), fields), some, 16 << 20)]
+    sizes = [
+        len(text)
+        for text in dialect._statements(DatabaseTargetTable("t", TargetTableName("t"), fields), some, 16 << 20)
+    ]
     assert len(sizes) > 10
     assert max(sizes) < 4 << 20

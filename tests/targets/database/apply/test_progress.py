@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.job_progress import Work
-from airflow_provider_cdc.core.reporting import work_progress as module
+from airflow_provider_cdc.core.model.job_progress import JobProgress
+from airflow_provider_cdc.core.reporting import progress_reporter as module
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.apply import database_apply
-from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from tests.support.connectors import memory_connector
 
 
@@ -36,20 +36,20 @@ def test_an_apply_that_takes_long_says_which_batch_it_is_at(
         with database.transaction() as t:
             t.insert("s.t", {"id": n})
         connector.capture()
-    board, seen = connector.changelog.board(connector.name), list[Work]()
-    write = Sink._saved
+    board, seen = connector.changelog.open_progress_board(connector.name), list[JobProgress]()
+    write = DatabaseApply._saved
 
-    def slow(self: Sink, *given: Any, **more: Any) -> None:
+    def slow(self: DatabaseApply, *given: Any, **more: Any) -> None:
         for _ in range(1000):
-            if (now := [work for work in board.all() if work.done == 2]) or self._way[0] != 2:
+            if (now := [work for work in board.list_work() if work.done == 2]) or self._way[0] != 2:
                 seen.extend(now)
                 break
             module.time.sleep(0.01)
         write(self, *given, **more)
 
-    monkeypatch.setattr(Sink, "_saved", slow)
-    Sink(engine, SinkConfig.parse(EQUAL), connector.changelog, connector.name).apply()
-    assert seen[0].text.startswith("Apply: 2 of 6 batches (33 %)")
+    monkeypatch.setattr(DatabaseApply, "_saved", slow)
+    DatabaseApply(engine, DatabaseTargetConfig.parse(EQUAL), connector.changelog, connector.name).apply()
+    assert seen[0].progress_text.startswith("Apply: 2 of 6 batches (33 %)")
     assert seen[0].now == "at work: p.s.t"
     assert seen[0].where.startswith("database at sqlite")
-    assert board.all() == []
+    assert board.list_work() == []

@@ -11,12 +11,12 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-from airflow_provider_cdc.targets.database.config import SinkConfig
+from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of
-from airflow_provider_cdc.targets.database.dialects.dialect import There
-from airflow_provider_cdc.targets.database.engine import open_engine, place_of
-from airflow_provider_cdc.targets.database.schema.target_table import Name
+from airflow_provider_cdc.targets.database.dialects.target_dialect import ExistingTable
+from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
+from airflow_provider_cdc.targets.database.target_engine import open_engine, place_of
 from tests.support.connectors import memory_connector
 from tests.support.derby import adapted
 from tests.targets.database.apply.test_database_apply import in_order, rows, sink
@@ -32,7 +32,7 @@ from tests.targets.database.source_table import Table, column
     ],
 )
 def test_the_connection_is_that_of_the_url_with_user_and_password(url: str, expected: str) -> None:
-    config = SinkConfig.parse(
+    config = DatabaseTargetConfig.parse(
         {
             "connection.url": url,
             "connection.username": "me",
@@ -48,13 +48,13 @@ def test_the_connection_is_that_of_the_url_with_user_and_password(url: str, expe
 
 def test_a_connection_without_a_url_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"connection\.url: required"):
-        open_engine(SinkConfig.parse({}))
+        open_engine(DatabaseTargetConfig.parse({}))
 
 
-def there(engine: sa.Engine, table: str) -> There | None:
+def there(engine: sa.Engine, table: str) -> ExistingTable | None:
     named = dialect_of(engine)
     with engine.connect() as connection:
-        return named.there(connection, Name(named.fold(table)))
+        return named.find_table(connection, TargetTableName(named.fold_name(table)))
 
 
 def test_the_typical_configuration_of_the_reference_works_as_it_is(url: str, engine: sa.Engine, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_the_typical_configuration_of_the_reference_works_as_it_is(url: str, eng
     connector = memory_connector(source, tmp_path, topic_prefix="p")
     whole = sa.make_url(url)
     login = {"connection.username": whole.username, "connection.password": whole.password}
-    config = SinkConfig.parse(
+    config = DatabaseTargetConfig.parse(
         {
             "insert.mode": "upsert", "delete.enabled": "true", "primary.key.mode": "record_key", "schema.evolution": "basic",
             "database.time_zone": "UTC", "tasks.max": "1", "topics": "p.s.t",
@@ -78,11 +78,11 @@ def test_the_typical_configuration_of_the_reference_works_as_it_is(url: str, eng
             t.insert("s.t", {"id": day, "at": dt.datetime(2024, 7, day, 12)})
             t.update("s.t", {"id": 1}, {"at": dt.datetime(2024, 8, day)})
         connector.capture()
-        Sink(own, config, connector.changelog, connector.name).apply()
+        DatabaseApply(own, config, connector.changelog, connector.name).apply()
     with source.transaction() as t:
         t.delete("s.t", {"id": 2})
     connector.capture()
-    Sink(own, config, connector.changelog, connector.name).apply()
+    DatabaseApply(own, config, connector.changelog, connector.name).apply()
     own.dispose()
     assert rows(engine, "p_s_t") == [{"id": 1, "at": "2024-08-02 00:00:00.000000"}]
 
@@ -148,7 +148,7 @@ def test_a_table_that_is_all_key_takes_changes(engine: sa.Engine, tmp_path: Path
                 t.insert("s.t", {"a": number, "id": "x"})
         connector.capture()
         sink(engine, connector, insert__mode=mode, delete__enabled=False).apply()
-    expected = in_order(source.rows("s.t")) if mode == "upsert" else []
+    expected = in_order(source.copy_rows("s.t")) if mode == "upsert" else []
     assert sorted(rows(engine, "p_s_t"), key=str) == sorted(expected, key=str)
 
 
@@ -193,7 +193,7 @@ def test_a_text_that_is_too_long_for_a_key_is_refused_and_named(engine: sa.Engin
             sink(engine, connector).apply()
         return
     sink(engine, connector).apply()
-    assert rows(engine, "p_s_t") == source.rows("s.t")
+    assert rows(engine, "p_s_t") == source.copy_rows("s.t")
 
 
 def test_values_that_a_column_cannot_have_are_refused_whatever_the_server_lets_pass(

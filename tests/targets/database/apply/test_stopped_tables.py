@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.changelog.retention.retention import Limits, Retention
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.rebuild_database import RebuildDatabase
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.connectors import Connector, memory_connector
 from tests.support.signals import snapshot
 from tests.targets.database.apply.test_database_apply import in_order, rows, sink
@@ -37,7 +37,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     else:
         server = request.getfixturevalue(_FIXTURES[kind])
         url = server.url(f"{request.getfixturevalue('mariadb_database').name}?charset=utf8mb4")
-    engine = open_engine(SinkConfig.parse({"connection.url": url}))
+    engine = open_engine(DatabaseTargetConfig.parse({"connection.url": url}))
     yield engine, (staged if way else sink)
     engine.dispose()
 
@@ -68,7 +68,7 @@ def put(source: MemoryDatabase, connector: Connector, *tables: str, ids: tuple[i
 
 def same(engine: sa.Engine, source: MemoryDatabase, *tables: str) -> None:
     for table in tables:
-        assert in_order(rows(engine, "p_" + table.replace(".", "_"))) == in_order(source.rows(table)), table
+        assert in_order(rows(engine, "p_" + table.replace(".", "_"))) == in_order(source.copy_rows(table)), table
 
 
 def markers(engine: sa.Engine) -> dict[str, int]:
@@ -85,15 +85,15 @@ def test_a_table_without_a_key_stops_and_no_other(target: Any, source: MemoryDat
             of(engine, connector).apply()
         same(engine, source, "s.good")
         assert not sa.inspect(engine).has_table("p_s_keyless")
-    last = connector.changelog.batches(connector.name)[-1]
+    last = connector.changelog.list_batches(connector.name)[-1]
     assert markers(engine) == {"*": last, "p.s.keyless": 0}
-    (report,) = AppliedReports(connector.changelog.storage, connector.name).all()
+    (report,) = ApplyReports(connector.changelog.storage, connector.name).list_reports()
     assert report["lagging"] == {"p.s.keyless": 0}
     assert "no key" in report["failed"]["p.s.keyless"]
     # its error names this way out
     assert of(engine, connector, topics__regex=r"p\.s\.good").apply().batch == last
     assert markers(engine) == {"*": last}
-    (report,) = AppliedReports(connector.changelog.storage, connector.name).all()
+    (report,) = ApplyReports(connector.changelog.storage, connector.name).list_reports()
     assert (report["lagging"], report["failed"]) == ({}, {})
 
 
@@ -154,7 +154,7 @@ def test_a_topic_that_was_left_out_and_is_taken_again_lacks_nothing(
     assert [row["id"] for row in rows(engine, "p_s_a")] == [1, 2]
     of(engine, connector).apply()
     same(engine, source, "s.a", "s.b", "s.c")
-    assert markers(engine) == {"*": connector.changelog.batches(connector.name)[-1]}
+    assert markers(engine) == {"*": connector.changelog.list_batches(connector.name)[-1]}
     of(engine, connector, **some).apply()
     of(engine, connector).apply()
     same(engine, source, "s.a", "s.b", "s.c")
@@ -202,9 +202,9 @@ def trimmed(connector: Connector, folder: Path) -> None:
     other = sa.create_engine(f"sqlite:///{folder}/other.db")
     sink(other, connector).apply()
     other.dispose()
-    first = connector.changelog.first(connector.name)
-    Retention(connector.changelog, connector.name, Limits(0, -1)).run()
-    assert connector.changelog.first(connector.name) > first
+    first = connector.changelog.find_first_batch(connector.name)
+    Retention(connector.changelog, connector.name, RetentionLimits(0, -1)).run()
+    assert connector.changelog.find_first_batch(connector.name) > first
 
 
 def failed(target: Any, connector: Connector) -> dict[str, str]:
@@ -229,7 +229,7 @@ def filled(source: MemoryDatabase, connector: Connector, folder: Path, *, until_
     trimmed(connector, folder)
     source.create_table("s.c", COLUMNS, key=("id",))
     put(source, connector, "s.a", "s.c", "s.d", ids=(5,))
-    source.truncate("s.d")
+    source.truncate_table("s.d")
     put(source, connector, "s.d", "s.c", ids=(6,))
     put(source, connector, "s.d", "s.c", ids=(7,))
 
@@ -244,12 +244,12 @@ def test_a_new_target_begins_with_what_the_change_log_still_has_all_of(
         assert sorted(why) == ["p.s.a", "p.s.b"]
         assert all(f"snapshot test s.{topic[-1]} --replace" in text for topic, text in why.items())
         same(engine, source, "s.c", "s.d")
-        last = connector.changelog.batches(connector.name)[-1]
+        last = connector.changelog.list_batches(connector.name)[-1]
         assert markers(engine) == {"*": last, "p.s.a": 0, "p.s.b": 0}
         put(source, connector, "s.c", "s.d", ids=(10 + last,))
     snapshot(connector, "s.a", "s.b", replace=True)
     connector.capture()
-    last = connector.changelog.batches(connector.name)[-1]
+    last = connector.changelog.list_batches(connector.name)[-1]
     assert of(engine, connector).apply().batch == last
     same(engine, source, "s.a", "s.b", "s.c", "s.d")
     assert markers(engine) == {"*": last}
@@ -263,16 +263,16 @@ def test_a_target_of_a_backup_goes_on_with_what_lacks_nothing(
 
     def backed_up() -> None:
         of(engine, connector).apply()
-        reports = AppliedReports(connector.changelog.storage, connector.name)
-        (report,) = reports.all()
-        reports.forget(report["target"], report["location"])
+        reports = ApplyReports(connector.changelog.storage, connector.name)
+        (report,) = reports.list_reports()
+        reports.delete_report(report["target"], report["location"])
 
     filled(source, connector, tmp_path, until_trimmed=backed_up)
     at = markers(engine)["*"]
     why = failed(target, connector)
     assert list(why) == ["p.s.a"]
     same(engine, source, "s.b", "s.c", "s.d")
-    assert markers(engine) == {"*": connector.changelog.batches(connector.name)[-1], "p.s.a": at}
+    assert markers(engine) == {"*": connector.changelog.list_batches(connector.name)[-1], "p.s.a": at}
     snapshot(connector, "s.a", replace=True)
     connector.capture()
     of(engine, connector).apply()
@@ -292,7 +292,7 @@ def test_what_is_killed_while_a_table_begins_later_is_finished_by_the_next_run(
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(Sink, "_again", killed)
+        patched.setattr(DatabaseApply, "_again", killed)
         with pytest.raises(Killed):
             of(engine, connector).apply()
     assert markers(engine)["p.s.d"] > 0
@@ -316,7 +316,7 @@ def test_tables_that_are_ahead_of_the_change_log_take_nothing_of_it(
     for number in (2, 3, 4):
         put(source, connector, "s.a", ids=(number,))
     of(engine, connector).apply()
-    last = connector.changelog.last(connector.name)
+    last = connector.changelog.find_last_batch(connector.name)
     connector.store.close()
     for now, before in copies:
         shutil.rmtree(now) if now.is_dir() else now.unlink()
@@ -328,7 +328,7 @@ def test_tables_that_are_ahead_of_the_change_log_take_nothing_of_it(
         with pytest.raises(TargetError, match=f"stand at batch {last}.* another change log") as caught:
             of(engine, connector).apply()
         with pytest.raises(TargetError, match="another change log"):
-            RebuildDatabase(engine, SinkConfig.parse(EQUAL), connector.changelog, connector.name).run(["s.a"])
+            RebuildDatabase(engine, DatabaseTargetConfig.parse(EQUAL), connector.changelog, connector.name).run(["s.a"])
         with pytest.raises(TargetError, match="another change log"):
             verified(engine, connector, wait_s=0)
         assert in_order(rows(engine, "p_s_a")) == [{"id": n, "n": n} for n in (1, 2, 3, 4)]

@@ -12,14 +12,14 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.model.table_schema import Column
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.config import SinkConfig
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of
 from airflow_provider_cdc.targets.database.dialects.sqlite import Sqlite
-from airflow_provider_cdc.targets.database.engine import open_engine
-from airflow_provider_cdc.targets.database.schema.target_table import Name
-from airflow_provider_cdc.targets.database.schema.value_types import kind_of
+from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
+from airflow_provider_cdc.targets.database.schema.value_kinds import kind_of
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.connectors import memory_connector
 from tests.support.patience import until
 from tests.targets.database.apply.test_database_apply import UPPER, rows, sink
@@ -311,7 +311,7 @@ def test_a_column_that_was_made_by_hand_keeps_its_type_default_and_nullability(
 
 def _has(engine: sa.Engine, table: str) -> bool:
     with engine.connect() as connection:
-        return dialect_of(engine).there(connection, Name(table)) is not None
+        return dialect_of(engine).find_table(connection, TargetTableName(table)) is not None
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
@@ -322,7 +322,10 @@ def test_a_table_that_somebody_else_has_just_made_gets_the_columns_that_it_lacks
     table = Table(tmp_path, engine, column("a", "int32"))
     table.insert({"id": 1, "a": 5})
     table.connector.capture()
-    other, name = open_engine(SinkConfig.parse({"connection.url": url})), dialect_of(engine).fold("p_s_t")
+    other, name = (
+        open_engine(DatabaseTargetConfig.parse({"connection.url": url})),
+        dialect_of(engine).fold_name("p_s_t"),
+    )
 
     def faster(_: Any, __: Any, statement: str, *___: Any) -> None:
         if statement.startswith("CREATE TABLE") and name in statement and not _has(other, name):
@@ -345,7 +348,7 @@ def test_a_column_that_another_run_has_just_added_is_taken_as_added(
     table.apply()
     table.alter(ID, column("a", "int32"), column("b", "string", "VARCHAR", 9), added={"b": "x"})
     table.insert({"id": 2, "a": 5, "b": "y"})
-    other, left_behind = open_engine(SinkConfig.parse({"connection.url": url})), list[Thread]()
+    other, left_behind = open_engine(DatabaseTargetConfig.parse({"connection.url": url})), list[Thread]()
 
     def add(statement: str) -> None:
         with other.begin() as connection:
@@ -439,7 +442,9 @@ def test_keys_that_differ_in_case_accents_or_spaces_are_different_rows(engine: s
         t.update("s.t", {"id": "e\u0301"}, {"n": 200})
     connector.capture()
     sink(engine, connector).apply()
-    assert {row["id"]: row["n"] for row in rows(engine, "p_s_t")} == {row["id"]: row["n"] for row in source.rows("s.t")}
+    assert {row["id"]: row["n"] for row in rows(engine, "p_s_t")} == {
+        row["id"]: row["n"] for row in source.copy_rows("s.t")
+    }
 
 
 def test_sqlite_changes_no_columns() -> None:

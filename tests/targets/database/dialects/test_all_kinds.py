@@ -7,7 +7,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from airflow_provider_cdc.targets.database.dialects import dialect_of
-from airflow_provider_cdc.targets.database.schema.target_table import Name
+from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
 from tests.targets.database.all_kinds import Case, cases
 from tests.targets.database.apply.test_database_apply import sink
 from tests.targets.database.source_table import ID, Table
@@ -31,26 +31,29 @@ def test_the_smallest_change_of_a_value_of_any_type_is_found_and_repaired(engine
     found = cases(dialect.name)
     table, number = filled(engine, tmp_path, found)
     equal = verified(engine, table.connector)
-    assert equal.status == 0, equal.text()
+    assert equal.exit_status == 0, equal.format_text()
     assert only(equal).target == number + 1
 
-    full, id_ = dialect.full(Name(dialect.fold("p_s_t"))), dialect.quote(dialect.fold("id"))
-    names = [dialect.fold(case.column.name) for case in found if not case.key]
+    full, id_ = (
+        dialect.format_table_name(TargetTableName(dialect.fold_name("p_s_t"))),
+        dialect.quote_name(dialect.fold_name("id")),
+    )
+    names = [dialect.fold_name(case.column.name) for case in found if not case.key]
     for n in range(number - 1):  # each row gets the values of the next one, which are the least different ones
-        for name in map(dialect.quote, names):
+        for name in map(dialect.quote_name, names):
             of_next = f"SELECT {name} FROM {full} WHERE {id_} = {n + 1}"
             if dialect.name in ("mysql", "mariadb"):
                 of_next = f"SELECT {name} FROM ({of_next}) n"
             run(engine, f"UPDATE {full} SET {name} = ({of_next}) WHERE {id_} = {n}")
     run(
         engine,
-        f"UPDATE {full} SET {', '.join(f'{dialect.quote(name)} = NULL' for name in names)} WHERE {id_} = {number - 1}",
+        f"UPDATE {full} SET {', '.join(f'{dialect.quote_name(name)} = NULL' for name in names)} WHERE {id_} = {number - 1}",
     )
     with opened(table.connector) as verification:
         differing = compare(engine, table.connector, verification, keys=True)
         assert only(differing).differing == dict.fromkeys(names, number)
-        assert verification.send(verification.repairs(differing.document()), "test").keys() == {"p.s.t"}
+        assert verification.send(verification.build_repairs(differing.to_document()), "test").keys() == {"p.s.t"}
     table.connector.capture()
     sink(engine, table.connector).apply()
     equal = verified(engine, table.connector)
-    assert equal.status == 0, equal.text()
+    assert equal.exit_status == 0, equal.format_text()

@@ -12,11 +12,15 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.model.table_schema import Column
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.dialects import load_dialect
 from airflow_provider_cdc.targets.database.dialects.sqlserver import SqlServer
-from airflow_provider_cdc.targets.database.schema.target_table import Field, Name, SinkTable
+from airflow_provider_cdc.targets.database.schema.target_table import (
+    DatabaseColumn,
+    DatabaseTargetTable,
+    TargetTableName,
+)
 from tests.support.connectors import Connector, memory_connector
 from tests.targets.database.apply.test_database_apply import in_order, rows, sink
 from tests.targets.database.conftest import _FIXTURES
@@ -79,7 +83,7 @@ def texts(engine: sa.Engine) -> list[str]:
 
 def same(engine: sa.Engine, source: MemoryDatabase, table: str) -> None:
     found = rows(engine, "p_" + table.replace(".", "_"))
-    assert sorted(found, key=repr) == sorted(source.rows(table), key=repr)
+    assert sorted(found, key=repr) == sorted(source.copy_rows(table), key=repr)
 
 
 @pytest.mark.parametrize("way", ["sink", "staged"])
@@ -96,7 +100,7 @@ def test_each_key_is_a_row(
             with source.transaction() as t:
                 for table, more in (("s.one", {}), ("s.two", {"i": r.randrange(2)})):
                     old, new = ({**more, "k": key} for key in r.sample(keys, 2))
-                    there = [{name: row[name] for name in old} for row in source.rows(table)]
+                    there = [{name: row[name] for name in old} for row in source.copy_rows(table)]
                     match r.randrange(4):
                         case 0 if old in there:
                             t.delete(table, old)
@@ -189,13 +193,13 @@ def test_keys_that_are_no_texts_of_people_and_other_columns_may_have_any_collati
 def test_keys_of_sql_server_are_compared_by_their_characters() -> None:
     named = load_dialect("mssql")()
     assert isinstance(named, SqlServer)
-    key = Field("k", Column(name="k", type="string", nullable=False, declared={"length": 20}), key=True)
-    note = Field("note", Column(name="note", type="string", declared={"length": 20}))
-    table = SinkTable("p.s.t", Name("t"), (key, note))
-    assert named.create(table) == (
+    key = DatabaseColumn("k", Column(name="k", type="string", nullable=False, declared={"length": 20}), key=True)
+    note = DatabaseColumn("note", Column(name="note", type="string", declared={"length": 20}))
+    table = DatabaseTargetTable("p.s.t", TargetTableName("t"), (key, note))
+    assert named.build_create_table(table) == (
         "CREATE TABLE [t] ([k] nvarchar(20) COLLATE Latin1_General_100_BIN2 NOT NULL, [note] nvarchar(max), PRIMARY KEY ([k]))"
     )
-    assert named.source(table.fields) == (
+    assert named.build_merge_source(table.fields) == (
         "(VALUES (CAST(? AS nvarchar(20)) COLLATE Latin1_General_100_BIN2, CAST(? AS nvarchar(max)))) AS s ([k], [note])"
     )
 
@@ -219,4 +223,4 @@ def test_a_table_whose_primary_key_is_another_one_keeps_rows_apart(engine: sa.En
         t.update("s.t", {"id": 1}, {"number": 0})
     connector.capture()
     sink(engine, connector).apply()
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))

@@ -12,11 +12,15 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, Declared, arrow_type
+from airflow_provider_cdc.core.model.table_schema import GEOMETRY, Column, ColumnDeclaration, arrow_type
 from airflow_provider_cdc.targets.database.dialects import dialect_of, postgresql_copy
 from airflow_provider_cdc.targets.database.dialects.postgresql import PostgreSql
-from airflow_provider_cdc.targets.database.schema.target_table import Field, Name, SinkTable
-from airflow_provider_cdc.targets.database.schema.value_types import kind_of
+from airflow_provider_cdc.targets.database.schema.target_table import (
+    DatabaseColumn,
+    DatabaseTargetTable,
+    TargetTableName,
+)
+from airflow_provider_cdc.targets.database.schema.value_kinds import kind_of
 
 NUMBERS = [0, 1, -1, 7, 9999, 10_000, -10_000, 99_999_999, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]
 REALS = [0.0, -0.0, 1.5, -0.1, 1e300, 5e-324, 3.4028234663852886e38, float("inf"), float("-inf"), float("nan")]
@@ -45,7 +49,7 @@ MOMENT = "io.debezium.time.MicroTime"
 
 
 def _column(type_: str, semantic: str | None = None, length: int | None = None, **more: Any) -> Column:
-    declared = Declared(type_name="X" if length is not None else "", length=length)
+    declared = ColumnDeclaration(type_name="X" if length is not None else "", length=length)
     return Column(name="v", type=type_, semantic=semantic, declared=declared, **more)
 
 
@@ -144,7 +148,9 @@ def _written(
 ) -> tuple[list[tuple[Any, ...]] | str, bool]:
     """What a table has when rows were copied into it, or the error; and whether it was the binary form."""
     names = [f"c{number}" for number in range(len(columns))]
-    table = SinkTable("t", Name("t"), tuple(Field(name, one) for name, one in zip(names, columns, strict=True)))
+    table = DatabaseTargetTable(
+        "t", TargetTableName("t"), tuple(DatabaseColumn(name, one) for name, one in zip(names, columns, strict=True))
+    )
     dialect, statements = dialect_of(engine), list[str]()
     assert isinstance(dialect, PostgreSql)
     with engine.connect() as connection:
@@ -179,7 +185,7 @@ def test_each_value_is_that_of_its_text(engine: sa.Engine, seed: int, monkeypatc
         for type_ in types:
             found, was = _written(engine, f"c0 {type_}", [column], [array])
             with monkeypatch.context() as patch:
-                patch.setattr(postgresql_copy, "encoded", lambda _: None)
+                patch.setattr(postgresql_copy, "encode_columns", lambda _: None)
                 expected, text = _written(engine, f"c0 {type_}", [column], [array])
             assert not text
             if found != expected and not (isinstance(found, str) and isinstance(expected, str)):
@@ -214,7 +220,7 @@ def test_columns_stand_beside_each_other_in_pieces_of_any_size(
         given = types, [one[0] for one in some], [one[2] for one in some]
         found, binary = _written(engine, *given)
         with monkeypatch.context() as patch:
-            patch.setattr(postgresql_copy, "encoded", lambda _: None)
+            patch.setattr(postgresql_copy, "encode_columns", lambda _: None)
             expected, _ = _written(engine, *given)
         assert binary
         assert len(found) == 15

@@ -19,7 +19,9 @@ LISTS = {"max_size": 20}
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=12)), **LISTS), st.integers(0, 3))
 def test_bytes_are_hexadecimal(values: list[bytes | None], offset: int) -> None:
     array = pa.array(values, pa.binary()).slice(offset)
-    assert sql_literals.hexadecimal(array).to_pylist() == [None if v is None else v.hex() for v in values[offset:]]
+    assert sql_literals.format_hexadecimal(array).to_pylist() == [
+        None if v is None else v.hex() for v in values[offset:]
+    ]
 
 
 @given(st.lists(SECONDS, **LISTS), st.integers(0, 6))
@@ -30,7 +32,7 @@ def test_times_have_hours_minutes_and_seconds(values: list[int | None], scale: i
         text += f".{fraction:06}"[: 1 + scale] if scale else ""
         return f"-{text}" if micros < 0 else text
 
-    found = sql_literals.clock(pa.array(values, pa.int64()), scale).to_pylist()
+    found = sql_literals.format_clock_times(pa.array(values, pa.int64()), scale).to_pylist()
     assert found == [None if v is None else one(v) for v in values]
 
 
@@ -41,7 +43,7 @@ MOMENTS = st.datetimes(dt.datetime(1000, 1, 1), dt.datetime(9999, 12, 31))
 def test_times_without_a_zone_are_told_as_they_are(values: list[dt.datetime | None], unit: str, digits: int) -> None:
     if unit == "ns":
         values = [None if v is None else v.replace(year=1700 + v.year % 500, day=min(v.day, 28)) for v in values]
-    found = sql_literals.moments(pa.array(values, pa.timestamp(unit)), digits=digits).to_pylist()
+    found = sql_literals.format_timestamps(pa.array(values, pa.timestamp(unit)), digits=digits).to_pylist()
     expected = [None if v is None else v.isoformat(" ", "microseconds")[: 20 + digits - (digits == 0)] for v in values]
     assert found == expected
 
@@ -54,12 +56,15 @@ def test_moments_are_told_in_a_zone(values: list[dt.datetime | None], zone: str)
     expected = [
         None if m is None else m.astimezone(there).replace(tzinfo=None).isoformat(" ", "microseconds") for m in moments
     ]
-    assert sql_literals.zoned(pa.array(moments, pa.timestamp("us", tz="UTC")), zone).to_pylist() == expected
+    assert (
+        sql_literals.format_zoned_timestamps(pa.array(moments, pa.timestamp("us", tz="UTC")), zone).to_pylist()
+        == expected
+    )
     iso = [None if m is None else m.astimezone(zoneinfo.ZoneInfo("Asia/Kathmandu")).isoformat() for m in moments]
-    assert sql_literals.zoned(pa.array(iso, pa.string()), zone).to_pylist() == expected
+    assert sql_literals.format_zoned_timestamps(pa.array(iso, pa.string()), zone).to_pylist() == expected
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 2**12 - 1)), **LISTS))
 def test_bits_are_zeros_and_ones_with_the_highest_first(values: list[int | None]) -> None:
     array = pa.array([None if v is None else v.to_bytes(2, "little") for v in values], pa.binary())
-    assert sql_literals.bits(array, 12).to_pylist() == [None if v is None else f"{v:012b}" for v in values]
+    assert sql_literals.format_bits(array, 12).to_pylist() == [None if v is None else f"{v:012b}" for v in values]

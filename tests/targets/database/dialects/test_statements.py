@@ -11,18 +11,22 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
-from airflow_provider_cdc.core.model.schema import Column
-from airflow_provider_cdc.core.remedy_commands import cdc
-from airflow_provider_cdc.targets.database import engine
-from airflow_provider_cdc.targets.database.config import SinkConfig
+from airflow_provider_cdc.core.model.table_schema import Column
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.targets.database import target_engine
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import load_dialect
-from airflow_provider_cdc.targets.database.dialects.db2_engine import Db2Compiler, Db2Engine
-from airflow_provider_cdc.targets.database.dialects.dialect import ColumnThere
+from airflow_provider_cdc.targets.database.dialects.db2_sqlalchemy_dialect import Db2Engine, Db2SqlCompiler
 from airflow_provider_cdc.targets.database.dialects.merge_dialect import MergeDialect
-from airflow_provider_cdc.targets.database.dialects.sqlserver import formatted
-from airflow_provider_cdc.targets.database.engine import open_engine, place_of
-from airflow_provider_cdc.targets.database.schema.target_table import Field, Name, SinkTable
-from airflow_provider_cdc.targets.database.schema.value_types import Kind, kind_of
+from airflow_provider_cdc.targets.database.dialects.sqlserver import convert_placeholders
+from airflow_provider_cdc.targets.database.dialects.target_dialect import ExistingColumn
+from airflow_provider_cdc.targets.database.schema.target_table import (
+    DatabaseColumn,
+    DatabaseTargetTable,
+    TargetTableName,
+)
+from airflow_provider_cdc.targets.database.schema.value_kinds import ValueKind, kind_of
+from airflow_provider_cdc.targets.database.target_engine import open_engine, place_of
 
 MERGING = ("oracle", "db2", "mssql")
 
@@ -33,10 +37,10 @@ def dialect(name: str) -> MergeDialect:
     return made
 
 
-def table(named: MergeDialect, *columns: Column, schema: str | None = None) -> SinkTable:
+def table(named: MergeDialect, *columns: Column, schema: str | None = None) -> DatabaseTargetTable:
     """A table whose key is its first column."""
-    fields = [Field(named.fold(column.name), column, key=not at) for at, column in enumerate(columns)]
-    return SinkTable("p.s.t", Name(named.fold("t"), schema), tuple(fields))
+    fields = [DatabaseColumn(named.fold_name(column.name), column, key=not at) for at, column in enumerate(columns)]
+    return DatabaseTargetTable("p.s.t", TargetTableName(named.fold_name("t"), schema), tuple(fields))
 
 
 ID = Column(name="id", type="int64", nullable=False)
@@ -89,22 +93,22 @@ DELETED = {
 def test_upserts_are_merges(name: str) -> None:
     named = dialect(name)
     wanted = table(named, ID, NOTE, PRICE, schema="S")
-    assert named.merge(wanted, wanted.fields) == MERGED[name]
+    assert named.build_merge(wanted, wanted.fields) == MERGED[name]
 
 
 @pytest.mark.parametrize("name", MERGING)
 def test_where_there_is_nothing_but_a_key_nothing_is_changed(name: str) -> None:
     named = dialect(name)
     wanted = table(named, ID)
-    assert named.merge(wanted, wanted.fields) == KEY_ONLY[name]
+    assert named.build_merge(wanted, wanted.fields) == KEY_ONLY[name]
 
 
 @pytest.mark.parametrize("name", MERGING)
 def test_tables_are_made_and_get_columns(name: str) -> None:
     named = dialect(name)
     wanted = table(named, ID, NOTE, PRICE)
-    assert named.create(wanted) == CREATED[name]
-    assert named.add(wanted, wanted.rest) == ADDED[name]
+    assert named.build_create_table(wanted) == CREATED[name]
+    assert named.build_add_columns(wanted, wanted.value_columns) == ADDED[name]
 
 
 @pytest.mark.parametrize("name", MERGING)
@@ -112,7 +116,7 @@ def test_rows_are_changed_and_deleted_by_their_keys(name: str) -> None:
     named = dialect(name)
     key, note = table(named, ID, NOTE).fields
     assert named.row_update(table(named, ID, NOTE), {key.name: key}, [note]) == CHANGED[name]
-    assert named.deletion(table(named, ID), [key]) == DELETED[name]
+    assert named.build_delete(table(named, ID), [key]) == DELETED[name]
 
 
 def test_columns_of_texts_may_be_null_in_oracle_which_has_no_empty_ones() -> None:
@@ -122,7 +126,7 @@ def test_columns_of_texts_may_be_null_in_oracle_which_has_no_empty_ones() -> Non
         Column(name="raw", type="binary", nullable=False),
         Column(name="count", type="int32", nullable=False),
     ]
-    made = named.create(table(named, Column(name="id", type="string", nullable=False), *required))
+    made = named.build_create_table(table(named, Column(name="id", type="string", nullable=False), *required))
     assert made == (
         'CREATE TABLE "T" ("ID" VARCHAR2(4000 CHAR) NOT NULL, "NOTE" CLOB, "RAW" BLOB, "COUNT" NUMBER(10) NOT NULL, PRIMARY KEY ("ID"))'
     )
@@ -134,16 +138,18 @@ def test_columns_of_texts_may_be_null_in_oracle_which_has_no_empty_ones() -> Non
 )
 def test_defaults_are_those_of_the_source(name: str, text: str, truth: str, number: str) -> None:
     named = dialect(name)
-    assert named.default(Kind("text", 20), "it's") == text
-    assert named.default(Kind("bool"), "1") == truth
-    assert named.default(Kind("int32"), "7") == number
+    assert named.build_default(ValueKind("text", 20), "it's") == text
+    assert named.build_default(ValueKind("bool"), "1") == truth
+    assert named.build_default(ValueKind("int32"), "7") == number
 
 
 def test_defaults_of_oracle_mean_the_same_in_every_session() -> None:
     named = dialect("oracle")
-    assert named.default(Kind("date"), "2024-02-29") == "DATE '2024-02-29'"
-    assert named.default(Kind("timestamp", scale=6), "2024-02-29 12:00:00") == "TIMESTAMP '2024-02-29 12:00:00'"
-    assert named.default(Kind("time", scale=0), "12:00:00") == "TO_DSINTERVAL('0 12:00:00')"
+    assert named.build_default(ValueKind("date"), "2024-02-29") == "DATE '2024-02-29'"
+    assert (
+        named.build_default(ValueKind("timestamp", scale=6), "2024-02-29 12:00:00") == "TIMESTAMP '2024-02-29 12:00:00'"
+    )
+    assert named.build_default(ValueKind("time", scale=0), "12:00:00") == "TO_DSINTERVAL('0 12:00:00')"
 
 
 @pytest.mark.parametrize(
@@ -158,11 +164,11 @@ def test_keys_and_decimals_have_the_longest_lengths_of_the_database(
     name: str, text: str, raw: str, decimal: str, fine: str, hundreds: str
 ) -> None:
     named = dialect(name)
-    assert named.type_of(Kind("text"), key=True) == text
-    assert named.type_of(Kind("text", 100_000), key=True) == text
-    assert named.type_of(Kind("bytes"), key=True) == raw
-    assert named.type_of(Kind("decimal", 60, 10), key=False) == decimal
-    assert named.type_of(Kind("decimal", 80, 70), key=False) == fine
+    assert named.type_of(ValueKind("text"), key=True) == text
+    assert named.type_of(ValueKind("text", 100_000), key=True) == text
+    assert named.type_of(ValueKind("bytes"), key=True) == raw
+    assert named.type_of(ValueKind("decimal", 60, 10), key=False) == decimal
+    assert named.type_of(ValueKind("decimal", 80, 70), key=False) == fine
     assert named.type_of(kind_of(Column(name="c", type="decimal128(5, -2)")), key=False) == hundreds
 
 
@@ -182,8 +188,8 @@ def test_texts_without_a_length_have_any_and_in_keys_the_longest_that_the_databa
     name: str, any_length: str, key: str, raw_key: str
 ) -> None:
     named = load_dialect(name)()
-    assert [named.type_of(Kind("text"), key=one) for one in (False, True)] == [any_length, key]
-    assert named.type_of(Kind("bytes"), key=True) == raw_key
+    assert [named.type_of(ValueKind("text"), key=one) for one in (False, True)] == [any_length, key]
+    assert named.type_of(ValueKind("bytes"), key=True) == raw_key
 
 
 @pytest.mark.parametrize(
@@ -194,9 +200,9 @@ def test_texts_and_bytes_have_the_lengths_of_the_source_only_if_it_tells_its_typ
     name: str, text: str, raw: str
 ) -> None:
     named = dialect(name)
-    assert named.type_of(Kind("text", 20), key=False) == text
-    assert named.type_of(Kind("bytes", 20), key=False) == raw
-    told = [named.type_of(Kind(kind, 20, told="X"), key=False) for kind in ("text", "bytes")]  # type: ignore[arg-type]
+    assert named.type_of(ValueKind("text", 20), key=False) == text
+    assert named.type_of(ValueKind("bytes", 20), key=False) == raw
+    told = [named.type_of(ValueKind(kind, 20, told="X"), key=False) for kind in ("text", "bytes")]  # type: ignore[arg-type]
     assert (
         told
         == {
@@ -226,11 +232,11 @@ def test_numbers_with_more_digits_than_the_database_keeps_are_refused(
     wanted = table(named, ID, number)
     field = wanted.fields[1]
     assert named.type_of(kind_of(number), key=False) == type_
-    (found,) = named.bound(wanted, pa.table({field.name: [*kept, None]}))
+    (found,) = named.bind_columns(wanted, pa.table({field.name: [*kept, None]}))
     assert found[0].to_pylist() == [*kept, None]
     for value in lost:
         with pytest.raises(TargetError, match=rf"(?i)column n has no room for all digits of a value: {value}"):
-            list(named.bound(wanted, pa.table({field.name: [None, value]})))
+            list(named.bind_columns(wanted, pa.table({field.name: [None, value]})))
 
 
 ALTERED: list[tuple[str, str, str, bool, bool, str]] = [
@@ -250,8 +256,8 @@ ALTERED: list[tuple[str, str, str, bool, bool, str]] = [
 @pytest.mark.parametrize(("name", "there", "type_", "was", "nullable", "statement"), ALTERED)
 def test_columns_get_more_room(name: str, there: str, type_: str, was: bool, nullable: bool, statement: str) -> None:
     named = dialect(name)
-    column = ColumnThere(named.fold("note"), there, was)
-    assert named.change(table(named, ID, NOTE), column, type_, nullable=nullable) == statement
+    column = ExistingColumn(named.fold_name("note"), there, was)
+    assert named.build_change_column(table(named, ID, NOTE), column, type_, nullable=nullable) == statement
 
 
 @pytest.mark.parametrize(
@@ -274,7 +280,7 @@ def test_what_would_keep_others_from_the_table_is_left_to_people(
 ) -> None:
     named = dialect(name)
     with pytest.raises(TargetError) as caught:
-        named.change(table(named, ID, NOTE), ColumnThere("NOTE", there, was), type_, nullable=nullable)
+        named.build_change_column(table(named, ID, NOTE), ExistingColumn("NOTE", there, was), type_, nullable=nullable)
     assert remedy in str(caught.value)
 
 
@@ -289,15 +295,15 @@ def test_what_would_keep_others_from_the_table_is_left_to_people(
 def test_only_columns_with_less_room_are_changed(name: str, there: str, wanted: str | None) -> None:
     named = dialect(name)
     fields = table(named, ID, NOTE).fields
-    assert named.widened(ColumnThere("note", there, True), fields[1]) == wanted
-    assert named.widened(ColumnThere("note", "VARCHAR2(9 CHAR)", True), Field("note", Column(name="c", type="string"))) in (
+    assert named.find_wider_type(ExistingColumn("note", there, True), fields[1]) == wanted
+    assert named.find_wider_type(ExistingColumn("note", "VARCHAR2(9 CHAR)", True), DatabaseColumn("note", Column(name="c", type="string"))) in (
         None, "nvarchar(max)",
     )  # fmt: skip
 
 
 def test_keys_of_sql_server_that_differ_in_case_are_different() -> None:
     named = dialect("mssql")
-    made = named.create(table(named, Column(name="id", type="string", nullable=False), NOTE))
+    made = named.build_create_table(table(named, Column(name="id", type="string", nullable=False), NOTE))
     assert made == (
         "CREATE TABLE [t] ([id] nvarchar(450) COLLATE Latin1_General_100_BIN2 NOT NULL, [note] nvarchar(40), PRIMARY KEY ([id]))"
     )
@@ -305,11 +311,12 @@ def test_keys_of_sql_server_that_differ_in_case_are_different() -> None:
 
 def test_columns_are_renamed_in_the_words_of_the_database() -> None:
     assert (
-        dialect("mssql").rename(table(dialect("mssql"), ID), "it's", "new")
+        dialect("mssql").build_rename_column(table(dialect("mssql"), ID), "it's", "new")
         == "EXEC sp_rename N'[t].[it''s]', N'new', 'COLUMN'"
     )
     assert (
-        dialect("db2").rename(table(dialect("db2"), ID), "OLD", "NEW") == 'ALTER TABLE "T" RENAME COLUMN "OLD" TO "NEW"'
+        dialect("db2").build_rename_column(table(dialect("db2"), ID), "OLD", "NEW")
+        == 'ALTER TABLE "T" RENAME COLUMN "OLD" TO "NEW"'
     )
 
 
@@ -317,7 +324,7 @@ def test_columns_are_renamed_in_the_words_of_the_database() -> None:
 def test_geometries_keep_their_reference_system(name: str) -> None:
     point = bytes.fromhex("0101000000" + "00" * 16)
     shapes = pa.array([{"wkb": point, "srid": 4326}, None], pa.struct([("wkb", pa.binary()), ("srid", pa.int32())]))
-    found = dialect(name).values(shapes, Kind("geometry"))  # type: ignore[attr-defined]
+    found = dialect(name).values(shapes, ValueKind("geometry"))  # type: ignore[attr-defined]
     wanted = bytes.fromhex("0101000020e6100000" + "00" * 16)
     assert (found if isinstance(found, list) else found.to_pylist()) == [wanted, None]
 
@@ -325,51 +332,51 @@ def test_geometries_keep_their_reference_system(name: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "types"),
     [
-        (Kind("bits", 12), {"mysql": "bit(12)", "postgresql": "bit(12)", "mssql": "varbinary(2)", "oracle": "RAW(2)", "db2": "VARBINARY(2)"}),
-        (Kind("xml"), {"postgresql": "xml", "mssql": "xml", "mysql": "longtext CHARACTER SET utf8mb4", "oracle": "CLOB", "db2": "CLOB(1G)"}),
-        (Kind("enum", members=("a",)), {"mssql": "nvarchar(255)", "oracle": "VARCHAR2(255 CHAR)", "db2": "VARCHAR(255 CODEUNITS32)"}),
-        (Kind("set", members=("a",)), {"mssql": "nvarchar(max)", "oracle": "CLOB", "db2": "CLOB(1G)"}),
-        (Kind("json"), {"mssql": "nvarchar(max)", "oracle": "CLOB", "db2": "CLOB(1G)"}),
-        (Kind("ltree"), {"mssql": "nvarchar(max)", "oracle": "CLOB", "db2": "CLOB(1G)"}),
-        (Kind("uuid"), {"mssql": "varchar(36)", "oracle": "VARCHAR2(36 CHAR)", "db2": "VARCHAR(36)"}),
-        (Kind("year"), {"mssql": "int", "oracle": "NUMBER(5)", "db2": "INTEGER"}),
-        (Kind("duration"), {"mssql": "bigint", "oracle": "NUMBER(19)", "db2": "BIGINT"}),
+        (ValueKind("bits", 12), {"mysql": "bit(12)", "postgresql": "bit(12)", "mssql": "varbinary(2)", "oracle": "RAW(2)", "db2": "VARBINARY(2)"}),
+        (ValueKind("xml"), {"postgresql": "xml", "mssql": "xml", "mysql": "longtext CHARACTER SET utf8mb4", "oracle": "CLOB", "db2": "CLOB(1G)"}),
+        (ValueKind("enum", members=("a",)), {"mssql": "nvarchar(255)", "oracle": "VARCHAR2(255 CHAR)", "db2": "VARCHAR(255 CODEUNITS32)"}),
+        (ValueKind("set", members=("a",)), {"mssql": "nvarchar(max)", "oracle": "CLOB", "db2": "CLOB(1G)"}),
+        (ValueKind("json"), {"mssql": "nvarchar(max)", "oracle": "CLOB", "db2": "CLOB(1G)"}),
+        (ValueKind("ltree"), {"mssql": "nvarchar(max)", "oracle": "CLOB", "db2": "CLOB(1G)"}),
+        (ValueKind("uuid"), {"mssql": "varchar(36)", "oracle": "VARCHAR2(36 CHAR)", "db2": "VARCHAR(36)"}),
+        (ValueKind("year"), {"mssql": "int", "oracle": "NUMBER(5)", "db2": "INTEGER"}),
+        (ValueKind("duration"), {"mssql": "bigint", "oracle": "NUMBER(19)", "db2": "BIGINT"}),
     ],
 )  # fmt: skip
-def test_types_of_some_databases_only_are_plain_ones_in_others(kind: Kind, types: dict[str, str]) -> None:
+def test_types_of_some_databases_only_are_plain_ones_in_others(kind: ValueKind, types: dict[str, str]) -> None:
     assert {name: load_dialect(name)().type_of(kind, key=False) for name in types} == types
 
 
 def test_moments_are_told_in_a_zone_where_no_type_has_one() -> None:
     db2: Any = load_dialect("db2")("Europe/Berlin")
-    assert db2.type_of(Kind("timestamp_tz", scale=0), key=False) == "TIMESTAMP(0)"
+    assert db2.type_of(ValueKind("timestamp_tz", scale=0), key=False) == "TIMESTAMP(0)"
     moments = pa.array([0], pa.timestamp("us", tz="UTC"))
-    assert db2.values(moments, Kind("timestamp_tz", scale=0)) == ["1970-01-01 01:00:00"]
+    assert db2.values(moments, ValueKind("timestamp_tz", scale=0)) == ["1970-01-01 01:00:00"]
 
 
 def test_question_marks_become_what_pymssql_reads() -> None:
-    assert formatted("SELECT [a?]]?], [5%] WHERE x = ?") == "SELECT [a?]]?], [5%%] WHERE x = %s"
+    assert convert_placeholders("SELECT [a?]]?], [5%] WHERE x = ?") == "SELECT [a?]]?], [5%%] WHERE x = %s"
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "values", "bound"),
     [
-        ("mssql", Kind("time", scale=6), pa.array([1_500_000, None]), ["00:00:01.500000", None]),
-        ("mssql", Kind("timestamp", scale=9), pa.array([1], pa.timestamp("ns")), ["1970-01-01 00:00:00.0000000"]),
-        ("mssql", Kind("timestamp_tz", scale=6), pa.array([1], pa.timestamp("us", tz="UTC")), ["1970-01-01 00:00:00.000001 +00:00"]),
-        ("mssql", Kind("bits", 12), pa.array([b"\x05\x01"]), [b"\x05\x01"]),
-        ("mssql", Kind("decimal", 5, 2), pa.array([Decimal("1.50")]), [Decimal("1.50")]),
-        ("mssql", Kind("vector"), pa.array([[1.5, 2.0]], pa.list_(pa.float32())), ["[1.5,2.0]"]),
-        ("db2", Kind("time", scale=0), pa.array([3_600_000_000]), ["01:00:00"]),
-        ("db2", Kind("time", scale=6), pa.array([1_500_000]), ["1970-01-01 00:00:01.500000"]),
-        ("db2", Kind("timestamp", scale=9), pa.array([1], pa.timestamp("ns")), ["1970-01-01 00:00:00.000000001"]),
-        ("db2", Kind("decimal", 31, 2), pa.array([Decimal("1.50")]), ["1.50"]),
-        ("db2", Kind("decimal", 31, 9), pa.array([Decimal("-0.000000001"), None]), ["-0.000000001", None]),
-        ("db2", Kind("decimal", 38, 38), pa.array([Decimal("1e-38")]), ["0." + "0" * 37 + "1"]),
-        ("mssql", Kind("decimal", 80, 70), pa.array(["0." + "9" * 70]), ["0." + "9" * 70]),
+        ("mssql", ValueKind("time", scale=6), pa.array([1_500_000, None]), ["00:00:01.500000", None]),
+        ("mssql", ValueKind("timestamp", scale=9), pa.array([1], pa.timestamp("ns")), ["1970-01-01 00:00:00.0000000"]),
+        ("mssql", ValueKind("timestamp_tz", scale=6), pa.array([1], pa.timestamp("us", tz="UTC")), ["1970-01-01 00:00:00.000001 +00:00"]),
+        ("mssql", ValueKind("bits", 12), pa.array([b"\x05\x01"]), [b"\x05\x01"]),
+        ("mssql", ValueKind("decimal", 5, 2), pa.array([Decimal("1.50")]), [Decimal("1.50")]),
+        ("mssql", ValueKind("vector"), pa.array([[1.5, 2.0]], pa.list_(pa.float32())), ["[1.5,2.0]"]),
+        ("db2", ValueKind("time", scale=0), pa.array([3_600_000_000]), ["01:00:00"]),
+        ("db2", ValueKind("time", scale=6), pa.array([1_500_000]), ["1970-01-01 00:00:01.500000"]),
+        ("db2", ValueKind("timestamp", scale=9), pa.array([1], pa.timestamp("ns")), ["1970-01-01 00:00:00.000000001"]),
+        ("db2", ValueKind("decimal", 31, 2), pa.array([Decimal("1.50")]), ["1.50"]),
+        ("db2", ValueKind("decimal", 31, 9), pa.array([Decimal("-0.000000001"), None]), ["-0.000000001", None]),
+        ("db2", ValueKind("decimal", 38, 38), pa.array([Decimal("1e-38")]), ["0." + "0" * 37 + "1"]),
+        ("mssql", ValueKind("decimal", 80, 70), pa.array(["0." + "9" * 70]), ["0." + "9" * 70]),
     ],
 )  # fmt: skip
-def test_values_are_bound_without_a_loss(name: str, kind: Kind, values: pa.Array, bound: list[Any]) -> None:
+def test_values_are_bound_without_a_loss(name: str, kind: ValueKind, values: pa.Array, bound: list[Any]) -> None:
     assert dialect(name).values(values, kind) == bound  # type: ignore[attr-defined]
 
 
@@ -395,7 +402,7 @@ class Refused(Exception):
 )  # fmt: skip
 def test_only_what_passes_is_tried_again(name: str, error: Any, again: bool) -> None:
     raised = Refused(*error) if isinstance(error, tuple) else Refused(error)
-    assert dialect(name).transient(sa.exc.DBAPIError("UPDATE t", None, raised)) is again
+    assert dialect(name).is_transient(sa.exc.DBAPIError("UPDATE t", None, raised)) is again
 
 
 @pytest.mark.parametrize(
@@ -413,9 +420,9 @@ def test_a_driver_that_is_missing_is_named_with_how_it_is_installed(
 ) -> None:
     monkeypatch.setitem(sys.modules, driver, None)
     if url == "mssql://h/s":
-        monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None)
+        monkeypatch.setattr(target_engine.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="is not installed") as caught:
-        open_engine(SinkConfig.parse({"connection.url": url}))
+        open_engine(DatabaseTargetConfig.parse({"connection.url": url}))
     assert remedy in str(caught.value)
 
 
@@ -445,13 +452,13 @@ def test_connections_to_db2_have_what_ibms_driver_wants() -> None:
     ],
 )
 def test_users_that_have_schemas_of_their_own_are_different_places(url: str, place: str) -> None:
-    config = SinkConfig.parse({"connection.url": url})
+    config = DatabaseTargetConfig.parse({"connection.url": url})
     assert place_of(open_engine(config), config) == place
 
 
 def test_savepoints_of_db2_keep_cursors() -> None:
     text = str(sa.sql.expression.SavepointClause("one").compile(dialect=Db2Engine()))
-    assert (text, Db2Engine.statement_compiler) == ("SAVEPOINT one ON ROLLBACK RETAIN CURSORS", Db2Compiler)
+    assert (text, Db2Engine.statement_compiler) == ("SAVEPOINT one ON ROLLBACK RETAIN CURSORS", Db2SqlCompiler)
 
 
 SESSION_TABLES = {
@@ -475,8 +482,8 @@ SESSION_TABLES = {
 def test_what_a_table_ought_to_have_comes_into_a_table_of_the_session(name: str) -> None:
     named = dialect(name)
     stage = named.session_table("cdc_verify")
-    columns = f"{named.listed([named.fold('id')])}, 0 AS {named.quote('cdc row')}"
-    made = named.make_session_table(stage, columns, named.full(Name(named.fold("t"), "S")))
+    columns = f"{named.format_column_list([named.fold_name('id')])}, 0 AS {named.quote_name('cdc row')}"
+    made = named.make_session_table(stage, columns, named.format_table_name(TargetTableName(named.fold_name("t"), "S")))
     assert (made, *named.empty_session_table(stage, made), named.drop_session_table(stage)) == SESSION_TABLES[name]
 
 
@@ -507,7 +514,7 @@ def test_what_a_table_ought_to_have_comes_into_a_table_of_the_session(name: str)
     ],
 )
 def test_values_are_read_in_a_form_in_which_the_driver_loses_nothing(name: str, type_: str, read: str) -> None:
-    assert dialect(name).readable("c", type_) == read
+    assert dialect(name).build_exact_column("c", type_) == read
 
 
 class _Answers:
@@ -542,7 +549,7 @@ def _of_db2(state: str) -> sa.exc.DBAPIError:
     ],
 )
 def test_a_database_that_cannot_compare_says_what_it_lacks(name: str, answer: Any, why: str | None) -> None:
-    rebuild = cdc("rebuild", "shop", "p.s.it's")
+    rebuild = format_cdc_command("rebuild", "shop", "p.s.it's")
     found = dialect(name).not_comparable(_Answers(answer), rebuild)  # type: ignore[arg-type]
     assert (found is None) == (why is None)
     if found is not None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_values import COMMON, MARIADB, MYSQL, VECTORS
 
@@ -171,8 +171,8 @@ def source(request: pytest.FixtureRequest) -> Source:
 
 
 def apply(engine: sa.Engine, source: Source, **properties: Any) -> None:
-    config = SinkConfig.parse({**EQUAL, "collection.name.format": "${source.table}", **properties})
-    Sink(engine, config, source.connector.changelog, source.connector.name).apply()
+    config = DatabaseTargetConfig.parse({**EQUAL, "collection.name.format": "${source.table}", **properties})
+    DatabaseApply(engine, config, source.connector.changelog, source.connector.name).apply()
 
 
 def tables(source: Source) -> list[tuple[str, str]]:

@@ -11,14 +11,18 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TargetError, TargetUnavailable
-from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.model.table_schema import Column
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of
-from airflow_provider_cdc.targets.database.dialects.dialect import run
-from airflow_provider_cdc.targets.database.engine import open_engine
-from airflow_provider_cdc.targets.database.schema.target_table import Field, Name, SinkTable
+from airflow_provider_cdc.targets.database.dialects.target_dialect import execute_sql
+from airflow_provider_cdc.targets.database.schema.target_table import (
+    DatabaseColumn,
+    DatabaseTargetTable,
+    TargetTableName,
+)
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.connectors import memory_connector
 from tests.targets.database.apply.test_database_apply import UPPER, rows
 
@@ -69,13 +73,13 @@ KINDS: list[tuple[Column, list[Any], dict[str, list[Any]]]] = [
 def test_values_of_every_kind_come_back(engine: sa.Engine) -> None:
     named = dialect_of(engine)
     kinds = [one for one in KINDS if engine.dialect.name != "db2" or one[0].name != "nanos"]  # Derby has microseconds
-    id_ = Field("ID", Column(name="id", type="int64", nullable=False), key=True)
-    fields = [id_, *(Field(column.name.upper(), column) for column, _, _ in kinds)]
-    table = SinkTable("p.s.t", Name("T"), tuple(fields))
+    id_ = DatabaseColumn("ID", Column(name="id", type="int64", nullable=False), key=True)
+    fields = [id_, *(DatabaseColumn(column.name.upper(), column) for column, _, _ in kinds)]
+    table = DatabaseTargetTable("p.s.t", TargetTableName("T"), tuple(fields))
     arrays = {field.name: values for field, (_, values, _) in zip(fields[1:], kinds, strict=True)}
     made = pa.table({"ID": [1, 2], **{f.name: _array(f.column.type, arrays[f.name]) for f in fields[1:]}})
     with engine.begin() as connection:
-        run(connection, named.create(table))
+        execute_sql(connection, named.build_create_table(table))
     with engine.begin() as connection:
         for some in (made.slice(0, 1), made.slice(1, 1), made):  # inserted, and then changed
             named.upsert(connection, table, some, unique=False)
@@ -86,7 +90,7 @@ def test_values_of_every_kind_come_back(engine: sa.Engine) -> None:
 
 
 def _array(type_: str, values: list[Any]) -> pa.Array:
-    from airflow_provider_cdc.core.model.schema import arrow_type
+    from airflow_provider_cdc.core.model.table_schema import arrow_type
 
     return pa.array(values, arrow_type(type_))
 
@@ -113,7 +117,7 @@ def test_long_values_stay_whole(engine: sa.Engine, tmp_path: Any) -> None:
                 if t.update("s.t", {"id": size}, values) == 0:
                     t.insert("s.t", {"id": size, **values})
         connector.capture()
-        Sink(engine, SinkConfig.parse(EQUAL), connector.changelog, connector.name).apply()
+        DatabaseApply(engine, DatabaseTargetConfig.parse(EQUAL), connector.changelog, connector.name).apply()
         found = {row["id"]: (row["a"] or "", bytes(row["b"] or b"")) for row in rows(engine, "p_s_t")}
         assert found.keys() == set(sizes)
         for size in sizes:
@@ -128,18 +132,18 @@ def test_an_empty_text_in_a_key_of_oracle_is_refused_with_its_row(engine: sa.Eng
     with source.transaction() as t:
         t.insert("s.t", {"id": "x", "a": ""})
     connector.capture()
-    Sink(engine, SinkConfig.parse(EQUAL), connector.changelog, connector.name).apply()
+    DatabaseApply(engine, DatabaseTargetConfig.parse(EQUAL), connector.changelog, connector.name).apply()
     assert rows(engine, "p_s_t") == [{"id": "x", "a": None}]
     with source.transaction() as t:
         t.insert("s.t", {"id": "", "a": ""})
     connector.capture()
     with pytest.raises(TargetError, match=r"(?s)P_S_T cannot take a row: ORA-01400.*row with ID="):
-        Sink(engine, SinkConfig.parse(EQUAL), connector.changelog, connector.name).apply()
+        DatabaseApply(engine, DatabaseTargetConfig.parse(EQUAL), connector.changelog, connector.name).apply()
 
 
 @BOTH
 def test_a_password_that_is_wrong_is_an_error_of_the_target(url: str, tmp_path: Any) -> None:
-    engine = open_engine(SinkConfig.parse({"connection.url": url, "connection.password": "wrong"}))
+    engine = open_engine(DatabaseTargetConfig.parse({"connection.url": url, "connection.password": "wrong"}))
     connector = memory_connector(MemoryDatabase(str(tmp_path)), tmp_path, topic_prefix="p")
     with pytest.raises(TargetUnavailable, match="see that the database runs and that the connection is right"):
-        Sink(engine, SinkConfig.parse(EQUAL), connector.changelog, connector.name)
+        DatabaseApply(engine, DatabaseTargetConfig.parse(EQUAL), connector.changelog, connector.name)

@@ -18,11 +18,23 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
-from airflow_provider_cdc.targets.database.parallel.fold_events import ANEW, DELETED, LEFT_OUT, SEQ, fold
-from airflow_provider_cdc.targets.database.parallel.parallel_apply import Sizes, StagedSink, Workers
-from airflow_provider_cdc.targets.database.parallel.staging_workers import PREFIX, Part, Share, Work, spread
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.parallel.merged_key_events import (
+    ANEW,
+    DELETED,
+    LEFT_OUT,
+    SEQ,
+    merge_events_per_key,
+)
+from airflow_provider_cdc.targets.database.parallel.parallel_apply import StagedDatabaseApply, StagingSizes, Workers
+from airflow_provider_cdc.targets.database.parallel.staging_workers import (
+    PREFIX,
+    FileShare,
+    StagedPartition,
+    StagingWork,
+    assign_partitions,
+)
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev import paths
 from tests.support.connectors import Connector, memory_connector
 from tests.targets.database.apply.test_database_apply import TABLE, VALUES, expected, in_order, rows, sink, work
@@ -41,11 +53,13 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
         )
 
 
-def staged(engine: sa.Engine, connector: Connector, workers: Workers = in_turn, **properties: Any) -> StagedSink:
-    config = SinkConfig.parse(
+def staged(
+    engine: sa.Engine, connector: Connector, workers: Workers = in_turn, **properties: Any
+) -> StagedDatabaseApply:
+    config = DatabaseTargetConfig.parse(
         {**EQUAL, "connection.url": _url(engine), **{k.replace("__", "."): v for k, v in properties.items()}}
     )
-    return StagedSink(engine, config, connector.changelog, connector.name, workers, sizes=ALL)
+    return StagedDatabaseApply(engine, config, connector.changelog, connector.name, workers, sizes=ALL)
 
 
 def _url(engine: sa.Engine) -> str:
@@ -63,7 +77,7 @@ class Counting:
     def __init__(self) -> None:
         self.topics = list[str]()
 
-    def __call__(self, work: Work, shares: Sequence[Share]) -> list[Part]:
+    def __call__(self, work: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
         found = in_turn(work, shares)
         self.topics += sorted({part.topic for part in found if not part.why_not})
         return found
@@ -82,7 +96,7 @@ def test_random_work_ends_in_equal_tables(engine: sa.Engine, tmp_path: Path, see
             case 2:
                 source.add_column(TABLE, "added", "int32", 7, text="7")
             case 3 if r.random() < 0.5:
-                source.truncate(TABLE)
+                source.truncate_table(TABLE)
         connector.capture()
         if r.random() < 0.7:
             (sink if r.random() < 0.3 else staged)(engine, connector, **named).apply()
@@ -93,7 +107,7 @@ def test_random_work_ends_in_equal_tables(engine: sa.Engine, tmp_path: Path, see
     table = TABLE.partition(".")[2]
     decimals = [name for name, type_ in columns.items() if type_.startswith("decimal")]
     assert in_order(rows(engine, table, decimals)) == in_order(expected(source, TABLE, engine.dialect.name))
-    assert staged(engine, connector, **named).apply().events == 0
+    assert staged(engine, connector, **named).apply().event_count == 0
     assert not left(engine)
 
 
@@ -132,14 +146,14 @@ def test_a_truncate_and_a_table_of_the_same_name_leave_only_what_came_after(engi
     fill(0, 1)
     connector.capture()
     staged(engine, connector, workers).apply()
-    source.truncate("s.t")
+    source.truncate_table("s.t")
     fill(6, 2)
-    source.truncate("s.t")
+    source.truncate_table("s.t")
     fill(20, 3)
     connector.capture()
     staged(engine, connector, workers).apply()
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
-    source.truncate("s.t")  # and nothing after it
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
+    source.truncate_table("s.t")  # and nothing after it
     connector.capture()
     staged(engine, connector, workers).apply()
     assert rows(engine, "p_s_t") == []
@@ -162,7 +176,7 @@ def test_values_that_events_leave_out_stay_as_they_are(engine: sa.Engine, tmp_pa
                     t.insert("s.t", {**id_, "a": "begun", "b": None, "c": "begun"})
         connector.capture()
         staged(engine, connector, workers).apply()
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
     assert workers.topics == ["p.s.t"] * 5
 
 
@@ -186,8 +200,8 @@ def test_rows_that_get_other_keys_and_leave_values_out_are_moved_by_the_driver(
     connector.capture()
     with caplog.at_level(logging.INFO):
         staged(engine, connector, workers).apply()
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
-    assert in_order(rows(engine, "p_s_plain")) == in_order(source.rows("s.plain"))
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
+    assert in_order(rows(engine, "p_s_plain")) == in_order(source.copy_rows("s.plain"))
     assert workers.topics == ["p.s.plain"]
     assert "The driver writes p.s.t by itself: rows get other keys, and their events leave values out" in caplog.text
     assert not left(engine)
@@ -212,17 +226,17 @@ def test_a_row_that_is_refused_stops_its_table_and_no_other(engine: sa.Engine, t
     for _ in range(2):
         with pytest.raises(TargetError, match=r"(?s)p\.s\.bad.*p_s_bad cannot take a row.*id=2"):
             staged(engine, connector).apply()
-        assert in_order(rows(engine, "p_s_good")) == in_order(source.rows("s.good"))
+        assert in_order(rows(engine, "p_s_good")) == in_order(source.copy_rows("s.good"))
         assert rows(engine, "p_s_bad") == [{"id": 1, "mail": 1}]
         with source.transaction() as t:
-            t.insert("s.good", {"id": 3 + len(source.rows("s.good")), "mail": 1})
+            t.insert("s.good", {"id": 3 + len(source.copy_rows("s.good")), "mail": 1})
         connector.capture()
     with engine.begin() as connection:
         table = "" if engine.dialect.name == "postgresql" else " ON p_s_bad"
         connection.execute(sa.text(f"DROP INDEX one{table}"))
     staged(engine, connector).apply()
     for name in ("bad", "good"):
-        assert in_order(rows(engine, f"p_s_{name}")) == in_order(source.rows(f"s.{name}"))
+        assert in_order(rows(engine, f"p_s_{name}")) == in_order(source.copy_rows(f"s.{name}"))
     assert not left(engine)
 
 
@@ -261,7 +275,7 @@ def test_a_unique_value_may_go_from_one_row_to_another(engine: sa.Engine, tmp_pa
         t.insert("s.t", {"id": 9, "mail": 3})
     connector.capture()
     staged(engine, connector).apply()
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -272,7 +286,7 @@ def test_a_run_that_is_overtaken_writes_nothing_twice_and_leaves_nothing(
     source.create_table("s.t", {"id": "int64!", **{f"c{n}": t for n, t in enumerate(("int32", "string"))}}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=4)
 
-    def meanwhile(work_: Work, shares: Sequence[Share]) -> list[Part]:
+    def meanwhile(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
         found = in_turn(work_, shares) if moment == "after" else []
         if len(overtaken) < 2:
             overtaken.append(work_.run.batch)
@@ -285,8 +299,8 @@ def test_a_run_that_is_overtaken_writes_nothing_twice_and_leaves_nothing(
     connector.capture()
     done = staged(engine, connector, meanwhile).apply()
     assert len(overtaken) == 2
-    assert done.batch == connector.changelog.batches(connector.name)[-1]
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert done.batch == connector.changelog.list_batches(connector.name)[-1]
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
     assert not left(engine)
 
 
@@ -304,7 +318,7 @@ def test_staging_tables_of_a_killed_run_are_dropped_when_nobody_can_need_them(
     class Killed(BaseException):
         """Nobody catches it, but for what ``finally`` does; that is switched off."""
 
-    def killed(work_: Work, shares: Sequence[Share]) -> list[Part]:
+    def killed(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
         in_turn(work_, shares)
         raise Killed
 
@@ -317,12 +331,12 @@ def test_staging_tables_of_a_killed_run_are_dropped_when_nobody_can_need_them(
     assert len(left(engine)) > len(kept)
     before = set(left(engine))
 
-    def beside(work_: Work, shares: Sequence[Share]) -> list[Part]:
+    def beside(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
         assert before <= set(left(engine)), "it may be of a run that is alive"
         return in_turn(work_, shares)
 
     staged(engine, connector, beside).apply()
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
     assert sorted(left(engine)) == sorted(kept)
 
 
@@ -333,7 +347,7 @@ def test_staging_tables_that_a_crash_has_emptied_are_filled_again(engine: sa.Eng
     source.create_table("s.t", {"id": "int64!", "c0": "int32"}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p")
 
-    def crashed(work_: Work, shares: Sequence[Share]) -> list[Part]:
+    def crashed(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
         found = in_turn(work_, shares)
         if len(crashes) < 2:
             crashes.extend(table.name for part in found for table in part.tables[:1])
@@ -346,10 +360,10 @@ def test_staging_tables_that_a_crash_has_emptied_are_filled_again(engine: sa.Eng
     connector.capture()
     staged(engine, connector, crashed).apply()
     assert crashes
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
     assert not left(engine)
 
-    def always(work_: Work, shares: Sequence[Share]) -> list[Part]:
+    def always(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
         return [
             dataclasses.replace(p, tables=tuple(dataclasses.replace(t, rows=10**6) for t in p.tables))
             for p in in_turn(work_, shares)
@@ -370,7 +384,7 @@ def test_events_that_did_not_come_to_a_partition_are_an_error(engine: sa.Engine,
         connector.capture()
     for lost in (lambda shares, found: in_turn(shares[0], shares[1][1:]), lambda shares, found: found[:-1]):
 
-        def losing(work_: Work, shares: Sequence[Share], lost: Any = lost) -> list[Part]:
+        def losing(work_: StagingWork, shares: Sequence[FileShare], lost: Any = lost) -> list[StagedPartition]:
             return list(lost((work_, shares), in_turn(work_, shares)))
 
         with pytest.raises(CdcError, match="workers have seen"):
@@ -409,7 +423,7 @@ def test_what_needs_every_event_is_written_by_the_driver(
 def test_a_database_without_staging_tables_is_refused(tmp_path: Path) -> None:
     source = MemoryDatabase(str(tmp_path))
     connector = memory_connector(source, tmp_path, topic_prefix="p")
-    engine = open_engine(SinkConfig.parse({"connection.url": f"sqlite:///{tmp_path}/target.db"}))
+    engine = open_engine(DatabaseTargetConfig.parse({"connection.url": f"sqlite:///{tmp_path}/target.db"}))
     with pytest.raises(ConfigError, match=r"(?s)cannot write to sqlite.*ApplyToDatabaseOperator"):
         staged(engine, connector)
     engine.dispose()
@@ -429,13 +443,15 @@ def test_partitions_are_as_many_as_rows_need_that_are_not_compressed(
             t.insert("s.t", {"id": number, "text": "x" * 1000})
     connector = memory_connector(source, tmp_path, topic_prefix="p")
     connector.capture()
-    (manifest,) = connector.changelog.manifests(connector.name)
-    assert manifest.contents.bytes < 300_000
+    (manifest,) = connector.changelog.read_manifests(connector.name)
+    assert manifest.batch_contents.total_bytes < 300_000
     with postgres.database("sizes") as name, caplog.at_level(logging.INFO):
-        config = SinkConfig.parse({**EQUAL, "connection.url": postgres.url(name)})
+        config = DatabaseTargetConfig.parse({**EQUAL, "connection.url": postgres.url(name)})
         engine = open_engine(config)
-        sizes = Sizes(little=1, partition=300_000)
-        StagedSink(engine, config, connector.changelog, connector.name, in_turn, sizes=sizes, parallel=1).apply()
+        sizes = StagingSizes(little=1, partition=300_000)
+        StagedDatabaseApply(
+            engine, config, connector.changelog, connector.name, in_turn, sizes=sizes, parallel=1
+        ).apply()
         assert len(rows(engine, "p_s_t")) == 3000
         engine.dispose()
     assert "staged by 11 tasks" in caplog.text
@@ -483,13 +499,13 @@ def test_events_are_folded_as_if_one_after_the_other_was_applied(seed: int) -> N
     )
 
     def folded(rows_: list[dict[str, Any]]) -> pa.Table:
-        return fold(pa.Table.from_pylist(rows_, schema), ["id"])
+        return merge_events_per_key(pa.Table.from_pylist(rows_, schema), ["id"])
 
     r.shuffle(events)
     cut = r.randrange(len(events) + 1)
     ordered = sorted(events, key=lambda e: e[SEQ])
     parts = [events] if r.random() < 0.5 else [ordered[:cut], ordered[cut:]]
-    found = fold(pa.concat_tables([folded(part) for part in reversed(parts)]), ["id"])
+    found = merge_events_per_key(pa.concat_tables([folded(part) for part in reversed(parts)]), ["id"])
     begun = {id_: {"id": id_, "a": -1, "b": -2, "c": -3} for id_ in range(0, 6, 2)}
     assert _then(begun, found.to_pylist()) == _then(begun, ordered)
     assert len(set(found["id"].to_pylist())) == found.num_rows
@@ -510,7 +526,7 @@ def _then(begun: dict[int, dict[str, Any]], events: list[dict[str, Any]]) -> dic
 def test_keys_are_spread_evenly_and_always_to_the_same_partition() -> None:
     for values in (range(10_000), [f"key {n}" for n in range(10_000)], [None, *range(9_999)]):
         keys = pa.table({"a": list(values), "b": ["x"] * 10_000})
-        found = spread(keys, 7)
+        found = assign_partitions(keys, 7)
         sizes = [int((found == number).sum()) for number in range(7)]
         assert min(sizes) > 1000
-        assert (spread(keys.slice(500, 100), 7) == found[500:600]).all()
+        assert (assign_partitions(keys.slice(500, 100), 7) == found[500:600]).all()

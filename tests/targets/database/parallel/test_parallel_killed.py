@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.config import EQUAL
-from airflow_provider_cdc.targets.database.progress.markers import MarkerTable
+from airflow_provider_cdc.targets.database.progress.marker_table import MarkerTable
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
 from tests.support.sampled import Sampled
@@ -39,8 +39,8 @@ class Followed:
         for name in TABLES:
             work(self.source, name, self._r, 3)
         self.connector.capture()
-        last = self.connector.changelog.batches(self.connector.name)[-1]
-        self._at[last] = {name: in_order(self.source.rows(name)) for name in TABLES}
+        last = self.connector.changelog.list_batches(self.connector.name)[-1]
+        self._at[last] = {name: in_order(self.source.copy_rows(name)) for name in TABLES}
 
     def check(self, engine: sa.Engine, *, ended: bool) -> None:
         """The tables have what they had when the batch of their marker ended.
@@ -49,7 +49,7 @@ class Followed:
         """
         with engine.connect() as connection:
             markers = MarkerTable("cdc_applied", self.connector.name)
-            batch = markers.read(connection).batch if markers.there(connection) else 0
+            batch = markers.read(connection).batch if markers.is_created(connection) else 0
             there = set(sa.inspect(connection).get_table_names())
         tables = {name: f"p_{name.replace('.', '_')}" for name in TABLES}
         found = {name: in_order(rows(engine, table)) if table in there else [] for name, table in tables.items()}

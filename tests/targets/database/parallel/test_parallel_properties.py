@@ -13,10 +13,10 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.apply.database_apply import Sink
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
-from airflow_provider_cdc.targets.database.parallel.parallel_apply import StagedSink
+from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.parallel.parallel_apply import StagedDatabaseApply
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.connectors import Connector, memory_connector
 from tests.targets.database.apply.test_database_apply import work
 from tests.targets.database.conftest import _FIXTURES
@@ -66,14 +66,14 @@ _WITHOUT = {"changed_at", "refused_at", "claimed_at", "table_name", "error"}
 
 
 def test_there_is_a_case_of_each_property() -> None:
-    assert set(CASES) == {field.alias for field in SinkConfig.model_fields.values()}
+    assert set(CASES) == {field.alias for field in DatabaseTargetConfig.model_fields.values()}
 
 
-@pytest.mark.parametrize("name", sorted({*SinkConfig.NOT_SUPPORTED}))
+@pytest.mark.parametrize("name", sorted({*DatabaseTargetConfig.NOT_SUPPORTED}))
 def test_what_the_sink_does_not_take_is_refused_by_its_name_before_anything_begins(name: str) -> None:
     given = name.replace("*", "some")
     with pytest.raises(ConfigError, match=given.replace(".", r"\.")):
-        SinkConfig.parse({**EQUAL, given: "x"})
+        DatabaseTargetConfig.parse({**EQUAL, given: "x"})
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])
@@ -89,7 +89,7 @@ def engines(request: pytest.FixtureRequest) -> Iterator[list[sa.Engine]]:
                 if request.param == "postgresql"
                 else server.url(f"{database.name}?charset=utf8mb4")
             )
-        made = [open_engine(SinkConfig.parse({"connection.url": url})) for url in found]
+        made = [open_engine(DatabaseTargetConfig.parse({"connection.url": url})) for url in found]
         yield made
         for engine in made:
             engine.dispose()
@@ -103,7 +103,7 @@ def test_a_property_does_the_same_with_workers_and_without(engines: list[sa.Engi
         source.create_table(table, {"id": "int64!", "a": "string", "at": "timestamp[us]"}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=30)
     _work(source, connector, r)
-    source.truncate("s.Two")
+    source.truncate_table("s.Two")
     _work(source, connector, r)
     by_driver = 0
     for number, properties in enumerate(CASES[name]):
@@ -130,13 +130,13 @@ def _applied(engine: sa.Engine, connector: Connector, properties: dict[str, Any]
     url = engine.url
     login = {"connection.username": url.username, "connection.password": url.password}
     plain = sa.URL.create(url.drivername, host=url.host, port=url.port, database=url.database, query=url.query)
-    config = SinkConfig.parse({**EQUAL, "connection.url": plain.render_as_string(), **login, **properties})
+    config = DatabaseTargetConfig.parse({**EQUAL, "connection.url": plain.render_as_string(), **login, **properties})
     opened = open_engine(config)
     try:
         if workers is None:
-            Sink(opened, config, connector.changelog, connector.name).apply()
+            DatabaseApply(opened, config, connector.changelog, connector.name).apply()
         else:
-            StagedSink(opened, config, connector.changelog, connector.name, workers, sizes=ALL).apply()
+            StagedDatabaseApply(opened, config, connector.changelog, connector.name, workers, sizes=ALL).apply()
     except CdcError as e:
         return str(e).replace(url.database or "", "")
     finally:

@@ -15,13 +15,13 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of
-from airflow_provider_cdc.targets.database.schema.target_table import Name
+from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
 from airflow_provider_cdc.targets.database.verify import expected_rows, verify_database
 from airflow_provider_cdc.targets.database.verify.verify_database import VerifyDatabase, why_not
-from airflow_provider_cdc.verify.reference import Verification, open_verification
-from airflow_provider_cdc.verify.verification_report import Compared, Verified
+from airflow_provider_cdc.verify.verification_preparation import Verification, open_verification
+from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.support.command_line import parser
 from tests.support.connectors import Connector, memory_connector, mysql_connector
 from tests.targets.database.apply.test_database_apply import FITTING, TABLE, VALUES, in_order, rows, sink, work
@@ -53,10 +53,10 @@ def compare(
     wait_s: float = 20,
     keys: bool = False,
     **properties: Any,
-) -> Verified:
-    config = SinkConfig.parse({**EQUAL, **{k.replace("__", "."): v for k, v in properties.items()}})
-    plan = verification.prepare(tables, wait_s=wait_s, never=lambda topic: why_not(config, topic))
-    where = verification.scratch.storage.uri("keys") if keys else ""
+) -> VerificationReport:
+    config = DatabaseTargetConfig.parse({**EQUAL, **{k.replace("__", "."): v for k, v in properties.items()}})
+    plan = verification.prepare_plan(tables, wait_s=wait_s, never=lambda topic: why_not(config, topic))
+    where = verification.scratch.storage.build_uri("keys") if keys else ""
     return VerifyDatabase(
         engine, config, plan, verification.scratch, connector.changelog, values=True, keys=where
     ).run()
@@ -64,12 +64,12 @@ def compare(
 
 def verified(
     engine: sa.Engine, connector: Connector, read: Callable[[], object] | None = None, **more: Any
-) -> Verified:
+) -> VerificationReport:
     with opened(connector, read) as verification:
         return compare(engine, connector, verification, **more)
 
 
-def only(found: Verified) -> Compared:
+def only(found: VerificationReport) -> TableVerification:
     (table,) = found.tables
     return table
 
@@ -123,16 +123,19 @@ def test_values_of_all_types_are_equal_after_random_work_until_one_of_them_is_ch
     connector.capture()
     sink(engine, connector, **named).apply()
     found = verified(engine, connector, **named)
-    assert found.status == 0, found.text()
-    assert only(found).source == only(found).target == len(source.rows(TABLE))
+    assert found.exit_status == 0, found.format_text()
+    assert only(found).source == only(found).target == len(source.copy_rows(TABLE))
     dialect = dialect_of(engine)
-    full, key = dialect.full(Name(dialect.fold(TABLE.partition(".")[2]))), dialect.quote(dialect.fold("id"))
+    full, key = (
+        dialect.format_table_name(TargetTableName(dialect.fold_name(TABLE.partition(".")[2]))),
+        dialect.quote_name(dialect.fold_name("id")),
+    )
     for column in columns:
-        quoted = dialect.quote(dialect.fold(column))
+        quoted = dialect.quote_name(dialect.fold_name(column))
         run(engine, f"UPDATE {full} SET {quoted} = NULL WHERE {key} = 501")  # Oracle has no empty texts
     table = only(verified(engine, connector, **named))
     assert (table.missing, table.surplus, table.different) == (0, 0, 1)
-    assert set(table.differing) == {dialect.fold(column) for column in columns}
+    assert set(table.differing) == {dialect.fold_name(column) for column in columns}
 
 
 def test_what_is_missing_extra_and_different_is_counted_and_named_and_the_apply_repairs_it(
@@ -150,26 +153,26 @@ def test_what_is_missing_extra_and_different_is_counted_and_named_and_the_apply_
     with opened(connector) as verification:
         found = compare(engine, connector, verification, keys=True)
         table = only(found)
-        assert found.status == 1
+        assert found.exit_status == 1
         assert (table.source, table.target) == (20, 21)
         assert (table.missing, table.different, table.surplus) == (2, 2, 3)
-        id_, a, b = map(dialect_of(engine).fold, ("id", "a", "b"))
+        id_, a, b = map(dialect_of(engine).fold_name, ("id", "a", "b"))
         assert table.differing == {a: 1, b: 2}
-        assert (table.location, table.batch) == (dialect_of(engine).fold("p_s_t"), 1)
+        assert (table.location, table.batch) == (dialect_of(engine).fold_name("p_s_t"), 1)
         by_key = {example["key"][id_]: example for example in table.examples}
         assert by_key["7"] == {
             "key": {id_: "7"}, "what": "different", "columns": [a, b], "source": {a: "n7", b: "7"}, "target": {a: "else", b: "8"},
         }  # fmt: skip
         assert by_key["3"] == {"key": {id_: "3"}, "what": "missing"}
         assert len(table.examples) == 5
-        repairs = verification.repairs(found.document())
+        repairs = verification.build_repairs(found.to_document())
         (repair,) = repairs
         assert repair.signal is not None, repair.advice
         assert verification.send(repairs, "test").keys() == {"p.s.t"}
     connector.capture()
     sink(engine, connector).apply()
-    assert verified(engine, connector).status == 0
-    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert verified(engine, connector).exit_status == 0
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
 
 
 def keys_of(type_: str, dialect: str) -> list[Any]:
@@ -189,16 +192,16 @@ def test_keys_of_every_type_are_repaired(engine: sa.Engine, tmp_path: Path, type
             t.insert("s.t", {"id": value, "a": "a"})
     connector.capture()
     sink(engine, connector).apply()
-    del source._own(source.id("s.t"))[-1]  # the source loses it, and nobody is told
+    del source._own(source.resolve_table_id("s.t"))[-1]  # the source loses it, and nobody is told
     run(engine, "UPDATE p_s_t SET a = 'else'")
     with opened(connector) as verification:
         found = compare(engine, connector, verification, keys=True)
         table = only(found)
-        assert (table.surplus, table.different, table.missing) == (1, len(source.rows("s.t")), 0)
-        verification.send(verification.repairs(found.document()), "test")
+        assert (table.surplus, table.different, table.missing) == (1, len(source.copy_rows("s.t")), 0)
+        verification.send(verification.build_repairs(found.to_document()), "test")
     connector.capture()
     sink(engine, connector).apply()
-    assert verified(engine, connector).status == 0
+    assert verified(engine, connector).exit_status == 0
 
 
 ALL_TYPES = """
@@ -230,15 +233,15 @@ def test_every_type_of_a_mariadb_source_is_equal_and_a_changed_value_is_not(
         named = {"collection__name__format": "mine"}  # each capture: the target may be on the source's server
         sink(engine, connector, **named).apply()
         found = verified(engine, connector, connector.capture, **named)
-        assert (found.status, only(found).source) == (0, 3), found.text()
+        assert (found.exit_status, only(found).source) == (0, 3), found.format_text()
         run(engine, "UPDATE mine SET g = 0.10000001 WHERE id = 3", "DELETE FROM mine WHERE id = 1")
         with opened(connector, connector.capture) as verification:
             found = compare(engine, connector, verification, keys=True, **named)
-            assert (only(found).missing, only(found).differing) == (1, {dialect_of(engine).fold("g"): 1})
-            verification.send(verification.repairs(found.document()), "test")
+            assert (only(found).missing, only(found).differing) == (1, {dialect_of(engine).fold_name("g"): 1})
+            verification.send(verification.build_repairs(found.to_document()), "test")
         connector.capture()
         sink(engine, connector, **named).apply()
-        assert verified(engine, connector, connector.capture, **named).status == 0
+        assert verified(engine, connector, connector.capture, **named).exit_status == 0
 
 
 def test_nothing_has_to_stand_still(engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +250,7 @@ def test_nothing_has_to_stand_still(engine: sa.Engine, tmp_path: Path, monkeypat
     source, connector = shop(tmp_path, 50)
     sink(engine, connector).apply()
     r, ended = Random(1), threading.Event()
-    applies = threading.Thread(target=lambda: sink(engine, connector).follow(ended.wait))
+    applies = threading.Thread(target=lambda: sink(engine, connector).apply_continuously(ended.wait))
 
     def change() -> None:
         with source.transaction() as t:
@@ -271,7 +274,7 @@ def test_nothing_has_to_stand_still(engine: sa.Engine, tmp_path: Path, monkeypat
     finally:
         ended.set()
         applies.join()
-    assert found.status == 0, found.text()
+    assert found.exit_status == 0, found.format_text()
 
 
 def test_a_table_that_the_apply_does_not_bring_to_the_position_is_not_compared(
@@ -286,7 +289,7 @@ def test_a_table_that_the_apply_does_not_bring_to_the_position_is_not_compared(
     connector.capture()
     found = verified(engine, connector, wait_s=0)
     assert "it stands at batch 1" in only(found).not_compared
-    assert found.status == 2
+    assert found.exit_status == 2
     assert not only(found).never
 
 
@@ -304,7 +307,7 @@ def test_a_table_that_stays_behind_is_compared_where_it_is(engine: sa.Engine, tm
     behind, other = verified(engine, connector, wait_s=0).tables
     assert (behind.topic, other.topic) == ("p.s.t", "p.s.u")
     assert "it stands at batch 1" in behind.not_compared
-    assert other.equal
+    assert other.is_equal
 
 
 def test_values_that_the_log_leaves_out_are_those_that_the_source_has(engine: sa.Engine, tmp_path: Path) -> None:
@@ -323,22 +326,22 @@ def test_values_that_the_log_leaves_out_are_those_that_the_source_has(engine: sa
 
     with opened(connector, read) as verification:
         found = compare(engine, connector, verification)
-    assert found.status == 0, found.text()
+    assert found.exit_status == 0, found.format_text()
     run(engine, "UPDATE p_s_t SET a = 'else' WHERE id IN (3, 78)")
     table = only(verified(engine, connector))
-    assert (table.different, table.differing) == (2, {dialect_of(engine).fold("a"): 2})
+    assert (table.different, table.differing) == (2, {dialect_of(engine).fold_name("a"): 2})
 
 
 def test_a_row_that_is_there_twice_is_one_too_many(engine: sa.Engine, tmp_path: Path) -> None:
     _, connector = shop(tmp_path, 3)
     run(engine, "CREATE TABLE p_s_t (id BIGINT, a VARCHAR(20), b INTEGER)")
     sink(engine, connector, insert__mode="insert").apply()
-    assert only(verified(engine, connector)).equal
+    assert only(verified(engine, connector)).is_equal
     run(engine, "INSERT INTO p_s_t SELECT * FROM p_s_t WHERE id = 1")
     with opened(connector) as verification:
         found = compare(engine, connector, verification, keys=True)
         assert (only(found).surplus, only(found).source, only(found).target) == (1, 3, 4)
-        (repair,) = verification.repairs(found.document())
+        (repair,) = verification.build_repairs(found.to_document())
         assert "airflow cdc rebuild" in repair.advice
 
 
@@ -348,11 +351,11 @@ def test_lists_of_fields_and_names_are_those_of_the_sink(engine: sa.Engine, tmp_
     sink(engine, connector, **named).apply()
     run(engine, "ALTER TABLE mine_t ADD COLUMN own INTEGER")
     table = only(verified(engine, connector, **named))
-    assert table.equal
-    name, own = map(dialect_of(engine).fold, ("mine_t", "own"))
+    assert table.is_equal
+    name, own = map(dialect_of(engine).fold_name, ("mine_t", "own"))
     assert (table.location, table.source, table.only_in_table) == (name, 3, [own])
     run(engine, "UPDATE mine_t SET own = 7")
-    assert only(verified(engine, connector, **named)).equal
+    assert only(verified(engine, connector, **named)).is_equal
 
 
 def test_a_table_that_is_gone_or_lacks_a_column_is_not_equal(engine: sa.Engine, tmp_path: Path) -> None:
@@ -360,10 +363,10 @@ def test_a_table_that_is_gone_or_lacks_a_column_is_not_equal(engine: sa.Engine, 
     sink(engine, connector).apply()
     run(engine, "ALTER TABLE p_s_t DROP COLUMN b")
     table = only(verified(engine, connector))
-    assert (table.problem, table.source) == (f"it has no column {dialect_of(engine).fold('b')}", 3)
+    assert (table.problem, table.source) == (f"it has no column {dialect_of(engine).fold_name('b')}", 3)
     run(engine, "DROP TABLE p_s_t")
     found = verified(engine, connector)
-    assert (only(found).problem, found.status) == ("there is no such table", 1)
+    assert (only(found).problem, found.exit_status) == ("there is no such table", 1)
 
 
 def test_a_table_that_cannot_have_the_rows_is_not_equal(engine: sa.Engine, tmp_path: Path) -> None:
@@ -407,18 +410,18 @@ def test_a_table_without_a_key_and_keys_of_which_a_part_is_left_out_are_said_and
     assert bag.never
     assert "have no key" in bag.not_compared
     assert "primary.key.fields leaves out b" in two.not_compared
-    assert verified(engine, connector).status == 0  # nobody has named it
+    assert verified(engine, connector).exit_status == 0  # nobody has named it
 
 
 def test_a_reference_of_which_a_part_was_deleted_compares_nothing(tmp_path: Path) -> None:
     _, connector = shop(tmp_path, 1)
     engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
     sink(engine, connector).apply()
-    config = SinkConfig.parse(EQUAL)
+    config = DatabaseTargetConfig.parse(EQUAL)
     with opened(connector) as verification:
-        plan = verification.prepare()
+        plan = verification.prepare_plan()
         storage = verification.scratch.storage
-        storage.delete_folder(storage.path(plan.references[0].name))
+        storage.delete_folder(storage.join_path(plan.references[0].name))
         with pytest.raises(TransientError, match="has 0 of the 1 batches"):
             VerifyDatabase(engine, config, plan, verification.scratch, connector.changelog).run()
 
@@ -442,11 +445,11 @@ def test_a_table_that_the_connector_is_reading_again_is_not_said_to_differ(tmp_p
     engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
     sink(engine, connector).apply()
     run(engine, "DELETE FROM p_s_t WHERE id = 1")
-    unsettled = verify_database.Since.unsettled
+    unsettled = verify_database.BatchesAfterReference.explain_lag
     try:
-        verify_database.Since.unsettled = lambda *_: "an incremental snapshot of it was under way"  # type: ignore[method-assign]
+        verify_database.BatchesAfterReference.explain_lag = lambda *_: "an incremental snapshot of it was under way"  # type: ignore[method-assign]
         table = only(verified(engine, connector))
     finally:
-        verify_database.Since.unsettled = unsettled  # type: ignore[method-assign]
+        verify_database.BatchesAfterReference.explain_lag = unsettled  # type: ignore[method-assign]
     assert table.not_compared.startswith("an incremental snapshot of it was under way")
     assert not table.rows_differ

@@ -17,13 +17,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.table_location import table_location
-from airflow_provider_cdc.targets.lake.formats.target import Marker, Target
-from airflow_provider_cdc.targets.lake.jobs.verify_tables import Verified, VerifyTables
+from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, Target
+from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerificationReport, VerifyTables
 from airflow_provider_cdc.targets.lake.session.spark_session import own_session
-from airflow_provider_cdc.targets.lake.types.spark_types import literal, quoted
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, quote_text
 from tests.support.connectors import mysql_connector
 from tests.support.signals import signal_state, snapshot
 from tests.targets.lake.lake import SECRET, Lake
@@ -166,27 +166,27 @@ def _verify(server: Any, source: str, lake: Lake, shelves: Shelves) -> None:
     )
     reference.capture()
 
-    def verified() -> Verified:
+    def verified() -> VerificationReport:
         where = {"location": lake.location, "target": lake.kind}
         return VerifyTables(lake.spark, reference.changelog, reference.name, values=True, **where).run()
 
-    assert verified().equal, verified().text()
+    assert verified().is_equal, verified().format_text()
     # a difference is named by its column, whatever that is called
     share = shelves.shares[0]
     column = f"more {_name(share[0])}"
     target = _target(lake, shelves, shelves.names[0])
-    other = target.rows().withColumn(column, F.lit("other" + share[0])).localCheckpoint()
-    owner = target.owner()
+    other = target.read_rows().withColumn(column, F.lit("other" + share[0])).localCheckpoint()
+    owner = target.read_owner()
     assert owner is not None
-    target.replace(other, Marker(owner, target.marker(owner.app) + 1))
-    (wrong,) = [t for t in verified().tables if not t.equal]
+    target.replace(other, Marker(owner, target.read_marker(owner.application_name) + 1))
+    (wrong,) = [t for t in verified().tables if not t.is_equal]
     assert set(wrong.differing) == {column}
     assert wrong.examples[0]["target"] == {column: "other" + share[0]}
 
 
 def _target(lake: Lake, shelves: Shelves, name: str) -> Target:
     location = table_location(lake.location, "test", "", TableId(namespace=shelves.database, name=name))
-    target = load_format(lake.kind).open(own_session(lake.spark, load_format(lake.kind)), location)
+    target = load_format(lake.kind).open_target(own_session(lake.spark, load_format(lake.kind)), location)
     assert target.exists()
     return target
 
@@ -194,8 +194,8 @@ def _target(lake: Lake, shelves: Shelves, name: str) -> Target:
 def _equal(lake: Lake, shelves: Shelves) -> None:
     for name in shelves.names:
         names, *rows = shelves.rows(name)
-        frame = _target(lake, shelves, name).rows()
-        found = [tuple(row) for row in frame.select(*[F.col(quoted(c)) for c in names]).collect()]
+        frame = _target(lake, shelves, name).read_rows()
+        found = [tuple(row) for row in frame.select(*[F.col(quote_name(c)) for c in names]).collect()]
         assert sorted(found, key=repr) == rows, name
         assert frame.columns == list(names), name
 
@@ -216,7 +216,7 @@ def test_every_text_of_mysql_arrives_as_it_is(
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_quoted_text_is_the_same_text(spark: SparkSession, text: str) -> None:
     own = own_session(spark)
-    assert own.sql(f"SELECT {literal(text)} AS {quoted(text)}").collect()[0].asDict() == {text: text}
+    assert own.sql(f"SELECT {quote_text(text)} AS {quote_name(text)}").collect()[0].asDict() == {text: text}
 
 
 def test_a_session_of_ones_own_asks_nobody(lake: Lake, secret: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
-from airflow_provider_cdc.targets.lake.session import snapshot_reads
+from airflow_provider_cdc.targets.lake.session import single_snapshot_check
 from tests.support.memory_work import Workload
 from tests.support.signals import signal_state, snapshot
 from tests.targets.lake.lake import Lake
@@ -33,7 +33,7 @@ def test_a_snapshot_becomes_the_table_in_one_commit(lake: Lake) -> None:
     lake.check()
     assert lake.version("s.orders") == 0
     assert [t.rows for t in report.tables] == [{"r": 4}]
-    assert lake.rows("s.orders") == lake.connector.database.rows("s.orders")
+    assert lake.rows("s.orders") == lake.connector.database.copy_rows("s.orders")
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -42,7 +42,7 @@ def test_a_row_that_is_read_again_before_its_table_is_made_is_there_once(
 ) -> None:
     """By a snapshot in chunks, which empties nothing."""
     if large:
-        monkeypatch.setattr(snapshot_reads, "PARTITION_BYTES", 0)
+        monkeypatch.setattr(single_snapshot_check, "PARTITION_BYTES", 0)
     db = lake.connector.database
     for name in ("s.orders", "s.once"):
         db.create_table(name, ORDERS, key=("id",))
@@ -117,13 +117,13 @@ def test_an_emptied_table_holds_what_came_after(lake: Lake) -> None:
     lake.follow()
     with lake.connector.database.transaction() as t:
         t.insert("s.orders", {"id": 50})
-    lake.connector.database.truncate("s.orders")
+    lake.connector.database.truncate_table("s.orders")
     with lake.connector.database.transaction() as t:
         t.insert("s.orders", {"id": 3, "n": 33})
         t.update("s.orders", {"id": 3}, {"note": "late"})
     lake.follow()
     assert lake.rows("s.orders") == [{"id": 3, "n": 33, "note": "late"}]
-    lake.connector.database.truncate("s.orders")
+    lake.connector.database.truncate_table("s.orders")
     lake.follow()
     assert lake.rows("s.orders") == []
 
@@ -344,7 +344,7 @@ def test_a_key_that_changes_between_events(lake: Lake) -> None:
             t.insert("s.t", {"id": i, "code": i + 10, "n": i})
 
     def equal() -> None:
-        assert lake.rows("s.t") == sorted(db.rows("s.t"), key=repr)
+        assert lake.rows("s.t") == sorted(db.copy_rows("s.t"), key=repr)
 
     lake.follow()
     with db.transaction() as t:
@@ -474,6 +474,6 @@ def test_random_work_ends_equal(lake: Lake, seed: int, sparse: tuple[str, ...]) 
     lake.follow()
     lake.check(*work.tables)
     for table in work.tables:
-        names = lake.connector.replay.tables[f"p.{table}"].schema.names
-        rows = [{n: row[n] for n in names} for row in lake.connector.database.rows(table)]
+        names = lake.connector.replay.tables[f"p.{table}"].schema.column_names
+        rows = [{n: row[n] for n in names} for row in lake.connector.database.copy_rows(table)]
         assert lake.rows(table, *names) == sorted(rows, key=repr)

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.memory import STORED
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from tests.support.memory_work import Workload
 from tests.support.sampled import Sampled
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.points import WRITES
 
-LOOKS = ("exists", "owner", "rule", "variants", "markers", "version", "columns", "rows", "pinned", "size", "can_evolve")
+LOOKS = (
+    "exists", "read_owner", "read_rule", "read_variants", "read_markers", "read_schema_version", "read_column_types", "read_rows",
+    "pin_table_state", "count_file_bytes", "can_evolve",
+)  # fmt: skip
 STEPS = 12
 
 
@@ -49,7 +52,7 @@ def _work(lake: Lake, work: Workload, r: Random) -> None:
 def test_whenever_another_run_is_faster_the_tables_end_equal(
     memory: Lake, monkeypatch: pytest.MonkeyPatch, sampled: Sampled, seed: int
 ) -> None:
-    monkeypatch.setattr("airflow_provider_cdc.targets.lake.apply.catch_up.time.sleep", lambda _: None)
+    monkeypatch.setattr("airflow_provider_cdc.targets.lake.apply.batch_applier.time.sleep", lambda _: None)
     monkeypatch.setattr("tests.targets.lake.points.WRITES", (*WRITES, *LOOKS))
     work, r = Workload(memory.connector.database, ddl=0.3, sparse=("note",)), Random(seed)  # type: ignore[attr-defined]
     _work(memory, work, r)
@@ -112,4 +115,4 @@ def test_rows_that_are_lost_with_executors_are_made_again(memory: Lake, times: i
 
 def _equal(lake: Lake, what: str = "") -> None:
     for topic, replayed in lake.replayed().items():
-        assert lake.rows(str(replayed.schema.id), *replayed.schema.names) == replayed.all(), f"{topic}: {what}"
+        assert lake.rows(str(replayed.schema.id), *replayed.schema.column_names) == replayed.all(), f"{topic}: {what}"

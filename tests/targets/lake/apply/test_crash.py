@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.reading.pending_batches import Batches
+from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.target import Conflict
+from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
 from tests.support.connectors import memory_connector
 from tests.support.sampled import Sampled
 from tests.targets.lake.lake import Child, Database, Lake, new_lake
@@ -121,9 +121,9 @@ def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], 
 
 
 def _equal(lake: Lake) -> None:
-    for table, schema in lake.connector.database.view()[1].items():
-        rows = lake.connector.database.rows(str(table))
-        assert lake.rows(str(table), *schema.names) == sorted(rows, key=repr), table
+    for table, schema in lake.connector.database.read_consistent_view()[1].items():
+        rows = lake.connector.database.copy_rows(str(table))
+        assert lake.rows(str(table), *schema.column_names) == sorted(rows, key=repr), table
 
 
 class Stopping:
@@ -254,7 +254,7 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
 
     def more() -> None:
         _last(db)
-        db.truncate("s.new")
+        db.truncate_table("s.new")
         with db.transaction() as t:
             for name in ("bag", "keyed", "new", "rewritten"):
                 t.insert(f"s.{name}", {"id": 50})
@@ -266,8 +266,8 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
             more()
         if location not in overtaken:
             overtaken.add(location)
-            batches = Batches(changelog, [one.contents for one in changelog.manifests("test")])
-            replace(prepared, hook=None).job()._catch_up.apply(
+            batches = BatchesByTopic(changelog, [one.batch_contents for one in changelog.read_manifests("test")])
+            replace(prepared, hook=None).job()._catch_up.apply_batches(
                 prepared.owner(topics[location]), location, [batches], []
             )
         return write()
@@ -279,13 +279,13 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
 
 
 def test_other_writers_that_never_stop_are_an_error(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_provider_cdc.targets.lake.apply.catch_up.time.sleep", lambda _: None)
+    monkeypatch.setattr("airflow_provider_cdc.targets.lake.apply.batch_applier.time.sleep", lambda _: None)
     db = lake.connector.database
     db.create_table("s.keyed", {"id": "int64!"}, key=("id",))
     lake.follow()
 
     def busy(location: str, name: str, write: Callable[[], Any]) -> Any:
-        raise Conflict("again")
+        raise WriteConflict("again")
 
     with db.transaction() as t:
         t.insert("s.keyed", {"id": 1})

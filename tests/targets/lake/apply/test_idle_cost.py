@@ -11,15 +11,15 @@ import pytest
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
-from airflow_provider_cdc.operators.base.local_driver import little_work
-from airflow_provider_cdc.targets.lake.apply.catch_up import CatchUp
-from airflow_provider_cdc.targets.lake.apply.skip_check import nothing_new
-from airflow_provider_cdc.targets.lake.backlog.backlog import Backlog
+from airflow_provider_cdc.operators.base.driver_jvm_startup import little_work
+from airflow_provider_cdc.targets.lake.apply.batch_applier import BatchApplier
+from airflow_provider_cdc.targets.lake.apply.up_to_date_check import nothing_new
 from airflow_provider_cdc.targets.lake.backlog.backlog_state import view_of
-from airflow_provider_cdc.targets.lake.formats.target import Owner
-from airflow_provider_cdc.targets.lake.rebuild.full_log import WholeLog
+from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
+from airflow_provider_cdc.targets.lake.formats.target_interface import Owner
+from airflow_provider_cdc.targets.lake.rebuild.full_change_log import FullChangeLog
 from tests.support.manifests import manifest
 
 LAST = 30
@@ -30,7 +30,7 @@ LOCATION = "/lake/{table}"
 def changelog(tmp_path: Path) -> ChangeLog:
     found = ChangeLog(str(tmp_path / "log"))
     for n in range(1, LAST + 1):
-        found.commit(manifest(n, changes=0))
+        found.commit_manifest(manifest(n, changes=0))
     return found
 
 
@@ -100,7 +100,7 @@ def test_a_view_of_a_log_whose_end_is_lost_says_where_it_ends(
 def test_whether_anything_is_new_is_found_without_reading_a_manifest(
     changelog: ChangeLog, asked: list[str], tmp_path: Path
 ) -> None:
-    reports = AppliedReports(changelog.storage, "c")
+    reports = ApplyReports(changelog.storage, "c")
     for last in (LAST, LAST - 1, LAST + 1):
         report = _report(last, tmp_path)
         report["stands"]["p.shop.t"]["stamp"] = (
@@ -125,23 +125,23 @@ def test_older_batches_are_read_where_a_table_needs_them_and_not_listed(changelo
     assert asked == ["28", "29", "30", "31"]
     for n in range(1, 10):
         changelog.storage.delete(changelog.path_of("c", n))
-    (group,) = Backlog(changelog, "c").all()
+    (group,) = Backlog(changelog, "c").list_all_batches()
     assert (group.first, group.last) == (10, LAST)
-    assert Backlog(changelog, "nobody").all() == []
+    assert Backlog(changelog, "nobody").list_all_batches() == []
 
 
 def test_the_newest_batch_of_a_whole_log_is_found_from_the_last_one_that_was_read(
     changelog: ChangeLog, asked: list[str]
 ) -> None:
-    whole = WholeLog(changelog, "c", batch=20)
-    assert (whole.last, whole.newest()) == (20, LAST)
+    whole = FullChangeLog(changelog, "c", batch=20)
+    assert (whole.last_batch, whole.find_newest_batch()) == (20, LAST)
     assert asked == [str(n) for n in range(1, 21)]
 
 
 def test_a_table_that_another_run_has_brought_further_needs_no_list(
     changelog: ChangeLog, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    catch_up = CatchUp(changelog, "c", lambda location: SimpleNamespace(writer=lambda app: ""))  # type: ignore[arg-type,return-value]
-    monkeypatch.setattr("airflow_provider_cdc.targets.lake.apply.catch_up.applied_batch", lambda *_, **__: LAST)
-    assert catch_up.look(Owner("c", "p.shop.t"), "/lake/t")[1] == LAST
+    catch_up = BatchApplier(changelog, "c", lambda location: SimpleNamespace(read_last_writer=lambda app: ""))  # type: ignore[arg-type,return-value]
+    monkeypatch.setattr("airflow_provider_cdc.targets.lake.apply.batch_applier.applied_batch", lambda *_, **__: LAST)
+    assert catch_up.inspect_target(Owner("c", "p.shop.t"), "/lake/t")[1] == LAST
     assert asked == [str(LAST)]

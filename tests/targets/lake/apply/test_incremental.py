@@ -59,7 +59,7 @@ class Hot:
         self.seconds += time.monotonic() - self._began
 
     def _place(self) -> int:
-        offset = self._connector.store.load("test").offset
+        offset = self._connector.store.load_offset("test").offset
         found = offset.incremental.scans if offset is not None else []
         return int(found[0].after[0]) if found and found[0].after else 0
 
@@ -160,7 +160,7 @@ def run_ended(ended: Any) -> bool:
 
 
 def _reads(connector: Connector) -> bool:
-    offset = connector.store.load("test").offset
+    offset = connector.store.load_offset("test").offset
     return offset is not None and bool(offset.incremental.scans)
 
 

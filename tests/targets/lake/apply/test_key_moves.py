@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.targets.lake.formats.memory import STORED
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from tests.support.key_moves import KeyMoves
 from tests.targets.lake.lake import Lake, Row, new_lake
 
@@ -34,11 +34,11 @@ def test_tables_follow_rows_that_move_over_each_other(
             lake.connector.capture()
         lake.apply()
         for table in moves.tables:
-            source = sorted(lake.connector.database.rows(table), key=repr)
+            source = sorted(lake.connector.database.copy_rows(table), key=repr)
             if mode == "log":
                 events = sum(
                     f.rows
-                    for m in lake.connector.changelog.manifests("test")
+                    for m in lake.connector.changelog.read_manifests("test")
                     for f in m.files
                     if f.topic.endswith(table)
                 )
@@ -66,7 +66,7 @@ def test_tables_of_every_kind_follow_rows_that_move_over_each_other(
                 t.update_each(table, [({"id": old}, {"id": new}) for old, new in to.items()])
         lake.follow()
         for table in ("s.whole", "s.sparse"):
-            assert _live(lake, table, ["id", "n", "big"]) == sorted(db.rows(table), key=repr)
+            assert _live(lake, table, ["id", "n", "big"]) == sorted(db.copy_rows(table), key=repr)
 
 
 def _live(lake: Lake, table: str, names: list[str]) -> list[Row]:

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.verify.reference import open_verification
-from airflow_provider_cdc.verify.verification_report import Verified
+from airflow_provider_cdc.verify.verification_preparation import open_verification
+from airflow_provider_cdc.verify.verification_report import VerificationReport
 from dev.servers.mongodb import MongoDb
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_work import Work, same
@@ -65,7 +65,7 @@ def _equal(lake: Lake, database: Any, *names: str) -> None:
         assert len({row["_id"] for row in rows}) == len(rows) == database[name].count_documents({})
 
 
-def _verify(lake: Lake, *, repair: bool = False) -> tuple[Verified, list[int]]:
+def _verify(lake: Lake, *, repair: bool = False) -> tuple[VerificationReport, list[int]]:
     """:return: what was found, and the signals that were sent"""
     with open_verification(
         lake.connector.definition(), lake.connector.state_url, secrets=lake.connector.secrets
@@ -77,12 +77,12 @@ def _verify(lake: Lake, *, repair: bool = False) -> tuple[Verified, list[int]]:
             wait(position, wait_s)
 
         verification._wait = waited  # type: ignore[method-assign]
-        plan = verification.prepare(wait_s=60)
+        plan = verification.prepare_plan(wait_s=60)
         verified = VerifyTables(
             lake.spark, verification.scratch, lake.connector.name, location=lake.location, target=lake.kind, threads=2, plan=plan,
-            source=lake.connector.changelog, keys=verification.scratch.storage.uri("keys") if repair else "", values=True,
+            source=lake.connector.changelog, keys=verification.scratch.storage.build_uri("keys") if repair else "", values=True,
         ).run()  # fmt: skip
-        repairs = verification.repairs(verified.document()) if repair else []
+        repairs = verification.build_repairs(verified.to_document()) if repair else []
         return verified, list(verification.send(repairs, "me").values())
 
 
@@ -126,7 +126,7 @@ def test_tables_are_compared_repaired_read_again_and_built_again(ours: Lake, dat
     database.parcels.insert_one({"_id": 1})
     ours.follow()
     verified, _ = _verify(ours)
-    assert verified.equal, verified.text()
+    assert verified.is_equal, verified.format_text()
 
     ours.sql("DELETE FROM {} WHERE _id IN ('3', '\"3\"')", LETTERS)
     ours.sql(
@@ -139,7 +139,7 @@ def test_tables_are_compared_repaired_read_again_and_built_again(ours: Lake, dat
     ours.sql("INSERT INTO {} VALUES ('\"x\"', 'none')", LETTERS)
     verified, sent = _verify(ours, repair=True)
     (letters,) = [t for t in verified.tables if t.rows_differ]
-    assert (letters.missing, letters.surplus, letters.different) == (3, 2, 3), verified.text()
+    assert (letters.missing, letters.surplus, letters.different) == (3, 2, 3), verified.format_text()
     ours.follow()
     assert [signal_state(ours.connector, number) for number in sent] == [("done", "")]
     _equal(ours, database, "letters")
@@ -161,7 +161,7 @@ def test_tables_are_compared_repaired_read_again_and_built_again(ours: Lake, dat
     database.letters.update_one({"_id": 1}, {"$set": {"later": True}})
     ours.follow()
     verified, _ = _verify(ours)
-    assert verified.equal, verified.text()
+    assert verified.is_equal, verified.format_text()
 
 
 @pytest.mark.every_kind

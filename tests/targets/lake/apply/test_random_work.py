@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.targets.lake.schema.column_successors import recorded
-from airflow_provider_cdc.targets.lake.types.spark_types import quoted
+from airflow_provider_cdc.targets.lake.schema.column_successors import read_recorded_variants
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.workload import WORDS_OF_MARIADB, Writer, source_rows
 from tests.targets.lake.lake import Lake
@@ -42,12 +42,12 @@ def _equal(server: Any, lake: Lake, database: str) -> None:
         full = f"{database}.{table}"
         expected, target = source_rows(server, database, table), lake.target(full)
         owner = target.owner()
-        variants = recorded(target, owner.app)
-        placed = variants.at(variants.until)
+        variants = read_recorded_variants(target, owner.app)
+        placed = variants.select_names(variants.until)
         names = {name: placed.get(name, name) for name in _columns(server, database, table)}
-        found = lake.frame(full).select(*[F.col(quoted(there)).alias(name) for name, there in names.items()])
+        found = lake.frame(full).select(*[F.col(quote_name(there)).alias(name) for name, there in names.items()])
         assert sorted(found.toArrow().to_pylist(), key=repr) == expected, table
-        rule = lake.tables.of(TableId(namespace=database, name=table))
+        rule = lake.tables.select_rule(TableId(namespace=database, name=table))
         more = {*target.columns()} - {*names.values()}
         left = {
             there for began in variants.began.values() for there in began.values()
@@ -94,7 +94,7 @@ def test_tables_end_equal_to_the_source_value_by_value(
         tables_of=connector.name,
         rules=lake.tables,
     ).run()
-    assert verified.equal, verified.text()
+    assert verified.is_equal, verified.format_text()
     assert [t.source for t in verified.tables] == [len(source_rows(mariadb, database, t)) for t in sorted(TABLES)]
 
 
@@ -120,10 +120,10 @@ def _log(connector: Connector) -> list[tuple[Any, ...]]:
     Tables that are read again together are read by several connections, and their rows come as they come.
     """
     items: list[tuple[Any, ...]] = []
-    for manifest in connector.changelog.manifests(connector.name):
+    for manifest in connector.changelog.read_manifests(connector.name):
         items += [(r.seq, r.ddl) for r in manifest.schema_changes if not r.snapshot]
         for file in manifest.files:
-            with connector.changelog.open(manifest.connector, file) as opened:
+            with connector.changelog.open_file(manifest.connector, file) as opened:
                 rows = pq.read_table(opened, use_threads=False).to_pylist()
             table = file.topic.rsplit(".", 1)[1]
             items += [(r["seq"], table, r["op"], r.get("key"), r["before"], r["after"]) for r in rows]

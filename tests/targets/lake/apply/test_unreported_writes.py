@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from airflow_provider_cdc.core.errors import StorageUnavailable, TargetError
-from airflow_provider_cdc.targets.lake.apply.run_report import Applied, Report
-from airflow_provider_cdc.targets.lake.apply.skip_check import nothing_new
-from airflow_provider_cdc.targets.lake.formats.memory import STORED, Stored
-from airflow_provider_cdc.targets.lake.schema.column_origins import Origins
+from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunReport, TableApplyResult
+from airflow_provider_cdc.targets.lake.apply.up_to_date_check import nothing_new
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED, MemoryTableState
+from airflow_provider_cdc.targets.lake.schema.column_origins import ColumnOriginRecorder
 from tests.targets.lake.jobs.test_continuous_apply import Running, until
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.placement.test_routes import _rules as route_rules
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 Told = dict[str, tuple[dict[str, int], int, int]]
 
 
-def _told(found: list[Applied]) -> Told:
+def _told(found: list[TableApplyResult]) -> Told:
     """Table → events, first and last batch."""
     return {one.name or one.topic: (one.rows, one.first_batch, one.last_batch) for one in found}
 
@@ -62,7 +62,7 @@ def test_what_a_storage_did_not_take_the_report_of_is_in_the_next_report(
         memory.apply()
         _filled(memory, moved=True)
     # an apply whose target cannot be made known does nothing
-    AppliedReports(memory.connector.changelog.storage, "test").register(memory.kind, memory.location)
+    ApplyReports(memory.connector.changelog.storage, "test").register_target(memory.kind, memory.location)
     broken = Broken(monkeypatch, "applied")
     for _ in range(2):
         with pytest.raises(StorageUnavailable):
@@ -76,7 +76,7 @@ def test_what_a_storage_did_not_take_the_report_of_is_in_the_next_report(
     assert all(one.position for one in report.untold)
     assert memory.apply().untold == []
     changelog = memory.connector.changelog
-    stored = AppliedReports(changelog.storage, "test")
+    stored = ApplyReports(changelog.storage, "test")
     stored.write({**(stored.read(memory.kind, memory.location) or {}), "untold": [{"topic": "p.s.a"}]})
     found = nothing_new(changelog, "test", memory.kind, memory.location)
     assert found is None or found["untold"] == []
@@ -92,7 +92,7 @@ def test_no_event_is_lost_if_the_origins_of_columns_cannot_be_written(
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr("airflow_provider_cdc.targets.lake.schema.column_origins.TableOrigins.write", fails)
+        patched.setattr("airflow_provider_cdc.targets.lake.schema.column_origins.ColumnOrigins.write", fails)
         if isinstance(error, RuntimeError):
             with pytest.raises(RuntimeError):
                 memory.apply()
@@ -156,7 +156,7 @@ def test_a_table_that_fails_after_some_commits_is_told_of_once(memory: Lake) -> 
     with pytest.raises(TargetError, match="disk is full"):
         memory.apply()
     memory.hook = None
-    stored = AppliedReports(memory.connector.changelog.storage, "test").read(memory.kind, memory.location)
+    stored = ApplyReports(memory.connector.changelog.storage, "test").read(memory.kind, memory.location)
     assert stored is not None
     assert [(one["first_batch"], one["last_batch"]) for one in stored["tables"]] == [(2, 2)]
     report = memory.apply()
@@ -171,7 +171,7 @@ def test_an_apply_that_goes_on_tells_what_the_one_before_it_could_not(
     with Running(memory, "first") as running:
         running.reached()
         with monkeypatch.context() as patched:
-            patched.setattr(Origins, "write", _raise)
+            patched.setattr(ColumnOriginRecorder, "write_lineage", _raise)
             _filled(memory, moved=True)
             until(lambda: running.error, "its end")
     assert isinstance(running.error, RuntimeError)
@@ -179,10 +179,10 @@ def test_an_apply_that_goes_on_tells_what_the_one_before_it_could_not(
         running.reached()
         _filled(memory, moved=True)
         running.reached()
-        report: Report = running.stop()
+        report: ApplyRunReport = running.stop()
     assert _told(report.untold) == dict.fromkeys(("p.s.a", "p.s.b"), ({"u": 1}, 2, 2))
     assert _told(report.tables)["p.s.a"][0] == {"u": 1}
-    word = running.turns.find("second")
+    word = running.turns.find_turn("second")
     assert word is not None
     assert {one["topic"] for one in word["report"]["untold"]} == {"p.s.a", "p.s.b"}
 
@@ -200,7 +200,7 @@ def test_what_others_bring_into_a_table_again_and_again_is_told_as_a_whole(memor
             with memory.connector.database.transaction() as t:  # type: ignore[attr-defined]
                 t.update("s.a", {"id": 1}, {"n": n + 10})
             there = STORED[memory.path("s.a")]
-            assert isinstance(there, Stored)
+            assert isinstance(there, MemoryTableState)
             STORED[memory.path("s.a")] = replace(there, markers=dict.fromkeys(there.markers, n), writers={})
             memory.connector.capture()
             running.reached()
@@ -211,7 +211,7 @@ def test_what_others_bring_into_a_table_again_and_again_is_told_as_a_whole(memor
 def test_what_a_run_has_done_that_nobody_has_told_of_is_in_the_reports_after_it_until_somebody_has(
     memory: Lake,
 ) -> None:
-    def earlier(report: Report) -> dict[str, Told]:
+    def earlier(report: ApplyRunReport) -> dict[str, Told]:
         return {
             one["owner"]: {t["topic"]: (t["rows"], t["first_batch"], t["last_batch"]) for t in one["tables"]}
             for one in report.earlier
@@ -226,14 +226,14 @@ def test_what_a_run_has_done_that_nobody_has_told_of_is_in_the_reports_after_it_
     with Running(memory, "second") as running:
         running.reached()
         assert earlier(running.stop()) == {"first": first_told}
-    running.turns.announce("first")
+    running.turns.record_announcement("first")
     assert earlier(memory.apply()) == {"second": second_told}
     found = nothing_new(memory.connector.changelog, "test", memory.kind, memory.location)
     assert found is None or found["owner"] == ""
-    running.turns.announce("second")
+    running.turns.record_announcement("second")
     _filled(memory, moved=True)
     assert earlier(memory.job().run("third")) == {}
     assert earlier(memory.apply()) == {"third": dict.fromkeys(("p.s.a", "p.s.b"), ({"u": 1}, 3, 3))}
     assert earlier(memory.apply()) == {"third": dict.fromkeys(("p.s.a", "p.s.b"), ({"u": 1}, 3, 3))}
-    running.turns.announce("third")
+    running.turns.record_announcement("third")
     assert earlier(memory.apply()) == {}

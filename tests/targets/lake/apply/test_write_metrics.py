@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.targets.lake.apply.run_report import Applied
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.targets.lake.apply.apply_run_report import TableApplyResult
 from tests.targets.lake.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -22,7 +22,7 @@ class Watched:
         self.lake, self.folder = lake, Path(lake.path("s.t"))
         lake.connector.database.create_table("s.t", {"id": "int64!", "n": "int32"}, key=key)
 
-    def apply(self, **options: Any) -> tuple[Applied, int, int]:
+    def apply(self, **options: Any) -> tuple[TableApplyResult, int, int]:
         """What the report says; bytes and number of new files on the disk."""
         before = self._files()
         self.lake.connector.capture()
@@ -35,7 +35,7 @@ class Watched:
         return {str(f): f.stat().st_size for f in files}
 
 
-def _told(found: Applied) -> tuple[dict[str, int], int | None, int | None]:
+def _told(found: TableApplyResult) -> tuple[dict[str, int], int | None, int | None]:
     return found.ways, found.rows_written, found.rows_deleted
 
 
@@ -98,7 +98,7 @@ def test_the_report_has_all_of_it_for_pages_and_tasks(lake: Lake) -> None:
     with lake.connector.database.transaction() as t:
         t.insert("s.t", {"id": 1, "n": 0})
     found, size, files = watched.apply()
-    report = AppliedReports(lake.connector.changelog.storage, lake.connector.name).read(lake.kind, lake.location)
+    report = ApplyReports(lake.connector.changelog.storage, lake.connector.name).read(lake.kind, lake.location)
     assert report is not None
     (table,) = report["tables"]
     assert (table["bytes_written"], table["files_written"], table["rows_written"]) == (size, files, 1)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.files.truncation_marker import Mark
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.memory import STORED
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from tests.support.signals import snapshot
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.trimmed import NAMES, create, database, elsewhere, equal, failing, filled, put, read_again, trim
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 def test_a_target_is_known_before_anything_is_read_for_it(memory: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     create(memory, "a")
     put(memory, "a", 1)
-    reports = AppliedReports(memory.connector.changelog.storage, "test")
+    reports = ApplyReports(memory.connector.changelog.storage, "test")
 
     def fails(*_: Any, **__: Any) -> Any:
         found = reports.read(memory.kind, memory.location)
@@ -34,11 +34,13 @@ def test_a_target_is_known_before_anything_is_read_for_it(memory: Lake, monkeypa
 
     changelog = memory.connector.changelog
     with monkeypatch.context() as patch:
-        for name in ("first", "beginning", "manifest", "manifests", "has", "batches", "last"):
+        for name in (
+            "find_first_batch", "read_truncation_marker", "find_manifest", "read_manifests", "has_batch", "list_batches", "find_last_batch",
+        ):  # fmt: skip
             patch.setattr(type(changelog), name, fails)
         with pytest.raises(RuntimeError, match="nothing can be read"):
             memory.apply()
-    assert trim(memory).batches == 0
+    assert trim(memory).removed_batches == 0
     memory.apply()
     equal(memory, "a")
 
@@ -73,10 +75,10 @@ def test_what_a_target_needs_to_begin_with_is_not_removed_before_it_has_it(memor
     read_again(memory, "a", "b")
     put(memory, "a", 6)
     memory.apply()
-    assert trim(memory).batches == 0
+    assert trim(memory).removed_batches == 0
     other.apply()
     equal(other, *NAMES)
-    assert trim(memory).batches > 0
+    assert trim(memory).removed_batches > 0
 
 
 def test_a_table_that_is_lost_is_built_again_from_where_it_was_emptied(memory: Lake) -> None:
@@ -172,7 +174,7 @@ def test_a_target_whose_report_is_lost_or_of_other_rules_finds_its_tables_again(
     """Quiet tables, too, of which the log that is left has nothing."""
     filled(memory)
     if forget:
-        AppliedReports(memory.connector.changelog.storage, "test").forget(memory.kind, memory.location)
+        ApplyReports(memory.connector.changelog.storage, "test").delete_report(memory.kind, memory.location)
     else:
         memory.tables = TableRules.parse([{"tables": r"s\.other", "mode": "log"}])
     put(memory, "c", 2)
@@ -244,7 +246,7 @@ def test_a_table_that_several_share_gets_the_rows_of_each_or_names_it(memory: La
     other.apply()
     memory.apply()
     for location in ("all", "others"):
-        rows = load_format("memory").open(memory.spark, f"{memory.folder}/{location}").rows().collect()
+        rows = load_format("memory").open_target(memory.spark, f"{memory.folder}/{location}").read_rows().collect()
         assert sorted((row["of"], row["id"]) for row in rows) == [("a", 1), ("a", 2), ("a", 3), ("a", 4), ("b", 1)]
 
 
@@ -256,7 +258,7 @@ def _cut(lake: Lake, batches: int) -> None:
     changelog = lake.connector.changelog
     for number in range(1, batches + 1):
         changelog.storage.delete(changelog.path_of("test", number))
-        changelog.storage.delete_folder(changelog.storage.path("test", "data", f"{number:012d}"))
+        changelog.storage.delete_folder(changelog.storage.join_path("test", "data", f"{number:012d}"))
 
 
 def test_tables_go_on_and_new_ones_begin_after_a_rule_of_the_store_has_removed_batches(memory: Lake) -> None:
@@ -265,7 +267,7 @@ def test_tables_go_on_and_new_ones_begin_after_a_rule_of_the_store_has_removed_b
     put(memory, "a", 2)
     memory.apply()
     _cut(memory, 1)
-    assert memory.connector.changelog.beginning("test") == Mark(2)
+    assert memory.connector.changelog.read_truncation_marker("test") == TruncationMarker(2)
     create(memory, "c")
     put(memory, "c", 1)
     put(memory, "a", 3)

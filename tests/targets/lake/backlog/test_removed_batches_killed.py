@@ -11,10 +11,10 @@ import pytest
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.changelog.retention.retention import Limits, Retention
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
 from airflow_provider_cdc.core.errors import CdcError
-from tests.changelog.retention.test_retention import Killed, Mortal
+from tests.changelog.retention.test_batch_retention import Killed, Mortal
 from tests.support.signals import snapshot
 from tests.targets.lake.lake import Lake
 
@@ -76,7 +76,7 @@ def _removal(log: ChangeLog, keep: int, at: int, when: str) -> None:
     mortal = ChangeLog(log.storage.root)
     mortal.storage = Mortal(log.storage.root, at, when)
     with contextlib.suppress(Killed):
-        Retention(mortal, "test", Limits(ms=0))._remove(keep, "as a test wanted it")
+        Retention(mortal, "test", RetentionLimits(ms=0))._remove(keep, "as a test wanted it")
 
 
 @pytest.mark.sampled(20)
@@ -85,8 +85,8 @@ def test_a_removal_beside_an_apply_that_begins_is_killed_at_any_moment(
     memory: Lake, monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:
     _filled(memory)
-    changelog, last = memory.connector.changelog, memory.connector.changelog.last("test")
-    base = next(m.batch for m in changelog.manifests("test") if any("t" in file.counts for file in m.files))
+    changelog, last = memory.connector.changelog, memory.connector.changelog.find_last_batch("test")
+    base = next(m.batch for m in changelog.read_manifests("test") if any("t" in file.counts for file in m.files))
     keep = base if moment % 2 else last
     kill, when = 1 + moment * 7 % 14, ("before", "within", "after")[moment % 3]
     with monkeypatch.context() as patch:
@@ -94,19 +94,19 @@ def test_a_removal_beside_an_apply_that_begins_is_killed_at_any_moment(
         try:
             failed = memory.apply().failed
         except CdcError:
-            report = AppliedReports(changelog.storage, "test").read(memory.kind, memory.location)
+            report = ApplyReports(changelog.storage, "test").read(memory.kind, memory.location)
             failed = (
                 report["failed"] if report is not None and report["failed"] else {"p.s.a": "", "p.s.b": "", "p.s.c": ""}
             )
     assert made.count >= moment  # it took place
     _equal(memory, *({"a", "b", "c"} - {topic[-1] for topic in failed}))
-    first = changelog.first("test")
+    first = changelog.find_first_batch("test")
     for number in range(2):  # what is left of the removal is finished beside; what is needed is not removed
         try:
             assert memory.apply().failed == {}
             failed = {}
         except CdcError:
-            report = AppliedReports(changelog.storage, "test").read(memory.kind, memory.location)
+            report = ApplyReports(changelog.storage, "test").read(memory.kind, memory.location)
             assert report is not None
             failed = report["failed"]
             assert all("--replace" in text for text in failed.values()), failed
@@ -115,11 +115,11 @@ def test_a_removal_beside_an_apply_that_begins_is_killed_at_any_moment(
         assert "a" in wanted or first > base
         _equal(memory, *wanted)
         if number == 0:
-            Retention(changelog, "test", Limits(ms=-1)).run()
-            assert changelog.first("test") == first
-            assert changelog.kept("test").numbers() in ([], [first])
+            Retention(changelog, "test", RetentionLimits(ms=-1)).run()
+            assert changelog.find_first_batch("test") == first
+            assert changelog.open_truncation_markers("test").list_numbers() in ([], [first])
     left = {int(p.name) for p in (Path(changelog.storage.root) / "test" / "data").iterdir()}
-    assert left == set(changelog.batches("test")) == set(range(first, last + 1))
+    assert left == set(changelog.list_batches("test")) == set(range(first, last + 1))
     snapshot(memory.connector, "s.a", "s.b", id_="again", replace=True)
     memory.connector.capture()
     memory.apply()

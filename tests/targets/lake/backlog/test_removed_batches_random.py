@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.changelog.retention.retention import Limits, Retention
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.memory import STORED
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from tests.support.memory_work import Workload
 from tests.support.signals import snapshot
 from tests.targets.lake.lake import Lake
@@ -40,11 +40,11 @@ def test_whatever_is_removed_whenever_a_table_equals_the_source_or_says_why_not(
             wrong, done = wrong + len(failed), done + 1
             _equal_but(lake, failed)
         if r.random() < 0.7:
-            Retention(memory.connector.changelog, "test", Limits(ms=0)).run()
+            Retention(memory.connector.changelog, "test", RetentionLimits(ms=0)).run()
     print(
-        f"{done} applies, {wrong} tables that could not be built, first batch {memory.connector.changelog.first('test')}"
+        f"{done} applies, {wrong} tables that could not be built, first batch {memory.connector.changelog.find_first_batch('test')}"
     )
-    assert memory.connector.changelog.first("test") > 1
+    assert memory.connector.changelog.find_first_batch("test") > 1
 
 
 def _lose_or_restore(r: random.Random, lakes: list[Lake]) -> None:
@@ -60,7 +60,7 @@ def _lose_or_restore(r: random.Random, lakes: list[Lake]) -> None:
             location = r.choice(both)
             STORED[location] = BACKUPS[location]
         case "forget":
-            AppliedReports(lake.connector.changelog.storage, "test").forget(lake.kind, lake.location)
+            ApplyReports(lake.connector.changelog.storage, "test").delete_report(lake.kind, lake.location)
 
 
 BACKUPS: dict[str, Any] = {}
@@ -71,7 +71,7 @@ def _applied_or_not(lake: Lake) -> dict[str, str]:
     try:
         lake.apply()
     except TargetError:
-        report = AppliedReports(lake.connector.changelog.storage, "test").read(lake.kind, lake.location)
+        report = ApplyReports(lake.connector.changelog.storage, "test").read(lake.kind, lake.location)
         assert report is not None
         for text in report["failed"].values():
             assert re.search("airflow cdc snapshot test .* --replace|it is built again from batch", text), text

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import BatchesRemoved
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.memory import STORED
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.trimmed import create, database, elsewhere, equal, failing, filled, put, read_again, trim
@@ -26,8 +26,8 @@ def _by_region(lake: Lake, *more: dict[str, Any]) -> TableRules:
 
 
 def _of_region(lake: Lake, region: str) -> list[int]:
-    target = load_format("memory").open(lake.spark, f"{lake.folder}/{lake.name}/of {region}")
-    return sorted(row["id"] for row in target.rows().collect()) if target.exists() else []
+    target = load_format("memory").open_target(lake.spark, f"{lake.folder}/{lake.name}/of {region}")
+    return sorted(row["id"] for row in target.read_rows().collect()) if target.exists() else []
 
 
 def _routed(lake: Lake) -> None:
@@ -37,7 +37,7 @@ def _routed(lake: Lake) -> None:
     put(lake, "a", 3, region="us")
     put(lake, "b", 1)
     lake.apply()
-    assert trim(lake).batches > 1
+    assert trim(lake).removed_batches > 1
 
 
 def test_places_of_a_route_are_found_from_where_the_table_was_emptied(memory: Lake) -> None:
@@ -76,7 +76,7 @@ def test_places_stay_known_when_rules_of_others_change(memory: Lake) -> None:
 def test_a_place_that_could_not_be_made_at_first_is_made_later(memory: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     _routed(memory)
     put(memory, "a", 7, region="asia")
-    target = type(load_format("memory").open(memory.spark, memory.path("s.a")))
+    target = type(load_format("memory").open_target(memory.spark, memory.path("s.a")))
     with monkeypatch.context() as patch:
         patch.setattr(target, "create", _refused)
         assert failing(memory).keys() == {f"p.s.a → {memory.folder}/lake/of asia"}
@@ -117,7 +117,7 @@ def test_tables_are_built_again_from_what_is_left_or_not_at_all(memory: Lake) ->
 
 
 def _ids(lake: Lake, location: str) -> list[int]:
-    return sorted(row["id"] for row in load_format(lake.kind).open(lake.spark, location).rows().collect())
+    return sorted(row["id"] for row in load_format(lake.kind).open_target(lake.spark, location).read_rows().collect())
 
 
 def test_a_history_is_not_lost_by_building_a_table_again(memory: Lake) -> None:

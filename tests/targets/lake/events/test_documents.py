@@ -50,7 +50,7 @@ def test_a_table_has_the_fields_of_documents_as_columns(spark: SparkSession, tmp
         for _ in range(3):
             work.write(25)
             lake.follow()
-            versions = list(ours.changelog.manifests(ours.name))[-1].schemas["test.shop.letters"]
+            versions = list(ours.changelog.read_manifests(ours.name))[-1].schemas["test.shop.letters"]
             schema = versions[max(versions, key=int)]
             widths.append(len(schema.columns))
             mongodb_columns.same(lake.rows("shop.letters"), schema, work.collection, 2)

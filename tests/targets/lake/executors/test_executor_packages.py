@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark import SparkFiles
 
-from airflow_provider_cdc.targets.lake.executors.executor_packages import archive, ship
+from airflow_provider_cdc.targets.lake.executors.executor_packages import build_code_archive, ship_driver_code
 from tests.targets.lake.on_cluster import bare_python
 
 PROGRAM = """
@@ -24,7 +24,7 @@ print(airflow_provider_cdc.__file__, *partial_updates("mongodb").applied(['{"_id
 
 def test_partial_updates_are_applied_by_code_that_was_sent(tmp_path: Path) -> None:
     sent = tmp_path / "code.zip"
-    sent.write_bytes(archive())
+    sent.write_bytes(build_code_archive())
     environment = {"PYTHONPATH": str(sent), "PATH": "/usr/bin:/bin"}
     ran = subprocess.run(
         [bare_python(tmp_path), "-c", PROGRAM],
@@ -61,11 +61,11 @@ def test_no_thread_goes_on_before_the_code_is_sent_and_a_failure_is_not_taken_fo
     monkeypatch.setattr(SparkFiles, "getRootDirectory", lambda: str(tmp_path))
     cluster: Any = Cluster(RuntimeError("no room"))
     with pytest.raises(RuntimeError, match="no room"):
-        ship(cluster)
+        ship_driver_code(cluster)
     seen = list[int]()
 
     def work() -> None:
-        ship(cluster)
+        ship_driver_code(cluster)
         seen.append(len(cluster.sent))
 
     threads = [threading.Thread(target=work) for _ in range(3)]

@@ -17,8 +17,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
-from airflow_provider_cdc.targets.lake.formats.delta.file_reader import OldFiles
-from airflow_provider_cdc.targets.lake.formats.target import Conflict
+from airflow_provider_cdc.targets.lake.formats.delta.file_reader import DeltaFileReader
+from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
 from airflow_provider_cdc.targets.lake.types.spark_types import spark_type
 from tests.support.patience import LONGEST_S
 from tests.targets.lake.apply.test_readers import COLUMNS, FULL, READERS, _agree
@@ -45,7 +45,7 @@ def _said(caplog: pytest.LogCaptureFixture, table: str) -> list[str]:
         for r in caplog.records
         if r.name
         in (
-            "airflow_provider_cdc.targets.lake.apply.apply_table",
+            "airflow_provider_cdc.targets.lake.apply.pending_batch_write",
             "airflow_provider_cdc.targets.lake.write.table_write",
         )
         and r.message.startswith(f"p.{table} ")
@@ -66,7 +66,7 @@ def large(monkeypatch: pytest.MonkeyPatch, way: str = "vectors") -> None:
     if way != "files":
         monkeypatch.setattr("airflow_provider_cdc.targets.lake.formats.delta.array_commit.MOST_BYTES", -1)
     if way == "found by Spark":
-        monkeypatch.setattr("airflow_provider_cdc.targets.lake.formats.key_lookup.MOST_FILES", -1)
+        monkeypatch.setattr("airflow_provider_cdc.targets.lake.formats.parquet_key_lookup.MOST_FILES", -1)
 
 
 def _changed_files(lake: Lake, table: str) -> list[tuple[int, int]]:
@@ -199,7 +199,11 @@ def test_many_small_files_become_one(table: Lake, monkeypatch: pytest.MonkeyPatc
     table.check()
     # by what files say of their keys, those of other keys are not read
     read: list[int] = []
-    monkeypatch.setattr(OldFiles, "read", lambda self, *of, read_=OldFiles.read: read.append(1) or read_(self, *of))
+    monkeypatch.setattr(
+        DeltaFileReader,
+        "read_rows",
+        lambda self, *of, read_=DeltaFileReader.read_rows: read.append(1) or read_(self, *of),
+    )
     _change(table, 50)
     table.apply()
     assert not read
@@ -388,7 +392,7 @@ def test_of_two_commits_of_a_batch_one_counts(table: Lake, way: str, monkeypatch
             both.wait()
         try:
             return write()
-        except Conflict as e:
+        except WriteConflict as e:
             caught.append(e)
             both.abort()
             raise

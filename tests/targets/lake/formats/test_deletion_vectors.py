@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.targets.lake.formats import key_lookup
+from airflow_provider_cdc.targets.lake.formats import parquet_key_lookup
 from airflow_provider_cdc.targets.lake.formats.delta import deletion_vectors
-from airflow_provider_cdc.targets.lake.formats.delta.array_commit import Delta
-from airflow_provider_cdc.targets.lake.formats.delta.file_reader import OldFile, OldFiles
-from airflow_provider_cdc.targets.lake.formats.key_lookup import NotOnArrays
+from airflow_provider_cdc.targets.lake.formats.delta.array_commit import DeltaClasses
+from airflow_provider_cdc.targets.lake.formats.delta.file_reader import DeltaDataFile, DeltaFileReader
+from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import ArrowUnsupported
 from tests.targets.lake.apply.test_readers import READERS, _agree
 from tests.targets.lake.lake import Lake
 
@@ -81,18 +81,22 @@ def _rows(number: int, often: float) -> Callable[[Random], list[int]]:
     ],
 )
 def test_a_bitmap_is_written_as_delta_writes_it(spark: SparkSession, numbers: Callable[[Random], list[int]]) -> None:
-    delta, wanted = Delta(spark), numbers(Random(7))
-    found = delta.cls(deletion_vectors._BITMAP).readFrom(deletion_vectors.serialized(np.array(wanted, np.int64)))
+    delta, wanted = DeltaClasses(spark), numbers(Random(7))
+    found = delta.load_class(deletion_vectors._BITMAP).readFrom(
+        deletion_vectors.serialize_row_numbers(np.array(wanted, np.int64))
+    )
     assert int(found.cardinality()) == len(wanted)
     assert (int(found.first().get()), int(found.last().get())) == (wanted[0], wanted[-1])
     assert all(found.contains(number) for number in Random(3).sample(wanted, min(50, len(wanted))))
-    portable = delta.object(f"{deletion_vectors._BITMAP}Format").Portable()
-    assert bytes(found.serializeAsByteArray(portable)) == deletion_vectors.serialized(np.array(wanted, np.int64))
+    portable = delta.load_scala_object(f"{deletion_vectors._BITMAP}Format").Portable()
+    assert bytes(found.serializeAsByteArray(portable)) == deletion_vectors.serialize_row_numbers(
+        np.array(wanted, np.int64)
+    )
 
 
 def test_a_row_number_that_no_vector_holds_is_left_to_spark() -> None:
-    with pytest.raises(NotOnArrays, match="4 billion"):
-        deletion_vectors.serialized(np.array([2**32], np.int64))
+    with pytest.raises(ArrowUnsupported, match="4 billion"):
+        deletion_vectors.serialize_row_numbers(np.array([2**32], np.int64))
 
 
 def test_rows_that_delta_has_deleted_stay_deleted(large: Lake) -> None:
@@ -146,7 +150,7 @@ def test_a_file_without_any_of_the_keys_stays_as_it_is(large: Lake) -> None:
 def test_what_is_too_much_for_the_driver_is_left_to_spark(
     large: Lake, limit: str, value: int, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(key_lookup, limit, value)
+    monkeypatch.setattr(parquet_key_lookup, limit, value)
     _update(large, 5, 6)
     large.apply()
     assert f"Spark looks for the rows that go: {said}." in caplog.messages
@@ -172,30 +176,33 @@ def test_rows_are_found_where_they_are_whatever_the_filesystem(
     folder = {"file": tmp_path.as_uri(), "viewfs": "viewfs:///here"}[scheme]
     path = jvm.org.apache.hadoop.fs.Path(f"{folder}/part.parquet")
     columns = SimpleNamespace(as_now=lambda found: found.cast(pa.schema([("a.b", pa.string()), ("id", pa.int64())])))
-    files = OldFiles(columns, path.getFileSystem(conf), jvm.org.apache.hadoop.fs.Path)  # type: ignore[arg-type]
+    files = DeltaFileReader(columns, path.getFileSystem(conf), jvm.org.apache.hadoop.fs.Path)  # type: ignore[arg-type]
     size = (tmp_path / "part.parquet").stat().st_size
 
     wanted = {r.randrange(ROWS) for _ in range(500)}
     keys = pa.table({"a.b": [f"it's {i % 5}" if i % 3 else "other" for i in sorted(wanted)], "id": sorted(wanted)})
-    found = files.places(OldFile(None, path, size, "", has_vector=False), keys)
+    found = files.find_row_numbers(DeltaDataFile(None, path, size, "", has_vector=False), keys)
     assert list(found) == [n for n, i in enumerate(ids) if i in wanted and i % 3]
     none = pa.table({"a.b": ["it's 0"], "id": [ROWS + 5]})
-    assert list(files.places(OldFile(None, path, size, "", has_vector=False), none)) == []
+    assert list(files.find_row_numbers(DeltaDataFile(None, path, size, "", has_vector=False), none)) == []
 
 
 def test_another_writer_of_the_table_makes_the_commit_begin_again(large: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Vectors are of one version of the table: whoever has changed a file since then is not overwritten."""
     _update(large, 7)
-    made, statement = deletion_vectors.Vectors.actions, f"DELETE FROM delta.`{large.path('s.t')}` WHERE id = 200"
+    made, statement = (
+        deletion_vectors.DeletionVectorWriter.build_key_removals,
+        f"DELETE FROM delta.`{large.path('s.t')}` WHERE id = 200",
+    )
     others = [statement]
 
-    def beside(self: deletion_vectors.Vectors, *of: Any) -> list[Any]:
+    def beside(self: deletion_vectors.DeletionVectorWriter, *of: Any) -> list[Any]:
         found = made(self, *of)
         if others:
             large.spark.sql(others.pop())
         return found
 
-    monkeypatch.setattr(deletion_vectors.Vectors, "actions", beside)
+    monkeypatch.setattr(deletion_vectors.DeletionVectorWriter, "build_key_removals", beside)
     large.apply()
     assert others == []
     assert {row.id: row.n for row in large.frame("s.t").collect()} == {
@@ -214,8 +221,8 @@ def test_of_a_table_without_a_key_spark_writes_the_vectors_if_the_files_are_too_
             t.insert("s.bag", {"n": i % 7, "note": "it's"})
     lake.connector.capture()
     lake.apply(profile="fast")
-    for limit in (key_lookup.MOST_FILES, 0):
-        monkeypatch.setattr(key_lookup, "MOST_FILES", limit)
+    for limit in (parquet_key_lookup.MOST_FILES, 0):
+        monkeypatch.setattr(parquet_key_lookup, "MOST_FILES", limit)
         with db.transaction() as t:
             t.delete("s.bag", {"n": limit % 7})
             t.update("s.bag", {"n": 1}, {"note": f"{limit}"})

@@ -9,10 +9,16 @@ import pytest
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.target import Conflict, Evolution, Marker, Merge, Target
+from airflow_provider_cdc.targets.lake.formats.target_interface import (
+    ColumnEvolution,
+    KeyedMerge,
+    Marker,
+    Target,
+    WriteConflict,
+)
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OP
 from airflow_provider_cdc.targets.lake.session.spark_session import own_session
-from airflow_provider_cdc.targets.lake.types.spark_types import structure
+from airflow_provider_cdc.targets.lake.types.spark_types import build_struct_type
 from tests.targets.lake.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.only_kind("delta")]
@@ -34,7 +40,7 @@ def _more(lake: Lake, *ids: int) -> None:
 
 def _target(lake: Lake) -> Target:
     delta = load_format("delta")
-    return delta.open(own_session(lake.spark, delta), lake.path("s.orders"))
+    return delta.open_target(own_session(lake.spark, delta), lake.path("s.orders"))
 
 
 def test_people_may_compact_a_table_and_give_it_properties_in_sessions_of_their_own(lake: Lake) -> None:
@@ -47,7 +53,7 @@ def test_people_may_compact_a_table_and_give_it_properties_in_sessions_of_their_
     _more(lake, 2)
     lake.follow()
     lake.check()
-    assert _target(lake).owner() == lake.owner(TOPIC)
+    assert _target(lake).read_owner() == lake.owner(TOPIC)
 
 
 def test_a_table_whose_rows_delta_has_restored_is_an_error(lake: Lake) -> None:
@@ -98,10 +104,12 @@ def test_columns_that_another_run_has_changed_a_moment_before_are_a_conflict(lak
     lake.apply()
     ours, owner = _target(lake), lake.owner(TOPIC)
     types = {"id": "bigint", "n": "int"}
-    rows = ours.spark.createDataFrame([("u", 1, 5)], structure({OP: "string", **types}))
-    _target(lake).evolve(Evolution(owner.app, 2, {"id": "bigint", "m": "int"}, (("n", "m"),)))
-    with pytest.raises(Conflict):
-        ours.merge(Merge(rows, ("id",), frozenset(), types), Marker(owner, 2))
+    rows = ours.spark.createDataFrame([("u", 1, 5)], build_struct_type({OP: "string", **types}))
+    _target(lake).evolve_columns(
+        ColumnEvolution(owner.application_name, 2, {"id": "bigint", "m": "int"}, (("n", "m"),))
+    )
+    with pytest.raises(WriteConflict):
+        ours.merge(KeyedMerge(rows, ("id",), frozenset(), types), Marker(owner, 2))
 
 
 def test_a_restore_that_somebody_undoes_is_none(lake: Lake) -> None:
@@ -156,7 +164,7 @@ def test_what_may_not_be_null_is_not_null_after_a_commit_either(lake: Lake) -> N
     _orders(lake, 1)
     lake.sql("CREATE TABLE {} (id BIGINT NOT NULL, n INT NOT NULL) USING delta", "s.orders")
     rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")
-    options = {"txnAppId": lake.owner(TOPIC).app, "txnVersion": 1}
+    options = {"txnAppId": lake.owner(TOPIC).application_name, "txnVersion": 1}
     rows.write.format("delta").mode("append").options(**options).save(lake.path("s.orders"))
     _more(lake, 2)
     lake.follow()
@@ -172,21 +180,21 @@ def test_what_may_not_be_null_is_not_null_after_a_commit_either(lake: Lake) -> N
 def test_a_table_of_an_earlier_version_is_known_by_its_marker(lake: Lake) -> None:
     _orders(lake, 1)
     rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")
-    options = {"txnAppId": lake.owner(TOPIC).app, "txnVersion": 1, "delta.columnMapping.mode": "name"}
+    options = {"txnAppId": lake.owner(TOPIC).application_name, "txnVersion": 1, "delta.columnMapping.mode": "name"}
     rows.write.format("delta").options(**options).save(lake.path("s.orders"))
     with lake.connector.database.transaction() as t:
         t.insert("s.orders", {"id": 2})
     lake.follow()
     lake.check()
     assert [(t.first_batch, t.last_batch) for t in lake.reports[-1].tables] == [(2, 2)]
-    assert _target(lake).owner() == lake.owner(TOPIC)
+    assert _target(lake).read_owner() == lake.owner(TOPIC)
 
 
 def test_a_table_with_markers_of_two_is_nobodys(lake: Lake) -> None:
     _orders(lake, 1)
     rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")
     for topic in (TOPIC, "p.z.orders"):
-        options = {"txnAppId": lake.owner(topic).app, "txnVersion": 1}
+        options = {"txnAppId": lake.owner(topic).application_name, "txnVersion": 1}
         rows.write.format("delta").mode("append").options(**options).save(lake.path("s.orders"))
     for adopt in ((), (TOPIC,)):
         with pytest.raises(TargetError, match="of others before"):

@@ -14,8 +14,8 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.delta.location import Name
-from airflow_provider_cdc.targets.lake.types.spark_types import quoted
+from airflow_provider_cdc.targets.lake.formats.delta.catalog_table_name import CatalogTableName
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from tests.support.memory_work import Workload
 from tests.support.patience import LONGEST_S
 from tests.targets.lake.lake import Lake, spark_environment
@@ -59,7 +59,7 @@ def test_tables_with_a_name_follow_their_source(lake: Lake, schema: str) -> None
         lake.apply(location=location)
         for topic, replayed in lake.replayed().items():
             name = f"{schema}.{replayed.schema.id.namespace}_{replayed.schema.id.name}"
-            found = lake.spark.newSession().table(name).select(*map(quoted, replayed.schema.names))
+            found = lake.spark.newSession().table(name).select(*map(quote_name, replayed.schema.column_names))
             assert sorted(found.toArrow().to_pylist(), key=repr) == replayed.all(), topic
     assert lake.apply(location=location).tables == []
 
@@ -72,7 +72,7 @@ def test_a_schema_is_made_when_it_is_missing(lake: Lake, schema: str) -> None:
         lake.apply(location=f"spark_catalog.{schema}.{{table}}")
         assert _rows(lake, name) == [(1, 1)]
     finally:
-        folder = Name(lake.spark, f"spark_catalog.{name}").folder()
+        folder = CatalogTableName(lake.spark, f"spark_catalog.{name}").resolve_folder()
         lake.spark.sql(f"DROP NAMESPACE {schema} CASCADE")
         path = lake.spark._jvm.org.apache.hadoop.fs.Path(folder).getParent()  # type: ignore[union-attr]
         path.getFileSystem(lake.spark._jsc.hadoopConfiguration()).delete(path, True)
@@ -83,11 +83,11 @@ def test_a_table_whose_maker_was_killed_before_it_had_its_name_gets_it(
 ) -> None:
     _orders(lake, 1)
 
-    def killed(self: Name, folder: str) -> None:
+    def killed(self: CatalogTableName, folder: str) -> None:
         raise SystemError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Name, "register", killed)
+        patched.setattr(CatalogTableName, "register", killed)
         with pytest.raises(TargetError):
             lake.apply(location=f"spark_catalog.{schema}.{{table}}")
     assert not lake.spark.catalog.tableExists(f"{schema}.orders")
@@ -137,7 +137,7 @@ def test_what_has_the_name_already_is_left_alone(lake: Lake, schema: str, made: 
 )
 def test_names_that_the_catalog_cannot_have_are_refused(lake: Lake, name: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        load_format("delta").open(lake.spark, name)
+        load_format("delta").open_target(lake.spark, name)
 
 
 @pytest.mark.long

@@ -16,15 +16,15 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.iceberg import jvm_classes as jvm
-from airflow_provider_cdc.targets.lake.formats.iceberg.columns import RESERVED
-from airflow_provider_cdc.targets.lake.formats.iceberg.location import Folder
+from airflow_provider_cdc.targets.lake.formats.iceberg import jvm_access as jvm
 from airflow_provider_cdc.targets.lake.formats.iceberg.table import IcebergTarget
-from airflow_provider_cdc.targets.lake.formats.target import Conflict, Marker
+from airflow_provider_cdc.targets.lake.formats.iceberg.table_locations import FolderLocation
+from airflow_provider_cdc.targets.lake.formats.iceberg.table_schema import RESERVED
+from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, WriteConflict
 from airflow_provider_cdc.targets.lake.session.spark_session import own_session
-from airflow_provider_cdc.targets.lake.types.spark_types import quoted
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from tests.support.memory_work import Workload
 from tests.targets.lake.lake import Lake
 
@@ -47,7 +47,7 @@ def _more(lake: Lake) -> None:
 
 def _target(lake: Lake) -> IcebergTarget:
     iceberg = load_format("iceberg")
-    target = iceberg.open(own_session(lake.spark, iceberg), lake.path("s.orders"))
+    target = iceberg.open_target(own_session(lake.spark, iceberg), lake.path("s.orders"))
     assert isinstance(target, IcebergTarget)
     assert target.exists()
     return target
@@ -74,20 +74,23 @@ def test_a_table_that_was_rolled_back_is_caught_up(lake: Lake, key: tuple[str, .
     lake.follow()
     for back in (1, 0):
         _table(lake).manageSnapshots().rollbackTo(_snapshots(lake)[back]).commit()
-        assert _target(lake).marker(lake.owner(TOPIC).app) == back + 1
+        assert _target(lake).read_marker(lake.owner(TOPIC).application_name) == back + 1
         lake.apply()
         lake.check()
-    assert _target(lake).marker(lake.owner(TOPIC).app) == 4
+    assert _target(lake).read_marker(lake.owner(TOPIC).application_name) == 4
 
 
 def test_a_marker_survives_compaction_and_expiry(lake: Lake) -> None:
     _orders(lake)
     _compact(lake)
-    assert _target(lake).marker(lake.owner(TOPIC).app) == 3
+    assert _target(lake).read_marker(lake.owner(TOPIC).application_name) == 3
     kept = _snapshots(lake)[-1]
     _expire(lake, kept)
     assert _snapshots(lake) == [kept]
-    assert (_target(lake).markers(), _target(lake).set_back(lake.owner(TOPIC).app)) == ({lake.owner(TOPIC).app: 3}, "")
+    assert (_target(lake).read_markers(), _target(lake).set_back(lake.owner(TOPIC).application_name)) == (
+        {lake.owner(TOPIC).application_name: 3},
+        "",
+    )
     assert lake.apply().tables == []
     _more(lake)
     lake.follow()
@@ -117,7 +120,7 @@ def test_a_snapshot_that_was_picked_alone_is_an_error(lake: Lake) -> None:
     _table(lake).manageSnapshots().cherrypick(third).commit()
     with pytest.raises(TargetError, match="cherry-picked"):
         lake.apply()
-    assert _target(lake).marker(lake.owner(TOPIC).app) == 1
+    assert _target(lake).read_marker(lake.owner(TOPIC).application_name) == 1
     _table(lake).manageSnapshots().setCurrentSnapshot(second).commit()
     lake.apply()
     lake.check()
@@ -168,7 +171,7 @@ def test_every_batch_is_one_snapshot_and_columns_are_one_commit(lake: Lake) -> N
 def test_a_commit_that_was_overtaken_leaves_no_files(lake: Lake) -> None:
     _orders(lake, 1)
     ours = _target(lake)
-    rows = ours.rows().localCheckpoint()
+    rows = ours.read_rows().localCheckpoint()
 
     @contextlib.contextmanager
     def overtaken() -> Iterator[None]:
@@ -176,11 +179,11 @@ def test_a_commit_that_was_overtaken_leaves_no_files(lake: Lake) -> None:
         yield
 
     before = _files(lake)
-    ours._place.alone = overtaken  # type: ignore[method-assign]
-    with pytest.raises(Conflict):
+    ours._place.lock_metadata = overtaken  # type: ignore[method-assign]
+    with pytest.raises(WriteConflict):
         ours.append(rows, _next(ours))
     assert _files(lake) == before
-    assert _target(lake).marker(lake.owner(TOPIC).app) == 1
+    assert _target(lake).read_marker(lake.owner(TOPIC).application_name) == 1
 
 
 def test_of_a_commit_that_nobody_knows_of_the_table_tells(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,16 +192,16 @@ def test_of_a_commit_that_nobody_knows_of_the_table_tells(lake: Lake, monkeypatc
     jvm: Any = lake.spark._jvm
     lost = jvm.org.apache.iceberg.exceptions.CommitStateUnknownException(jvm.java.lang.RuntimeException("no answer"))
     answers = iter([False])
-    alone = Folder.alone
+    alone = FolderLocation.lock_metadata
 
     @contextlib.contextmanager
-    def unanswered(place: Folder) -> Iterator[None]:
+    def unanswered(place: FolderLocation) -> Iterator[None]:
         with alone(place):
             yield
         if not next(answers, True):
             raise Py4JJavaError("no answer", lost)
 
-    monkeypatch.setattr(Folder, "alone", unanswered)
+    monkeypatch.setattr(FolderLocation, "lock_metadata", unanswered)
     _more(lake)
     lake.follow()
     lake.check()
@@ -226,8 +229,8 @@ def test_a_commit_that_was_done_and_is_said_to_have_failed_keeps_its_files(
 
 
 def _next(target: IcebergTarget) -> Marker:
-    owner = target.owner()
-    return Marker(owner, target.marker(owner.app) + 1)
+    owner = target.read_owner()
+    return Marker(owner, target.read_marker(owner.application_name) + 1)
 
 
 def _files(lake: Lake) -> set[str]:
@@ -314,12 +317,12 @@ class _Named:
         spark = self._lake.spark.newSession()
         spark.conf.set("spark.sql.variable.substitute", "false")
         parts = self.location.split(".")[0], f"{self._prefix}{table.namespace}", table.name
-        rows = spark.table(".".join(map(quoted, parts))).select(*map(quoted, columns)).toArrow().to_pylist()
+        rows = spark.table(".".join(map(quote_name, parts))).select(*map(quote_name, columns)).toArrow().to_pylist()
         return sorted(rows, key=repr)
 
     def check(self) -> None:
         for topic, replayed in self._lake.replayed().items():
-            assert self.rows(replayed.schema.id, replayed.schema.names) == replayed.all(), topic
+            assert self.rows(replayed.schema.id, replayed.schema.column_names) == replayed.all(), topic
 
 
 @pytest.fixture(params=["in_files", pytest.param("looked_up", marks=pytest.mark.long)])
@@ -366,7 +369,7 @@ def test_a_catalog_that_is_not_there_is_named(lake: Lake) -> None:
 
 
 def test_the_reserved_names_are_those_of_this_version_of_iceberg(lake: Lake) -> None:
-    columns = jvm.named(lake.spark, f"{jvm.ICEBERG}.MetadataColumns")
+    columns = jvm.load_jvm_class(lake.spark, f"{jvm.ICEBERG}.MetadataColumns")
     others = {"_change_type", "_change_ordinal", "_commit_snapshot_id", "_metadata", "file", "pos"}
     assert {name for name in RESERVED | others if columns.isMetadataColumn(name)} == RESERVED
 

@@ -15,12 +15,12 @@ import pytest
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.targets.lake.formats import key_lookup
+from airflow_provider_cdc.targets.lake.formats import parquet_key_lookup
 from airflow_provider_cdc.targets.lake.formats.iceberg import compaction, copy_on_write, row_positions
-from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import ArrayCommit
-from airflow_provider_cdc.targets.lake.formats.iceberg.data_files import NewFiles
+from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import IcebergArrayCommit
+from airflow_provider_cdc.targets.lake.formats.iceberg.data_file_writer import IcebergFileWriter
 from airflow_provider_cdc.targets.lake.formats.iceberg.table import IcebergTarget
-from airflow_provider_cdc.targets.lake.formats.target import Conflict
+from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
 from airflow_provider_cdc.targets.lake.types.spark_types import spark_type
 from tests.support.patience import LONGEST_S
 from tests.targets.lake.apply.test_readers import COLUMNS, OF_ICEBERG, _agree
@@ -57,7 +57,7 @@ def _way(monkeypatch: pytest.MonkeyPatch, way: str) -> str:
     if way == "files":
         monkeypatch.setattr(copy_on_write, "MOST_BYTES", 4 << 20)
     if way == "positions by Spark":
-        monkeypatch.setattr(key_lookup, "MOST_FILES", -1)
+        monkeypatch.setattr(parquet_key_lookup, "MOST_FILES", -1)
     return "fast" if way == "keys" else "compatible"
 
 
@@ -87,7 +87,7 @@ def _said(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
         for r in caplog.records
         if r.name
         in (
-            "airflow_provider_cdc.targets.lake.apply.apply_table",
+            "airflow_provider_cdc.targets.lake.apply.pending_batch_write",
             "airflow_provider_cdc.targets.lake.write.table_write",
         )
         and r.message.startswith(f"p.{name} ")
@@ -143,7 +143,7 @@ def test_a_commit_of_arrays_makes_the_table_that_a_merge_makes(
     # and the format's own statements work on what was written
     lake.sql("DELETE FROM {} WHERE i32 % 2 = 0", "s.t")
     left = lake.rows("s.t")
-    compaction.compact(lake.spark, _loaded(lake))
+    compaction.compact_files(lake.spark, _loaded(lake))
     assert lake.rows("s.t") == left
 
 
@@ -258,7 +258,7 @@ def test_of_two_commits_of_a_batch_one_counts(table: Lake, way: str, monkeypatch
             both.wait()
         try:
             return write()
-        except Conflict:
+        except WriteConflict:
             both.abort()
             raise
 
@@ -309,7 +309,10 @@ class Killing:
         self._moment, self.names, self.dead = moment, list[str](), False
         for owner, name in STEPS:
             patch.setattr(owner, name, self._step(getattr(owner, name), name))
-        for owner, name in ((NewFiles, "remove"), (IcebergTarget, "_discard")):  # who is killed tidies nothing up
+        for owner, name in (
+            (IcebergFileWriter, "remove_files"),
+            (IcebergTarget, "_discard"),
+        ):  # who is killed tidies nothing up
             patch.setattr(owner, name, self._unless_dead(getattr(owner, name)))
 
     def _step(self, method: Any, name: str) -> Any:
@@ -332,8 +335,8 @@ class Killing:
 
 
 STEPS = [
-    (NewFiles, "_put"), (ArrayCommit, "write"), (IcebergTarget, "_record"), (IcebergTarget, "_publish"),
-    (IcebergTarget, "_compact"), (compaction, "compact"),
+    (IcebergFileWriter, "_put"), (IcebergArrayCommit, "write_batch"), (IcebergTarget, "_record"), (IcebergTarget, "_publish"),
+    (IcebergTarget, "_compact"), (compaction, "compact_files"),
 ]  # fmt: skip
 """Of a commit, from its first file to the compaction that may follow."""
 
@@ -370,7 +373,7 @@ def test_rows_of_files_from_when_the_table_was_partitioned_are_replaced(
         (said,) = _said(caplog, "s.t")
         assert ("it has files from when it was partitioned" in said) == (way == "merge")
         if key and way == "merge":
-            compaction.compact(lake.spark, _loaded(lake))
+            compaction.compact_files(lake.spark, _loaded(lake))
 
 
 def test_a_row_that_changes_with_every_batch_is_deleted_once_each_time(table: Lake) -> None:
@@ -411,7 +414,7 @@ def test_what_is_too_much_for_the_driver_is_left_to_spark(
     table: Lake, limit: str, value: int, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     table.apply()
-    monkeypatch.setattr(key_lookup, limit, value)
+    monkeypatch.setattr(parquet_key_lookup, limit, value)
     _change(table, 3, 22)
     table.apply(writes="commit")
     assert f"Spark looks for the rows that go: {said}." in caplog.messages
@@ -436,7 +439,7 @@ def test_a_commit_that_is_killed_at_any_moment_is_caught_up(
     monkeypatch.setattr(compaction, "DELETES", 1)
     table.apply(profile=_way(monkeypatch, way))
     _change(table, 3, 22)
-    batches = table.connector.changelog.batches("test")
+    batches = table.connector.changelog.list_batches("test")
     saved, applied = table.folder / "saved", Path(table.connector.changelog.storage.root) / "test" / "applied"
     shutil.copytree(table.path("s.t"), saved)
 
@@ -571,7 +574,7 @@ def test_what_accumulates_is_compacted_and_the_marker_stays(
     assert operations.count("replace") >= 2
     assert int(_snapshots(table)[-1]["total-delete-files"]) <= 1, "of the batch after the last compaction"
     assert table.apply(writes="commit").tables == []
-    compaction.compact(table.spark, _loaded(table))
+    compaction.compact_files(table.spark, _loaded(table))
     _agree(table, "s.t", *OF_ICEBERG)
 
 

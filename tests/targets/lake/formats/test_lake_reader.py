@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
-from airflow_provider_cdc.changelog.row_history.row_history import RowStories
-from airflow_provider_cdc.changelog.row_history.row_history_models import TargetNow
+from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
+from airflow_provider_cdc.changelog.row_history.row_history_models import CurrentTargetRow
+from airflow_provider_cdc.changelog.row_history.row_history_reader import RowHistoryReader
 from airflow_provider_cdc.changelog.row_history.row_key import RowKey
 from airflow_provider_cdc.changelog.row_history.row_masking import RowMasks
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
-from airflow_provider_cdc.services.row_history.target_reader import at_targets
+from airflow_provider_cdc.services.row_history.target_row_reader import at_targets
 from tests.targets.lake.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_kind]
@@ -42,17 +42,17 @@ KEYS: dict[str, list[tuple[Any, Any]]] = {
 """Type of a key → values as the source has them, and as somebody gives them."""
 
 
-def _held(lake: Lake, table: str, masks: RowMasks | None = None, **key: Any) -> list[TargetNow]:
+def _held(lake: Lake, table: str, masks: RowMasks | None = None, **key: Any) -> list[CurrentTargetRow]:
     connector = lake.connector
-    events = RowEvents(connector.changelog, connector.name, time.monotonic() + 60)
-    stories = RowStories(events, connector.name, partial(connector.store.schema_changes_of, connector.name))
+    events = KeyEventReader(connector.changelog, connector.name, time.monotonic() + 60)
+    stories = RowHistoryReader(events, connector.name, partial(connector.store.schema_changes_of, connector.name))
     id_ = TableId(namespace="s", name=table)
-    story = stories.tell(id_, RowKey(key))
+    story = stories.read_history(id_, RowKey(key))
     access = ConnectorAccess(connector.definition(), "")
     return at_targets(story, access, id_, masks or RowMasks({}), ())
 
 
-def _one(lake: Lake, table: str, **key: Any) -> TargetNow:
+def _one(lake: Lake, table: str, **key: Any) -> CurrentTargetRow:
     (found,) = _held(lake, table, **key)
     return found
 
@@ -86,7 +86,7 @@ def test_a_row_that_is_changed_deleted_or_renamed(lake: Lake) -> None:
     lake.follow()
     found = _one(lake, "t", id=3)
     assert (found.state, found.row) == ("row", {"id": 3, "note": "two", "mail": "a@b.c"})
-    assert found.batch == lake.connector.changelog.last("test")
+    assert found.batch == lake.connector.changelog.find_last_batch("test")
     assert (_one(lake, "t", id=4).state, _one(lake, "t", id=4).row) == ("no row", None)
     masked = _held(lake, "t", RowMasks({"column.mask.with.4.chars": r"s\.t\.mail"}), id=3)[0]
     assert masked.row == {"id": 3, "note": "two", "mail": "****"}
@@ -139,7 +139,7 @@ RULES = [
 
 def test_rules(lake: Lake) -> None:
     db = lake.connector.database  # type: ignore[attr-defined]
-    text = TableRules.parse(RULES).text().replace("@", f"{lake.folder}/lake/")
+    text = TableRules.parse(RULES).format_rules().replace("@", f"{lake.folder}/lake/")
     lake.tables = TableRules.parse(text)
     names = ("soft", "hist", "log", "some", "one", "two", "routed", "cast")
     for name in names:

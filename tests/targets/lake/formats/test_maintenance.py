@@ -12,16 +12,16 @@ from random import Random
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
 from airflow_provider_cdc.changelog.reports.maintenance_report import MaintenanceReports
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.formats.delta import copy_on_write as delta_copy_on_write
 from airflow_provider_cdc.targets.lake.formats.delta import maintenance as delta_upkeep
 from airflow_provider_cdc.targets.lake.formats.iceberg import compaction, copy_on_write
 from airflow_provider_cdc.targets.lake.formats.table_format import known_keep
-from airflow_provider_cdc.targets.lake.formats.target import Upkept
-from airflow_provider_cdc.targets.lake.jobs.maintain_tables import Maintained, MaintainTables
+from airflow_provider_cdc.targets.lake.formats.target_interface import MaintenanceStepResult
+from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables, MaintenanceRunResult
 from tests.targets.lake.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -59,12 +59,12 @@ def _change(lake: Lake, r: Random) -> None:
     lake.connector.capture()
 
 
-def _maintain(lake: Lake, **more: object) -> Maintained:
+def _maintain(lake: Lake, **more: object) -> MaintenanceRunResult:
     given = {"location": lake.location, "target": lake.kind, "keep": timedelta(0), **more}
     return MaintainTables(lake.spark, lake.connector.changelog, lake.connector.name, **given).run()  # type: ignore[arg-type]
 
 
-def _steps(done: Maintained) -> dict[str, Upkept]:
+def _steps(done: MaintenanceRunResult) -> dict[str, MaintenanceStepResult]:
     (table,) = done.tables
     assert table.problem == ""
     return table.steps
@@ -97,7 +97,7 @@ def test_many_applies_with_maintenance_in_between_leave_few_files_and_every_row(
             assert table.apply().tables == []
     table.check()
     assert not first & _data(table)
-    assert set(table.target("s.t").markers().values()) == {table.connector.changelog.batches("test")[-1]}
+    assert set(table.target("s.t").markers().values()) == {table.connector.changelog.list_batches("test")[-1]}
 
 
 def test_a_second_maintenance_says_why_there_is_nothing_to_do(table: Lake) -> None:
@@ -109,7 +109,7 @@ def test_a_second_maintenance_says_why_there_is_nothing_to_do(table: Lake) -> No
     steps = _steps(done := _maintain(table))
     assert not any(step.changed for step in steps.values()), steps
     assert all(step.said for step in steps.values())
-    assert "(nothing to do)" in done.tables[0].text()
+    assert "(nothing to do)" in done.tables[0].format_result()
     report = MaintenanceReports(table.connector.changelog.storage, "test").read(table.kind, table.location)
     assert report is not None
     assert report["tables"][0]["steps"][COMPACT] == {"changed": False, "said": steps[COMPACT].said}
@@ -145,7 +145,7 @@ def test_files_of_killed_writers_go_when_they_are_old_enough(table: Lake) -> Non
 
 def test_applies_go_on_beside_a_maintenance(table: Lake) -> None:
     r, over = Random(8), threading.Event()
-    done: list[Maintained] = []
+    done: list[MaintenanceRunResult] = []
 
     def maintain() -> None:
         while not over.is_set():
@@ -176,7 +176,7 @@ def test_a_table_of_somebody_else_and_one_that_is_gone_are_left_alone(table: Lak
     target.claim(type(target.owner())("other", "p.s.t"))
     version = table.version("s.t")
     done = _maintain(table)
-    assert done.failed
+    assert done.has_failed
     assert "belongs to connector other" in done.tables[0].problem
     assert table.version("s.t") == version
 
@@ -188,7 +188,7 @@ def test_a_table_that_is_gone_is_told_and_if_all_are_that_is_no_success(table: L
     table.follow()
     shutil.rmtree(table.path("s.u"))
     done = _maintain(table)
-    assert not done.failed
+    assert not done.has_failed
     assert [one.steps["look"].said for one in done.tables if one.topic == "p.s.u"] == ["there is no table any more"]
     shutil.rmtree(table.path("s.t"))  # as if the folder of all tables were not mounted
     done = _maintain(table)
@@ -197,7 +197,7 @@ def test_a_table_that_is_gone_is_told_and_if_all_are_that_is_no_success(table: L
 
 def test_a_table_with_another_one_below_it_is_left_alone(table: Lake) -> None:
     """Its files would look as if nobody had them."""
-    reports = AppliedReports(table.connector.changelog.storage, "test")
+    reports = ApplyReports(table.connector.changelog.storage, "test")
     report = reports.read(table.kind, table.location)
     assert report is not None
     reports.write(
@@ -211,17 +211,17 @@ def test_a_table_with_another_one_below_it_is_left_alone(table: Lake) -> None:
 
 def test_another_table_below_is_found_whatever_its_location_is_called(table: Lake) -> None:
     storage = table.connector.changelog.storage
-    report = AppliedReports(storage, "test").read(table.kind, table.location)
+    report = ApplyReports(storage, "test").read(table.kind, table.location)
     assert report is not None
     below = f"file://{table.path('s.t')}/b".replace("/s/", "/s//")
     more = {"target": table.kind, "location": "another", "stands": {"p.x": {"location": below, "batch": 1}}}
-    AppliedReports(storage, "other").write({**report, **more})
+    ApplyReports(storage, "other").write({**report, **more})
     (done,) = _maintain(table).tables
     assert "is below it" in done.problem
-    AppliedReports(storage, "other").write({**report, **more, "stands": {"p.x": {"location": "cat.s.x", "batch": 1}}})
+    ApplyReports(storage, "other").write({**report, **more, "stands": {"p.x": {"location": "cat.s.x", "batch": 1}}})
     assert _maintain(table).tables[0].problem == ""
     origins = {"target": table.kind, "location": "another", "tables": {"p.x": {"path": below}}}
-    TableOrigins(storage, "other").write(origins)  # one with a name is in a folder, too
+    ColumnOrigins(storage, "other").write(origins)  # one with a name is in a folder, too
     assert "is below it" in _maintain(table).tables[0].problem
 
 

@@ -13,16 +13,24 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.apply.ownership import applied_batch
+from airflow_provider_cdc.targets.lake.apply.table_owner_check import applied_batch
 from airflow_provider_cdc.targets.lake.formats import TARGETS, load_format
-from airflow_provider_cdc.targets.lake.formats.memory import STORED
-from airflow_provider_cdc.targets.lake.formats.target import NEVER, Conflict, Evolution, Marker, Merge, Owner, Target
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
+from airflow_provider_cdc.targets.lake.formats.target_interface import (
+    NEVER,
+    ColumnEvolution,
+    KeyedMerge,
+    Marker,
+    Owner,
+    Target,
+    WriteConflict,
+)
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import KEPT, OP, SEQ
-from airflow_provider_cdc.targets.lake.rows.multiset import NUMBER
-from airflow_provider_cdc.targets.lake.rows.multiset_diff import AbsentRows, Difference, difference
+from airflow_provider_cdc.targets.lake.rows.multiset_diff import AbsentRows, MultisetDifference, compute_difference
+from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import NUMBER
 from airflow_provider_cdc.targets.lake.session.spark_session import own_session
-from airflow_provider_cdc.targets.lake.types.spark_types import holds, quoted, spark_type, structure
-from airflow_provider_cdc.targets.lake.write.collected_rows import Collected, collect
+from airflow_provider_cdc.targets.lake.types.spark_types import build_struct_type, can_hold_type, quote_name, spark_type
+from airflow_provider_cdc.targets.lake.write.collected_changes import CollectedChanges, collect_changes
 from tests.targets.lake.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -40,26 +48,26 @@ VALUES: dict[str, Any] = {
     "decimal(5,2)": Decimal("999.99"), "decimal(9,2)": Decimal("9999999.99"), "decimal(9,4)": Decimal("99999.9999"),
     "decimal(20,0)": Decimal(10**20 - 1), "date": date(2024, 2, 29), "timestamp_ntz": datetime(2024, 2, 29, 12),
 }  # fmt: skip
-WIDER = [(narrow, wide) for narrow in VALUES for wide in VALUES if narrow != wide and holds(wide, narrow)]
+WIDER = [(narrow, wide) for narrow in VALUES for wide in VALUES if narrow != wide and can_hold_type(wide, narrow)]
 OURS, OTHERS = Owner("shop", "shop.a.orders"), Owner("billing", "shop.a.orders")
 
 
 @pytest.fixture(params=sorted(TARGETS))
 def target(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Target:
     format_ = load_format(request.param)
-    return format_.open(own_session(spark, format_), f"{tmp_path}/orders")
+    return format_.open_target(own_session(spark, format_), f"{tmp_path}/orders")
 
 
 def _frame(target: Target, rows: list[tuple[Any, ...]], types: dict[str, str] = TYPES) -> DataFrame:
-    return target.spark.createDataFrame(rows, structure(types))
+    return target.spark.createDataFrame(rows, build_struct_type(types))
 
 
 def _rows(target: Target) -> list[tuple[Any, ...]]:
-    return sorted((tuple(row) for row in target.rows().collect()), key=repr)
+    return sorted((tuple(row) for row in target.read_rows().collect()), key=repr)
 
 
-def _merge(target: Target, *rows: tuple[Any, ...], **more: Any) -> Merge:
-    return Merge(_frame(target, list(rows), {OP: "string", **TYPES}), ("id",), frozenset(), TYPES, **more)
+def _merge(target: Target, *rows: tuple[Any, ...], **more: Any) -> KeyedMerge:
+    return KeyedMerge(_frame(target, list(rows), {OP: "string", **TYPES}), ("id",), frozenset(), TYPES, **more)
 
 
 def _made(target: Target) -> Target:
@@ -72,14 +80,14 @@ def test_a_new_table_has_rows_owner_and_marker(target: Target) -> None:
     assert applied_batch(target, OURS) is None
     _made(target)
     assert target.exists()
-    assert target.owner() == OURS
-    assert target.markers() == {OURS.app: 3}
-    assert (target.marker(OURS.app), target.marker(OTHERS.app)) == (3, NEVER)
-    assert target.columns() == TYPES
+    assert target.read_owner() == OURS
+    assert target.read_markers() == {OURS.application_name: 3}
+    assert (target.read_marker(OURS.application_name), target.read_marker(OTHERS.application_name)) == (3, NEVER)
+    assert target.read_column_types() == TYPES
     assert _rows(target) == [(1, 10, "a"), (2, 20, "b")]
     assert applied_batch(target, OURS) == 3
-    assert target.set_back(OURS.app) == ""
-    with pytest.raises(Conflict):
+    assert target.set_back(OURS.application_name) == ""
+    with pytest.raises(WriteConflict):
         target.create(_frame(target, []), Marker(OURS, 4))
 
 
@@ -96,35 +104,35 @@ def test_each_write_moves_the_marker_and_an_older_one_is_nothing(target: Target)
         target.replace(_frame(target, []), Marker(OURS, batch))
     assert _rows(target) == [(1, 11, "x"), (5, 50, "e")]
     target.append(_frame(target, [(7, 7, "g")]), Marker(OURS, 5))
-    assert (len(_rows(target)), target.marker(OURS.app)) == (3, 5)
+    assert (len(_rows(target)), target.read_marker(OURS.application_name)) == (3, 5)
     target.replace(_frame(target, [(8, 8, "h")]), Marker(OURS, 6))
-    assert (_rows(target), target.marker(OURS.app), target.owner()) == ([(8, 8, "h")], 6, OURS)
+    assert (_rows(target), target.read_marker(OURS.application_name), target.read_owner()) == ([(8, 8, "h")], 6, OURS)
 
 
-def _collected(target: Target, *rows: tuple[Any, ...], from_there: bool = False, **more: Any) -> Collected:
+def _collected(target: Target, *rows: tuple[Any, ...], from_there: bool = False, **more: Any) -> CollectedChanges:
     given = {"inserts_only": False, "looked_up": False, "from_there": from_there}
-    return collect(_merge(target, *rows, **more), target.columns(), target.pinned(), **given)
+    return collect_changes(_merge(target, *rows, **more), target.read_column_types(), target.pin_table_state(), **given)
 
 
 def _upsert(target: Target, batch: int, *rows: tuple[Any, ...]) -> str:
     changes = _collected(target, *rows)
-    return target.upsert(changes, lambda: changes.frame(target.spark), Marker(OURS, batch))
+    return target.upsert_arrays(changes, lambda: changes.build_key_frame(target.spark), Marker(OURS, batch))
 
 
 def test_an_upsert_of_arrays_does_what_a_merge_does(target: Target) -> None:
     _made(target)
-    assert target.refuses(inserts_only=False) == ""
-    assert target.names() == list(TYPES)
+    assert target.find_upsert_obstacle(inserts_only=False) == ""
+    assert target.read_column_names() == list(TYPES)
     rows = ("u", 1, 11, "x"), ("d", 2, None, None), ("c", 5, 50, "e"), ("d", 9, None, None)
     assert _upsert(target, 4, *rows) == ""
-    assert (_rows(target), target.marker(OURS.app)) == ([(1, 11, "x"), (5, 50, "e")], 4)
+    assert (_rows(target), target.read_marker(OURS.application_name)) == ([(1, 11, "x"), (5, 50, "e")], 4)
     assert target.written is not None
     assert (target.written.way, target.written.rows) == ("commit", 2)
     for batch in (3, 4):
         assert _upsert(target, batch, ("d", 1, None, None)) == ""
     assert _upsert(target, 5) == ""
     assert _upsert(target, 6, ("c", 6, 60, "f")) == ""
-    assert (_rows(target), target.marker(OURS.app)) == ([(1, 11, "x"), (5, 50, "e"), (6, 60, "f")], 6)
+    assert (_rows(target), target.read_marker(OURS.application_name)) == ([(1, 11, "x"), (5, 50, "e"), (6, 60, "f")], 6)
 
 
 def test_rows_that_keep_values_of_the_table_are_made_whole_and_go_to_no_other_state_of_it(target: Target) -> None:
@@ -133,45 +141,47 @@ def test_rows_that_keep_values_of_the_table_are_made_whole_and_go_to_no_other_st
     columns = {OP: "string", **TYPES, KEPT: "array<string>"}
     changes = [("u", 1, 11, None, ["note"]), ("u", 5, 50, None, ["note"]), ("d", 2, None, None, [])]
     rows = _frame(target, changes, columns)
-    merge = Merge(rows, ("id",), frozenset(), TYPES)
+    merge = KeyedMerge(rows, ("id",), frozenset(), TYPES)
     given = {"inserts_only": False, "looked_up": False, "from_there": False}
 
-    def made() -> tuple[Target, Collected]:
+    def made() -> tuple[Target, CollectedChanges]:
         table = _another(target)
-        return table, collect(merge, table.columns(), table.pinned(), **given)
+        return table, collect_changes(merge, table.read_column_types(), table.pin_table_state(), **given)
 
     table, found = made()
     assert (found.number_of_rows(), found.number_of_deletes()) == (2, 1)
-    assert table.upsert(found, lambda: found.frame(target.spark), Marker(OURS, 4)) == ""
+    assert table.upsert_arrays(found, lambda: found.build_key_frame(target.spark), Marker(OURS, 4)) == ""
     assert _rows(_another(target)) == [(1, 11, "a", "m"), (5, 50, None, None)]
     table, late = made()
     writer = _another(target)
     writer.append(_frame(target, [(7, 7, "g", "m")], types), Marker(OTHERS, 1))
-    with pytest.raises(Conflict):
-        table.upsert(late, lambda: late.frame(target.spark), Marker(OURS, 5))
-    assert _another(target).marker(OURS.app) == 4
+    with pytest.raises(WriteConflict):
+        table.upsert_arrays(late, lambda: late.build_key_frame(target.spark), Marker(OURS, 5))
+    assert _another(target).read_marker(OURS.application_name) == 4
 
 
 def test_a_pinned_state_stays_what_it_is_whatever_others_commit(target: Target) -> None:
     _made(target)
     other = _another(target)
     other.merge(_merge(other, ("u", 1, 11, "x")), Marker(OURS, 4))
-    pinned = _another(target).pinned()
+    pinned = _another(target).pin_table_state()
     other = _another(target)
     other.append(_frame(other, [(7, 7, "g")]), Marker(OURS, 5))
     read = [sorted(tuple(row) for row in pinned.rows.collect())]
     other.replace(_frame(other, [(8,)], {"id": "bigint"}), Marker(OURS, 6))
     read.append(sorted(tuple(row) for row in pinned.rows.select("id", "n", "note").collect()))
     assert read == [[(1, 11, "x"), (2, 20, "b")]] * 2
-    assert (pinned.marker(OURS.app), pinned.marker(OTHERS.app)) == (4, NEVER)
-    now = _another(target).pinned()
-    assert ([tuple(row) for row in now.rows.collect()], now.markers) == ([(8,)], {OURS.app: 6})
+    assert (pinned.read_marker(OURS.application_name), pinned.read_marker(OTHERS.application_name)) == (4, NEVER)
+    now = _another(target).pin_table_state()
+    assert ([tuple(row) for row in now.rows.collect()], now.markers) == ([(8,)], {OURS.application_name: 6})
     assert now.version != pinned.version
 
 
 def _another(target: Target) -> Target:
     """The same table in another session, looked at now."""
-    made = load_format(_kind(target)).open(own_session(target.spark, load_format(_kind(target))), target.location)
+    made = load_format(_kind(target)).open_target(
+        own_session(target.spark, load_format(_kind(target))), target.location
+    )
     assert made.exists()
     return made
 
@@ -187,7 +197,7 @@ WRITES = {
     "replace": lambda target, batch: target.replace(
         target.rows().unionAll(_frame(target, [(7, 7, "g")])), Marker(OURS, batch)
     ),
-    "take": lambda target, batch: target.take(_difference(target, (7, 7, "g", 1, 1)), Marker(OURS, batch)),
+    "take": lambda target, batch: target.apply_difference(_difference(target, (7, 7, "g", 1, 1)), Marker(OURS, batch)),
 }
 
 
@@ -208,23 +218,23 @@ def test_of_two_writers_that_have_seen_the_same_state_one_writes(target: Target,
     _made(target)
     one, other = _another(target), _another(target)
     WRITES[write](one, 4)
-    with contextlib.suppress(Conflict):
+    with contextlib.suppress(WriteConflict):
         WRITES[write](other, batch)
     rows = _rows(_another(target))
-    marker = _another(target).marker(OURS.app)
+    marker = _another(target).read_marker(OURS.application_name)
     assert marker in (4, max(batch, 4))
     assert len(rows) == (3 if write in ("merge", "upsert") or marker == 4 else 4)
     # a batch that leaves no trace but its marker counts as well
     one, other = _another(target), _another(target)
     one.merge(_merge(target, ("d", 99, None, None)), Marker(OURS, 6))
-    with contextlib.suppress(Conflict):
+    with contextlib.suppress(WriteConflict):
         WRITES[write](other, batch)
-    assert (_rows(_another(target)), _another(target).marker(OURS.app)) == (rows, 6)
+    assert (_rows(_another(target)), _another(target).read_marker(OURS.application_name)) == (rows, 6)
 
 
 LATE = {
-    "evolve": lambda target: target.evolve(
-        Evolution(OURS.app, 2, {**TYPES, "more": "string"}, (), {"more": "late"}, ())
+    "evolve": lambda target: target.evolve_columns(
+        ColumnEvolution(OURS.application_name, 2, {**TYPES, "more": "string"}, (), {"more": "late"}, ())
     ),
     "record_rule": lambda target: target.record_rule("late"),
     "record_variants": lambda target: target.record_variants("late"),
@@ -237,22 +247,34 @@ def test_what_has_no_marker_changes_nothing_once_another_run_was_faster(target: 
     """A late change of columns would undo what a newer batch has done to them: a column that was dropped, and is there again, would go with its values."""
     _made(target)
     ours, other = _another(target), _another(target)
-    ours.stand = ours.stands(OURS.app)
+    ours.stand = ours.observe_progress(OURS.application_name)
     if faster == "batch":
         other.merge(_merge(other, ("u", 1, 11, "x")), Marker(OURS, 4))
     else:
-        other.evolve(Evolution(OURS.app, 3, {**TYPES, "other": "string"}))
+        other.evolve_columns(ColumnEvolution(OURS.application_name, 3, {**TYPES, "other": "string"}))
     now = _another(target)
-    before = now.columns(), now.rule(), now.variants(), _rows(now), now.stands(OURS.app)
-    with pytest.raises(Conflict):
+    before = (
+        now.read_column_types(),
+        now.read_rule(),
+        now.read_variants(),
+        _rows(now),
+        now.observe_progress(OURS.application_name),
+    )
+    with pytest.raises(WriteConflict):
         LATE[late](ours)
     now = _another(target)
-    assert (now.columns(), now.rule(), now.variants(), _rows(now), now.stands(OURS.app)) == before
+    assert (
+        now.read_column_types(),
+        now.read_rule(),
+        now.read_variants(),
+        _rows(now),
+        now.observe_progress(OURS.application_name),
+    ) == before
     ours = _another(target)
-    ours.stand = ours.stands(OURS.app)
+    ours.stand = ours.observe_progress(OURS.application_name)
     LATE["evolve"](ours)
     LATE["record_variants"](ours)  # it was this run that has changed the columns
-    assert _another(target).variants() == "late"
+    assert _another(target).read_variants() == "late"
 
 
 def test_every_type_comes_back_as_it_was_through_every_write(target: Target) -> None:
@@ -260,26 +282,26 @@ def test_every_type_comes_back_as_it_was_through_every_write(target: Target) -> 
     rows = [(1, *EXAMPLES.values()), (2, *[None] * len(EXAMPLES))]
     target.create(_frame(target, rows, types), Marker(OURS, 1))
     assert _rows(target) == sorted(rows, key=repr)
-    held = target.columns()
-    assert [t for name, t in types.items() if not holds(held[name], t)] == []
+    held = target.read_column_types()
+    assert [t for name, t in types.items() if not can_hold_type(held[name], t)] == []
     target.append(_frame(target, [(3, *EXAMPLES.values())], types), Marker(OURS, 2))
     changes = _frame(target, [("u", 2, *EXAMPLES.values()), ("c", 4, *EXAMPLES.values())], {OP: "string", **types})
-    assert target.can_evolve(Evolution(OURS.app, 1, types))
-    assert target.evolve(Evolution(OURS.app, 1, types)) == {}
-    target.merge(Merge(changes, ("id",), frozenset(), types), Marker(OURS, 3))
+    assert target.can_evolve(ColumnEvolution(OURS.application_name, 1, types))
+    assert target.evolve_columns(ColumnEvolution(OURS.application_name, 1, types)) == {}
+    target.merge(KeyedMerge(changes, ("id",), frozenset(), types), Marker(OURS, 3))
     expected = [(i, *EXAMPLES.values()) for i in range(1, 5)]
     assert _rows(target) == expected
     target.replace(_frame(target, expected, types), Marker(OURS, 4))
-    assert (_rows(target), target.columns()) == (expected, held)
+    assert (_rows(target), target.read_column_types()) == (expected, held)
 
 
-def _difference(target: Target, *changes: tuple[Any, ...], follow: bool = False) -> Difference:
+def _difference(target: Target, *changes: tuple[Any, ...], follow: bool = False) -> MultisetDifference:
     """
     :param changes: rows, each with 1 or -1 and the number of its event
     """
-    types = {name: type_ for name, type_ in target.columns().items() if not (follow and name == "gone")}
+    types = {name: type_ for name, type_ in target.read_column_types().items() if not (follow and name == "gone")}
     frame = _frame(target, list(changes), {**types, NUMBER: "int", SEQ: "bigint"})
-    return difference(frame.toArrow(), follow=follow)
+    return compute_difference(frame.toArrow(), follow=follow)
 
 
 def test_of_equal_rows_as_many_are_taken_as_go(target: Target) -> None:
@@ -298,22 +320,22 @@ def test_of_equal_rows_as_many_are_taken_as_go(target: Target) -> None:
         *[(*row, -1, 1) for row in (rows[0], rows[1], rows[3], rows[4])], (2, 0.0, "b", -1, 2), (7, -0.0, None, 1, 2),
         (8, 1.5, "twice", 1, 3), (8, 1.5, "twice", 1, 4), (9, None, "comes and goes", 1, 5), (9, None, "comes and goes", -1, 6),
     )  # fmt: skip
-    assert target.take(_difference(target, *changes), Marker(OURS, 2)) == ""
+    assert target.apply_difference(_difference(target, *changes), Marker(OURS, 2)) == ""
     expected = [(1, nan, None), (7, -0.0, None), (8, 1.5, "twice"), (8, 1.5, "twice")]
     for batch in (2, 1):  # again
         assert repr(_rows(target)) == repr(expected)
-        assert target.marker(OURS.app) == 2
-        assert target.take(_difference(target, (1, nan, None, -1, 1)), Marker(OURS, batch)) == ""
-    assert target.take(_difference(target), Marker(OURS, 3)) == ""
-    assert (repr(_rows(target)), target.marker(OURS.app)) == (repr(expected), 3)
+        assert target.read_marker(OURS.application_name) == 2
+        assert target.apply_difference(_difference(target, (1, nan, None, -1, 1)), Marker(OURS, batch)) == ""
+    assert target.apply_difference(_difference(target), Marker(OURS, 3)) == ""
+    assert (repr(_rows(target)), target.read_marker(OURS.application_name)) == (repr(expected), 3)
     with pytest.raises(AbsentRows):
-        target.take(
+        target.apply_difference(
             _difference(target, (8, 1.5, "twice", -1, 1), *[(1, nan, None, -1, i) for i in (2, 3)]), Marker(OURS, 4)
         )
-    assert (repr(_rows(_another(target))), _another(target).marker(OURS.app)) == (repr(expected), 3)
+    assert (repr(_rows(_another(target))), _another(target).read_marker(OURS.application_name)) == (repr(expected), 3)
     gone = [(*row, -1, i) for i, row in enumerate(expected)]
-    assert target.take(_difference(target, *gone), Marker(OURS, 4)) == ""
-    assert target.take(_difference(target, (1, None, "after all", 1, 1)), Marker(OURS, 5)) == ""
+    assert target.apply_difference(_difference(target, *gone), Marker(OURS, 4)) == ""
+    assert target.apply_difference(_difference(target, (1, None, "after all", 1, 1)), Marker(OURS, 5)) == ""
     assert _rows(target) == [(1, None, "after all")]
 
 
@@ -322,10 +344,10 @@ def test_a_row_of_any_type_is_found_by_its_values(target: Target) -> None:
     full, nothing = (*EXAMPLES.values(), "x"), (None,) * (len(EXAMPLES) + 1)
     target.create(_frame(target, [(1, *full), (2, *nothing), (3, *full)], types), Marker(OURS, 1))
     one = _difference(target, (1, *full, -1, 1), (1, *nothing, 1, 1), (2, *nothing, -1, 2), (2, *full, 1, 2))
-    assert target.take(one, Marker(OURS, 2)) == ""
+    assert target.apply_difference(one, Marker(OURS, 2)) == ""
     assert _rows(target) == [(1, *nothing), (2, *full), (3, *full)]
     other = _difference(target, (1, *nothing, -1, 1), (2, *full, -1, 2), (3, *full, -1, 3), (4, *full, 1, 4))
-    assert target.take(other, Marker(OURS, 3)) == ""
+    assert target.apply_difference(other, Marker(OURS, 3)) == ""
     assert _rows(target) == [(4, *full)]
 
 
@@ -333,9 +355,9 @@ def test_a_row_that_goes_on_keeps_what_its_images_do_not_have(target: Target) ->
     types = {"a": "int", "gone": "string", "b": "string"}
     target.create(_frame(target, [(i, f"g{i}", "x") for i in range(4)], types), Marker(OURS, 1))
     changes = [(1, "x", -1, 1), (10, "x", 1, 1), (10, "x", -1, 2), (11, "y", 1, 2), (2, "x", -1, 3), (5, "x", 1, 4)]
-    assert target.take(_difference(target, *changes, follow=True), Marker(OURS, 2)) == ""
+    assert target.apply_difference(_difference(target, *changes, follow=True), Marker(OURS, 2)) == ""
     assert _rows(target) == [(0, "g0", "x"), (11, "g1", "y"), (3, "g3", "x"), (5, None, "x")]
-    assert target.take(_difference(target, (6, "x", 1, 1), follow=True), Marker(OURS, 3)) == ""
+    assert target.apply_difference(_difference(target, (6, "x", 1, 1), follow=True), Marker(OURS, 3)) == ""
     assert _rows(target)[-1] == (6, None, "x")
 
 
@@ -344,25 +366,25 @@ def test_a_wider_type_is_reached_in_place_or_by_writing_the_table_anew(target: T
     after = {"id": "bigint", **{f"{a} {b}": b for a, b in WIDER}}
     row, more = [1, *(VALUES[a] for a, _ in WIDER)], [2, *(VALUES[b] for _, b in WIDER)]
     target.create(_frame(target, [tuple(row)], before), Marker(OURS, 1))
-    casts = [F.col(quoted(name)).cast(type_).alias(name) for name, type_ in after.items()]
-    expected = target.spark.createDataFrame([tuple(row)], structure(before)).select(*casts).head()
+    casts = [F.col(quote_name(name)).cast(type_).alias(name) for name, type_ in after.items()]
+    expected = target.spark.createDataFrame([tuple(row)], build_struct_type(before)).select(*casts).head()
     in_place = []
     for number, (name, type_) in enumerate(list(after.items())[1:], start=2):
-        if target.can_evolve(Evolution(OURS.app, number, before | {name: type_})):
+        if target.can_evolve(ColumnEvolution(OURS.application_name, number, before | {name: type_})):
             before[name] = type_
             in_place.append(name)
     print(type(target).__name__, "in place:", in_place)
-    evolution = Evolution(OURS.app, 100, before)
-    assert target.evolve(evolution) == {}
-    whole = Evolution(OURS.app, 101, after)
+    evolution = ColumnEvolution(OURS.application_name, 100, before)
+    assert target.evolve_columns(evolution) == {}
+    whole = ColumnEvolution(OURS.application_name, 101, after)
     assert target.can_evolve(whole) == (len(in_place) == len(WIDER))
-    target.replace(target.rows().select(*casts).unionAll(_frame(target, [tuple(more)], after)), Marker(OURS, 2))
-    assert [name for name, type_ in after.items() if not holds(target.columns()[name], type_)] == []
+    target.replace(target.read_rows().select(*casts).unionAll(_frame(target, [tuple(more)], after)), Marker(OURS, 2))
+    assert [name for name, type_ in after.items() if not can_hold_type(target.read_column_types()[name], type_)] == []
     assert expected is not None
     assert _rows(target) == [tuple(expected), tuple(more)]
-    narrow = Evolution(OURS.app, 102, {"id": "bigint", **{f"{a} {b}": a for a, b in WIDER}})
+    narrow = ColumnEvolution(OURS.application_name, 102, {"id": "bigint", **{f"{a} {b}": a for a, b in WIDER}})
     assert target.can_evolve(narrow)  # a wider column holds what comes
-    assert target.evolve(narrow) == {}
+    assert target.evolve_columns(narrow) == {}
 
 
 def test_names_are_names_and_their_case_does_not_matter(target: Target) -> None:
@@ -391,32 +413,32 @@ def test_names_are_names_and_their_case_does_not_matter(target: Target) -> None:
         **{f"more {n}": "string" for n in names},
     }
     renamed = (("ID", "id"), *((name, f"new {name}") for name in names[1:]))
-    evolution = Evolution(OURS.app, 2, final, renamed, {f"more {n}": f"fill of {n}" for n in names})
+    evolution = ColumnEvolution(OURS.application_name, 2, final, renamed, {f"more {n}": f"fill of {n}" for n in names})
     assert target.can_evolve(evolution)
-    fills = target.evolve(evolution)
+    fills = target.evolve_columns(evolution)
     row = ("u", 1, *values[::-1], *[None] * len(names), ["new a.b"])
     changes = _frame(target, [row], {OP: "string", **final, KEPT: "array<string>"})
-    target.merge(Merge(changes, ("id",), frozenset(), final, fills), Marker(OURS, 2))
+    target.merge(KeyedMerge(changes, ("id",), frozenset(), final, fills), Marker(OURS, 2))
     (found,) = _rows(target)
     wanted = [1, *values[::-1], *[None] * len(names)]
     wanted[1] = "value of a.b"
     assert list(found) == wanted
-    assert [name.lower() for name in target.columns()] == [name.lower() for name in final]
+    assert [name.lower() for name in target.read_column_types()] == [name.lower() for name in final]
 
 
 def test_columns_are_renamed_added_and_widened_before_a_merge(target: Target) -> None:
     _made(target)
     types = {"id": "bigint", "m": "bigint", "note": "string", "more": "string"}
-    evolution = Evolution(OURS.app, 2, types, (("n", "m"),), {"more": "it's ${env:HOME} \\ `x`"})
+    evolution = ColumnEvolution(OURS.application_name, 2, types, (("n", "m"),), {"more": "it's ${env:HOME} \\ `x`"})
     assert target.can_evolve(evolution)
-    fills = target.evolve(evolution)
-    assert target.evolve(evolution) == fills  # after it was killed
-    assert target.version(OURS.app) == 2
+    fills = target.evolve_columns(evolution)
+    assert target.evolve_columns(evolution) == fills  # after it was killed
+    assert target.read_schema_version(OURS.application_name) == 2
     frame = target.spark.createDataFrame(
-        [("u", 1, 2**40, None, "own", ["note"])], structure({OP: "string", **types, KEPT: "array<string>"})
+        [("u", 1, 2**40, None, "own", ["note"])], build_struct_type({OP: "string", **types, KEPT: "array<string>"})
     )
-    target.merge(Merge(frame, ("id",), frozenset(), types, fills), Marker(OURS, 4))
-    assert target.columns() == types
+    target.merge(KeyedMerge(frame, ("id",), frozenset(), types, fills), Marker(OURS, 4))
+    assert target.read_column_types() == types
     assert _rows(target) == [(1, 2**40, "a", "own"), (2, 20, "b", "it's ${env:HOME} \\ `x`")]
 
 
@@ -425,7 +447,7 @@ def test_a_table_of_somebody_else_is_taken_only_by_name(target: Target) -> None:
     with pytest.raises(TargetError, match="belongs to connector shop"):
         applied_batch(target, OTHERS)
     assert applied_batch(target, OTHERS, adopt=True) == NEVER
-    assert target.owner() == OTHERS
+    assert target.read_owner() == OTHERS
     with pytest.raises(TargetError, match="belongs to connector billing"):
         applied_batch(target, OURS)
     with pytest.raises(TargetError, match="of others before"):  # its number of batches is not that of its rows

@@ -13,11 +13,11 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
-from airflow_provider_cdc.targets.database.parallel.parallel_apply import Sizes, StagedSink
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.parallel.parallel_apply import StagedDatabaseApply, StagingSizes
 from airflow_provider_cdc.targets.database.parallel.staging_workers import PREFIX
-from airflow_provider_cdc.targets.lake.executors.executor_workers import executors
+from airflow_provider_cdc.targets.database.target_engine import open_engine
+from airflow_provider_cdc.targets.lake.executors.executor_workers import build_executor_workers
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
 from tests.targets.database.apply.test_database_apply import in_order, rows, work
@@ -25,7 +25,7 @@ from tests.targets.database.killed import start
 
 pytestmark = [pytest.mark.spark]
 
-ALL = Sizes(little=1, share=20_000, partition=200_000)
+ALL = StagingSizes(little=1, share=20_000, partition=200_000)
 KINDS = ("postgresql", "mariadb", "mysql")
 _FIXTURES = {"postgresql": "postgres", "mariadb": "mariadb", "mysql": "mysql97"}
 TABLES = ("s.one", "s.two", "s.sparse")
@@ -42,7 +42,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def engine(url: str) -> Iterator[sa.Engine]:
-    engine = open_engine(SinkConfig.parse({"connection.url": url}))
+    engine = open_engine(DatabaseTargetConfig.parse({"connection.url": url}))
     yield engine
     engine.dispose()
 
@@ -56,10 +56,12 @@ def source(tmp_path: Path) -> MemoryDatabase:
     return source
 
 
-def on_spark(spark: SparkSession, url: str, connector: Connector, **properties: Any) -> StagedSink:
-    config = SinkConfig.parse({**EQUAL, "connection.url": url, **properties})
+def on_spark(spark: SparkSession, url: str, connector: Connector, **properties: Any) -> StagedDatabaseApply:
+    config = DatabaseTargetConfig.parse({**EQUAL, "connection.url": url, **properties})
     engine = open_engine(config)
-    return StagedSink(engine, config, connector.changelog, connector.name, executors(spark), sizes=ALL)
+    return StagedDatabaseApply(
+        engine, config, connector.changelog, connector.name, build_executor_workers(spark), sizes=ALL
+    )
 
 
 def more(source: MemoryDatabase, connector: Connector, r: Random, batches: int = 1) -> None:
@@ -72,7 +74,9 @@ def more(source: MemoryDatabase, connector: Connector, r: Random, batches: int =
 def equal(engine: sa.Engine, source: MemoryDatabase) -> None:
     for name in TABLES:
         there = rows(engine, f"p_{name.replace('.', '_')}")
-        assert in_order(there) == in_order([{k: _plain(v) for k, v in row.items()} for row in source.rows(name)]), name
+        assert in_order(there) == in_order(
+            [{k: _plain(v) for k, v in row.items()} for row in source.copy_rows(name)]
+        ), name
     assert [name for name in sa.inspect(engine).get_table_names() if name.startswith(PREFIX)] == []
 
 
@@ -87,13 +91,13 @@ def test_random_work_ends_in_equal_tables(
     for number in range(3):
         more(source, connector, r, 2)
         if number == 1:
-            source.truncate("s.two")
+            source.truncate_table("s.two")
             source.add_column("s.one", "added", "int32", 7, text="7")
             more(source, connector, r)
         done = on_spark(spark, url, connector).apply()
-        assert done.events > 0
+        assert done.event_count > 0
         equal(engine, source)
-    assert on_spark(spark, url, connector).apply().events == 0
+    assert on_spark(spark, url, connector).apply().event_count == 0
 
 
 @pytest.mark.crash

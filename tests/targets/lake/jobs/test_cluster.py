@@ -158,7 +158,9 @@ def test_what_kills_drivers_and_executors_at_any_moment_loses_and_doubles_nothin
             try:
                 until = time.monotonic() + 3 * LONGEST_S
                 while (
-                    len(connector.changelog.batches(connector.name)) < 100 or _least(remote) < 4 or _rounds(remote) < 2
+                    len(connector.changelog.list_batches(connector.name)) < 100
+                    or _least(remote) < 4
+                    or _rounds(remote) < 2
                 ):
                     assert time.monotonic() < until, remote.said()
                     assert not killer.done(), remote.said()

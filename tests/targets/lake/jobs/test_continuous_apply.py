@@ -22,13 +22,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.reports import apply_turns as turns_module
-from airflow_provider_cdc.changelog.reports import retry as retry_module
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.changelog.reports.apply_turns import Turns
+from airflow_provider_cdc.changelog.reports import retry_pause as retry_module
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.core.errors import CdcError, ChangeLogDamaged, StorageUnavailable, TargetError, TransientError
-from airflow_provider_cdc.targets.lake.apply.run_report import Report
+from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunReport
 from airflow_provider_cdc.targets.lake.jobs import continuous_apply as module
-from airflow_provider_cdc.targets.lake.jobs.continuous_apply import WarmApply
+from airflow_provider_cdc.targets.lake.jobs.continuous_apply import ContinuousApply
 from dev import paths
 from dev.bootstrap.jars import ensure
 from tests.support.patience import LONGEST_S
@@ -53,13 +53,13 @@ class Running:
     def __init__(self, lake: Lake, owner: str = "me", *, seconds: float = LONGEST_S, alone: bool = False) -> None:
         changelog, name = lake.connector.changelog, lake.connector.name
         self.lake, self.result = lake, None
-        self.turns = Turns(changelog.storage, name, lake.kind, owner if alone else lake.location)
-        self.turn = self.turns.take(owner)
-        self.warm = WarmApply(lake.job(), changelog, name, self.turn)
+        self.turns = ApplyTurns(changelog.storage, name, lake.kind, owner if alone else lake.location)
+        self.turn = self.turns.take_turn(owner)
+        self.warm = ContinuousApply(lake.job(), changelog, name, self.turn)
         self.error: BaseException | None = None
         self._seconds, self._thread = seconds, threading.Thread(target=self._run)
 
-    result: Report | None
+    result: ApplyRunReport | None
 
     def _run(self) -> None:
         try:
@@ -80,7 +80,7 @@ class Running:
         self._thread.join(LONGEST_S)
         assert not self._thread.is_alive()
 
-    def stop(self) -> Report:
+    def stop(self) -> ApplyRunReport:
         """Stop it; what it has done.
 
         :raises BaseException: its error
@@ -93,12 +93,12 @@ class Running:
         return self.result
 
     def report(self) -> dict[str, Any]:
-        reports = AppliedReports(self.lake.connector.changelog.storage, self.lake.connector.name)
+        reports = ApplyReports(self.lake.connector.changelog.storage, self.lake.connector.name)
         return reports.read(self.lake.kind, self.lake.location) or {"last_batch": -1, "tables": [], "failed": {}}
 
     def reached(self) -> None:
         """Wait until the newest batch is applied."""
-        newest = max(self.lake.connector.changelog.batches(self.lake.connector.name), default=0)
+        newest = max(self.lake.connector.changelog.list_batches(self.lake.connector.name), default=0)
         until(lambda: self.report()["last_batch"] >= newest or self.error, "the newest batch is applied")
         assert self.error is None
 
@@ -146,7 +146,7 @@ def test_batches_are_applied_as_they_come(tables: Lake) -> None:
     tables.check()
     assert [one.topic for one in whole.tables] == ["p.s.a", "p.s.b", "p.s.new"]
     assert whole.tables[0].rows == {"r": 1, "c": 3, "u": 2}
-    assert (running.turns.find("me") or {})["report"]["tables"][0]["rows"] == whole.tables[0].rows
+    assert (running.turns.find_turn("me") or {})["report"]["tables"][0]["rows"] == whole.tables[0].rows
     assert tables.apply().tables == []
 
 
@@ -178,7 +178,7 @@ def test_a_look_that_finds_nothing_reads_one_file_however_many_tables_and_batche
 
 
 def test_a_table_without_events_for_a_while_is_known_to_the_next_run_without_spark(tables: Lake) -> None:
-    from airflow_provider_cdc.targets.lake.apply.skip_check import nothing_new
+    from airflow_provider_cdc.targets.lake.apply.up_to_date_check import nothing_new
 
     with Running(tables) as running:
         running.reached()
@@ -254,7 +254,7 @@ def test_a_table_that_fails_does_not_stop_the_others_and_is_named_at_the_end(tab
         with pytest.raises(TargetError, match=r"1 of 2 tables[\s\S]*p\.s\.a: no space left"):
             running.stop()
     assert running.report()["lagging"] == {"p.s.a": 0}
-    assert (running.turns.find("me") or {})["report"]["failed"] == {"p.s.a": "no space left in s.a"}
+    assert (running.turns.find_turn("me") or {})["report"]["failed"] == {"p.s.a": "no space left in s.a"}
     tables.hook = None
     tables.apply()
     tables.check()
@@ -279,9 +279,9 @@ def test_a_table_that_has_failed_for_a_while_catches_up_and_the_end_is_green(tab
 
 
 def test_pauses_grow_and_have_an_end() -> None:
-    retries = [retry_module.Retry(1.0)]
+    retries = [retry_module.RetryPause(1.0)]
     for _ in range(10):
-        retries.append(retries[-1].longer())
+        retries.append(retries[-1].extend_pause())
     pauses = [retry.pause for retry in retries]
     assert pauses[:4] == [1, 2, 4, 8]
     assert pauses[-1] == module.LONGEST_S
@@ -292,7 +292,7 @@ def test_a_storage_that_does_not_answer_for_a_moment_is_asked_again(
 ) -> None:
     with Running(tables) as running:
         running.reached()
-        read, failures = tables.connector.changelog.manifest, [3]
+        read, failures = tables.connector.changelog.find_manifest, [3]
 
         def sometimes(*given: Any) -> Any:
             if failures[0]:
@@ -300,7 +300,7 @@ def test_a_storage_that_does_not_answer_for_a_moment_is_asked_again(
                 raise StorageUnavailable("503 slow down")
             return read(*given)
 
-        monkeypatch.setattr(tables.connector.changelog, "manifest", sometimes)
+        monkeypatch.setattr(tables.connector.changelog, "find_manifest", sometimes)
         until(lambda: not failures[0])
         _more(tables, 2)
         running.reached()
@@ -316,7 +316,7 @@ def test_a_change_log_that_stays_unreadable_is_an_error(tables: Lake, monkeypatc
         def never(*_: Any) -> Any:
             raise StorageUnavailable("403 forbidden")
 
-        monkeypatch.setattr(tables.connector.changelog, "manifest", never)
+        monkeypatch.setattr(tables.connector.changelog, "find_manifest", never)
         running.join()
         assert isinstance(running.error, StorageUnavailable)
 
@@ -325,7 +325,7 @@ def test_a_batch_that_is_missing_is_an_error_and_not_an_end(tables: Lake, monkey
     monkeypatch.setattr(module, "CLOSER_S", 0.2)
     with Running(tables) as running:
         running.reached()
-        folder = Path(tables.connector.changelog.storage.path("test", "manifests"))
+        folder = Path(tables.connector.changelog.storage.join_path("test", "manifests"))
         last = max(folder.iterdir())
         (folder / f"{int(last.stem) + 2:012d}.json").write_bytes(last.read_bytes())
         running.join()
@@ -356,7 +356,7 @@ def test_the_next_one_takes_over_and_both_end_well(tables: Lake, caplog: pytest.
                 second.reached()
             assert second.stop().tables[0].rows == {"c": 2, "u": 1}
     tables.check()
-    assert (first.turns.find("first") or {})["ended"]
+    assert (first.turns.find_turn("first") or {})["ended"]
 
 
 def test_a_run_whose_time_is_over_ends(tables: Lake) -> None:
@@ -403,7 +403,7 @@ def test_two_at_once_that_do_not_know_of_each_other_give_the_same_tables(tables:
             _more(tables, n)
         for running in (one, two):
             until(lambda running=running: running.report()["last_batch"] >= 8 or running.error)  # type: ignore[misc]
-        newest = max(tables.connector.changelog.batches("test"))
+        newest = max(tables.connector.changelog.list_batches("test"))
         for running in (one, two):
             until(lambda r=running: r.warm._report.last_batch >= newest or r.error)  # type: ignore[misc]
             assert running.stop().failed == {}
@@ -486,8 +486,8 @@ def start(tables: Lake, tmp_path: Path) -> Iterator[Callable[[str], Process]]:
 
 def _reached(lake: Lake, process: Process) -> None:
     seen = replace(lake)
-    newest = max(seen.connector.changelog.batches("test"))
-    reports = AppliedReports(seen.connector.changelog.storage, "test")
+    newest = max(seen.connector.changelog.list_batches("test"))
+    reports = ApplyReports(seen.connector.changelog.storage, "test")
 
     def there() -> bool:
         assert process.process.poll() is None, process.said()
@@ -498,8 +498,8 @@ def _reached(lake: Lake, process: Process) -> None:
 
 def _pauses(lake: Lake, began: float) -> tuple[float, list[float]]:
     """Seconds between two commits: while the second one took over, and otherwise since it began."""
-    turns = Turns(lake.connector.changelog.storage, "test", lake.kind, lake.location)
-    ended = (turns.find("first") or {})["at"]
+    turns = ApplyTurns(lake.connector.changelog.storage, "test", lake.kind, lake.location)
+    ended = (turns.find_turn("first") or {})["at"]
     commits = sorted(f.stat().st_mtime for f in lake.log("s.a").glob("*.json"))
     pairs = [(x, y) for x, y in pairwise(commits) if y > began]
     (handed,) = (y - x for x, y in pairs if x <= ended < y)
@@ -573,5 +573,5 @@ def test_after_kill_9_the_next_one_takes_over(
         running.reached()
         running.stop()
     tables.check()
-    document = json.loads(json.dumps(running.turns.find("killed")))
+    document = json.loads(json.dumps(running.turns.find_turn("killed")))
     assert "no sign of life" in document["error"]

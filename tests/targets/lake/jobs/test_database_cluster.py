@@ -21,9 +21,9 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.config import SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.parallel.staging_workers import PREFIX
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev import paths
 from dev.servers import SparkCluster
 from tests.support import large
@@ -202,7 +202,7 @@ def _applied(job: Job, many: Many, *, kill: bool = False) -> _Watched:
         process = job.start(many.connector)
         watched.driver = process.pid
         if kill:
-            engine = open_engine(SinkConfig.parse({"connection.url": job.url}))
+            engine = open_engine(DatabaseTargetConfig.parse({"connection.url": job.url}))
             _until(lambda: _staged(engine))
             engine.dispose()
             assert job.cluster.kill_executor(0)
@@ -215,7 +215,7 @@ def _applied(job: Job, many: Many, *, kill: bool = False) -> _Watched:
 
 def _as(job: Job, many: Many, digest: tuple[int, int]) -> None:
     """The target has the rows of the source, and nothing is left over."""
-    engine = open_engine(SinkConfig.parse({"connection.url": job.url}))
+    engine = open_engine(DatabaseTargetConfig.parse({"connection.url": job.url}))
     assert _digest_there(engine, many.table) == digest
     assert _staged(engine) == []
     engine.dispose()

@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.targets.database.config import SinkConfig
-from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
+from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev.servers import SparkCluster
 from tests.support.connectors import memory_connector
 from tests.targets.database.apply.test_database_apply import in_order, rows, work
@@ -112,9 +112,9 @@ def test_executors_that_have_nothing_of_this_project_write_and_no_secret_is_writ
         folders = [written, *(worker.folder for worker in cluster.workers)]
         with Watched(folders, PASSWORD, OPTION) as watched:
             done = job.run(connector)
-        engine = open_engine(SinkConfig.parse({"connection.url": postgres.url(database)}))
+        engine = open_engine(DatabaseTargetConfig.parse({"connection.url": postgres.url(database)}))
         for name in ("s.one", "s.wide"):
-            assert in_order(rows(engine, f"p_{name.replace('.', '_')}")) == in_order(source.rows(name))
+            assert in_order(rows(engine, f"p_{name.replace('.', '_')}")) == in_order(source.copy_rows(name))
         engine.dispose()
     assert done["ended"]
     assert "2 tables are staged by" in job.log.read_text()

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.parallel.staging_workers import PREFIX
-from airflow_provider_cdc.targets.database.progress.markers import MarkerTable
+from airflow_provider_cdc.targets.database.progress.marker_table import MarkerTable
 from dev.servers import SparkCluster
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S, until
@@ -64,7 +64,7 @@ class Target:
 
     def go_on(self) -> None:
         """More batches, of which the target has none."""
-        self._before = in_order(self.source.rows(TABLE))
+        self._before = in_order(self.source.copy_rows(TABLE))
         for _ in range(3):
             work(self.source, TABLE, self._r, 10)
             self.connector.capture()
@@ -101,11 +101,13 @@ class Target:
 
     def equal(self, *, before: bool = False) -> bool:
         """Whether it is as the source is, or was before its last batches."""
-        return in_order(rows(self.engine, THERE)) == (self._before if before else in_order(self.source.rows(TABLE)))
+        return in_order(rows(self.engine, THERE)) == (
+            self._before if before else in_order(self.source.copy_rows(TABLE))
+        )
 
     def ended(self) -> None:
         assert self.equal()
-        assert self.batch == self.connector.changelog.batches(self.connector.name)[-1]
+        assert self.batch == self.connector.changelog.list_batches(self.connector.name)[-1]
         assert left(self.engine) == []
 
 

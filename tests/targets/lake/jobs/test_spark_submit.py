@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.target import Marker
+from airflow_provider_cdc.targets.lake.formats.target_interface import Marker
 from airflow_provider_cdc.targets.lake.jobs import apply_changes
 from airflow_provider_cdc.targets.lake.session.spark_session import STORAGE_OPTIONS, open_changelog
 from dev import paths
@@ -51,7 +51,7 @@ def test_apply_then_verify_with_spark_submit(lake: Lake, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr[-3000:]
     assert "p.s.orders: 1 events, batches 1 to 1" in done.stdout
 
-    target = load_format(lake.kind).open(lake.spark, f"{tmp_path}/test/orders")
+    target = load_format(lake.kind).open_target(lake.spark, f"{tmp_path}/test/orders")
     target.append(lake.spark.range(2, 3), Marker(lake.owner("p.s.orders"), 99))
     where = ("--changelog", reference.changelog.storage.root, "--connector", "test", "--location", location)
     done = _submit("verify_tables", lake.kind, *where, "--json", tmp_path / "verified.json")

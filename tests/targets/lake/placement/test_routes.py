@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.memory import STORED
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables
 from tests.targets.lake.jobs.test_continuous_apply import Running, until
 from tests.targets.lake.lake import Lake, Row
@@ -46,12 +46,12 @@ def _place(lake: Lake, row: Row, otherwise: str = "default") -> str | None:
 
 
 def _rows(lake: Lake, location: str) -> list[Row]:
-    rows: list[Row] = load_format(lake.kind).open(lake.spark, location).rows().toArrow().to_pylist()
+    rows: list[Row] = load_format(lake.kind).open_target(lake.spark, location).read_rows().toArrow().to_pylist()
     return sorted(rows, key=repr)
 
 
 def _entries(lake: Lake) -> dict[str, Any]:
-    report = AppliedReports(lake.connector.changelog.storage, "test").read(lake.kind, lake.location)
+    report = ApplyReports(lake.connector.changelog.storage, "test").read(lake.kind, lake.location)
     assert report is not None
     return {entry["location"]: entry for entry in report["stands"].values() if "place" in entry}
 
@@ -59,7 +59,7 @@ def _entries(lake: Lake) -> dict[str, Any]:
 def _check(lake: Lake, otherwise: str = "default") -> None:
     """Each row of the source is in its table, and in no other one."""
     wanted: dict[str, list[Row]] = {location: [] for location in _entries(lake)}
-    for row in lake.connector.database.rows("s.t"):
+    for row in lake.connector.database.copy_rows("s.t"):
         if place := _place(lake, row, otherwise):
             wanted.setdefault(place, []).append(row)
     names = list(COLUMNS)
@@ -84,7 +84,7 @@ class Work:
         for _ in range(transactions):
             what = self.random.random()
             if what < truncates:
-                self.db.truncate("s.t")
+                self.db.truncate_table("s.t")
             elif what < truncates + ddl:
                 self.added += 1
                 self.db.add_column("s.t", f"c{self.added}", "int32", self.added)
@@ -94,7 +94,7 @@ class Work:
     def _rows(self) -> None:
         with self.db.transaction() as t:
             for _ in range(self.random.randint(1, 4)):
-                there = [row["id"] for row in self.db.rows("s.t")]
+                there = [row["id"] for row in self.db.copy_rows("s.t")]
                 what, new = self.random.random(), self.random.randrange(25)
                 values = {
                     "region": self.random.choice(self.regions),
@@ -241,7 +241,7 @@ def test_tables_that_no_row_enters_or_leaves_are_not_touched(memory: Lake) -> No
     with memory.connector.database.transaction() as t:
         t.insert("s.t", {"id": 100, "region": "eu", "n": 1})
     assert [table.location for table in memory.follow().tables] == [f"{memory.folder}/lake/of eu"]
-    memory.connector.database.truncate("s.t")
+    memory.connector.database.truncate_table("s.t")
     assert len(memory.follow().tables) == len(_entries(memory))
     _check(memory)
 
@@ -334,7 +334,7 @@ def test_maintenance_knows_the_tables(memory: Lake) -> None:
     memory.follow()
     job = MaintainTables(memory.spark, memory.connector.changelog, "test", location=memory.location, target="memory")
     maintained = job.run()
-    assert not maintained.failed
+    assert not maintained.has_failed
     assert {table.location for table in maintained.tables} == set(_entries(memory))
 
 
@@ -386,11 +386,11 @@ def test_a_place_is_not_made_of_a_change_log_that_has_lost_its_beginning(memory:
     work.go(2)
     memory.connector.capture()
     changelog = memory.connector.changelog
-    assert changelog.batches("test") == [1, 2]
+    assert changelog.list_batches("test") == [1, 2]
     memory.apply()
     (first,) = [p for p in Path(changelog.storage.root).rglob("*") if p.is_file() and p.name.lstrip("0") == "1.json"]
     first.unlink()
-    assert changelog.batches("test") == [2]
+    assert changelog.list_batches("test") == [2]
     with memory.connector.database.transaction() as t:
         t.insert("s.t", {"id": 100, "region": "new", "n": 1})
     memory.follow()  # the report knows that no row went there before

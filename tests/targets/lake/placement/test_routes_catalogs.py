@@ -33,7 +33,7 @@ def test_a_value_of_any_kind_is_the_name_of_a_table_in_an_iceberg_catalog(lake: 
     lake.follow()
     check(lake, namespace)
     verified = verify(lake)
-    assert verified.equal, verified.text()
+    assert verified.is_equal, verified.format_text()
     assert len(verified.tables) == len(values)
 
 
@@ -99,5 +99,5 @@ def test_values_that_a_catalog_cannot_tell_apart_or_cannot_have_are_refused_and_
     ids = {name: [row["id"] for row in rows] for name, rows in found.items()}
     assert ids == {"of_eu": [1, 4], "of_us": [2, 3], "of_it_s__odd____x_": [5], "of_new": [6]}
     verified = verify(lake)
-    assert verified.equal, verified.text()
+    assert verified.is_equal, verified.format_text()
     assert len(verified.tables) == 4

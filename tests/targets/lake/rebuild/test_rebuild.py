@@ -10,8 +10,8 @@ import pytest
 
 from airflow_provider_cdc.core.errors import BatchesRemoved, ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables, Rebuilt
-from airflow_provider_cdc.targets.lake.rebuild.rebuild_strategies import InPlace
+from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables, RebuiltTable
+from airflow_provider_cdc.targets.lake.rebuild.rebuild_strategies import InPlaceRebuild
 from tests.targets.lake.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -28,7 +28,7 @@ def _job(lake: Lake, **options: Any) -> RebuildTables:
     return RebuildTables(lake.spark, lake.connector.changelog, lake.connector.name, **given)
 
 
-def _rebuild(lake: Lake, *topics: str, **options: Any) -> list[Rebuilt]:
+def _rebuild(lake: Lake, *topics: str, **options: Any) -> list[RebuiltTable]:
     return _job(lake, **options).run(topics or [ORDERS])
 
 
@@ -67,7 +67,7 @@ def _ids(lake: Lake) -> list[int]:
 def _marker(lake: Lake, table: str = "s.orders") -> int:
     target = lake.target(table)
     assert target.exists()
-    return int(target.marker(lake.owner(f"p.{table}").app))
+    return int(target.read_marker(lake.owner(f"p.{table}").application_name))
 
 
 @pytest.mark.sampled(2)
@@ -96,9 +96,9 @@ def test_an_apply_in_between_makes_it_begin_again(lake: Lake, monkeypatch: pytes
     _filled(lake)
     _damage(lake)
     job, batch, db = _job(lake), _marker(lake), _database(lake)
-    rows, calls = InPlace._rows, list[int]()
+    rows, calls = InPlaceRebuild._rows, list[int]()
 
-    def overtaken(self: InPlace, target: Any, pending: Any, marker: Any, shape: Any) -> Any:
+    def overtaken(self: InPlaceRebuild, target: Any, pending: Any, marker: Any, shape: Any) -> Any:
         if not calls:
             with db.transaction() as t:
                 t.insert("s.orders", {"id": 30, "n": 1})
@@ -106,7 +106,7 @@ def test_an_apply_in_between_makes_it_begin_again(lake: Lake, monkeypatch: pytes
         calls.append(pending.last)
         return rows(self, target, pending, marker, shape)
 
-    monkeypatch.setattr(InPlace, "_rows", overtaken)
+    monkeypatch.setattr(InPlaceRebuild, "_rows", overtaken)
     assert [d.batch for d in job.run([ORDERS])] == [batch + 1]
     assert calls == [batch, batch + 1]
     assert _ids(lake) == [*range(4), *range(5, 20), 30]
@@ -119,16 +119,16 @@ def test_a_table_is_built_beside_as_of_any_batch(lake: Lake) -> None:
     now = lake.rows("s.orders", "id")
     to = f"{lake.folder}/beside/{{table}}"
     (done,) = _rebuild(lake, to=to, batch=1)
-    beside = load_format(lake.kind).open(lake.spark, done.location)
+    beside = load_format(lake.kind).open_target(lake.spark, done.location)
     assert beside.exists()
     owner = lake.owner(ORDERS)
-    assert (beside.owner(), beside.marker(owner.app)) == (owner, 1)
-    assert sorted(r.id for r in beside.rows().select("id").collect()) == list(range(20))
+    assert (beside.read_owner(), beside.read_marker(owner.application_name)) == (owner, 1)
+    assert sorted(r.id for r in beside.read_rows().select("id").collect()) == list(range(20))
     assert lake.rows("s.orders", "id") == now
     with pytest.raises(TargetError, match=r"a table is there already, as of batch 1(.|\n)*--batch 1 goes on"):
         _rebuild(lake, to=to)
     first, second = (
-        datetime.fromisoformat(m.created_at) for m in lake.connector.changelog.manifests(lake.connector.name)
+        datetime.fromisoformat(m.created_at) for m in lake.connector.changelog.read_manifests(lake.connector.name)
     )
     by_time = f"{lake.folder}/by_time/{{table}}"
     for at, batch in ((first, 1), (second - timedelta(microseconds=1), 1), (second, 2)):

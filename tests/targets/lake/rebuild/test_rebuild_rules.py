@@ -14,19 +14,19 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.memory import STORED, Stored
-from airflow_provider_cdc.targets.lake.formats.target import Marker, Owner
-from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables, Rebuilt
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED, MemoryTableState
+from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, Owner
+from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables, RebuiltTable
 from airflow_provider_cdc.targets.lake.rebuild.rebuild_targets import _text
-from airflow_provider_cdc.targets.lake.rules.row_routing import Place
-from airflow_provider_cdc.targets.lake.types.spark_types import quoted
+from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from tests.targets.lake.lake import Child, Lake, new_lake
 from tests.targets.lake.points import hooked
-from tests.targets.lake.rules.test_outbox import OUTBOX
+from tests.targets.lake.rules.test_outbox_columns import OUTBOX
 from tests.targets.lake.write.test_modes_crash import Ended
 
 pytestmark = pytest.mark.spark
@@ -66,16 +66,16 @@ def _job(lake: Lake, **options: Any) -> RebuildTables:
     return RebuildTables(lake.spark, lake.connector.changelog, lake.connector.name, **given)
 
 
-def _rebuild(lake: Lake, *names: str, **options: Any) -> list[Rebuilt]:
+def _rebuild(lake: Lake, *names: str, **options: Any) -> list[RebuiltTable]:
     return _job(lake, **options).run(names)
 
 
 def _content(lake: Lake, location: str) -> Content:
     """Columns and rows of a table; as texts, in which NaN equals itself and -0.0 is not 0.0."""
-    target = load_format(lake.kind).open(lake.spark, location)
+    target = load_format(lake.kind).open_target(lake.spark, location)
     assert target.exists(), location
-    types = dict(sorted(target.columns().items()))
-    return types, sorted(repr(row) for row in target.rows().select(*map(quoted, types)).toArrow().to_pylist())
+    types = dict(sorted(target.read_column_types().items()))
+    return types, sorted(repr(row) for row in target.read_rows().select(*map(quote_name, types)).toArrow().to_pylist())
 
 
 def _fresh(lake: Lake, root: str, **more: Any) -> dict[tuple[str, str], str]:
@@ -89,11 +89,11 @@ def _fresh(lake: Lake, root: str, **more: Any) -> dict[tuple[str, str], str]:
 
 
 def _tables(lake: Lake, location: str) -> dict[tuple[str, str], str]:
-    report = AppliedReports(lake.connector.changelog.storage, "test").read(lake.kind, location)
+    report = ApplyReports(lake.connector.changelog.storage, "test").read(lake.kind, location)
     assert report is not None
     found = {}
     for name, entry in report["stands"].items():
-        place = Place.of(entry["place"]) if "place" in entry else None
+        place = RouteBranch.from_document(entry["place"]) if "place" in entry else None
         found[entry.get("topic", name), _text(place)] = entry["location"]
     return found
 
@@ -118,7 +118,7 @@ class Work:
                 if table == "s.outbox":
                     self._event(table)
                 elif what < ddl / 2:
-                    self.db.truncate(table)
+                    self.db.truncate_table(table)
                 elif what < ddl:
                     self.added += 1
                     self.db.add_column(table, f"c{self.added}", "int32", self.added)
@@ -135,7 +135,7 @@ class Work:
     def _rows(self, table: str) -> None:
         with self.db.transaction() as t:
             for _ in range(self.random.randint(1, 4)):
-                there = [row["id"] for row in self.db.rows(table)]
+                there = [row["id"] for row in self.db.copy_rows(table)]
                 what, new = self.random.random(), self.random.randrange(12)
                 n = self.random.choice((None, self.random.randrange(110)))
                 values = {"region": self.random.choice(REGIONS), "n": n}
@@ -153,7 +153,7 @@ class Work:
 def _damaged(lake: Lake, below: str) -> None:
     """Take rows away from all tables in memory, and put others into them twice."""
     for location, found in STORED.items():
-        if location.startswith(below) and isinstance(found, Stored):
+        if location.startswith(below) and isinstance(found, MemoryTableState):
             half = found.rows.num_rows // 2
             rows = pa.concat_tables([found.rows.slice(half)] * 2)
             STORED[location] = replace(found, rows=rows)
@@ -187,7 +187,7 @@ def test_tables_by_rules_are_built_as_an_apply_makes_them_where_nothing_is(
     now = _fresh(memory, "now")
     there = _tables(memory, memory.location)
     assert there.keys() == now.keys()
-    markers = {at: found.markers for at, found in STORED.items() if isinstance(found, Stored)}
+    markers = {at: found.markers for at, found in STORED.items() if isinstance(found, MemoryTableState)}
     _damaged(memory, f"{memory.folder}/lake/")
     done = _rebuild(memory, *names)
     assert {d.location for d in done} == set(there.values())
@@ -225,10 +225,10 @@ def test_damaged_tables_of_a_route_are_right_again_by_one_commit_each(lake: Lake
         if lake.kind == "delta":
             lake.spark.sql(f"DELETE FROM delta.`{location.replace('`', '``')}` WHERE id % 2 = 0")
         else:
-            target = load_format(lake.kind).open(lake.spark, location)
+            target = load_format(lake.kind).open_target(lake.spark, location)
             assert target.exists()
-            (app, batch), *_ = target.markers().items()
-            target.rebuild(target.rows().where("id % 2 = 1"), _marker(app, batch))
+            (app, batch), *_ = target.read_markers().items()
+            target.rebuild_rows(target.read_rows().where("id % 2 = 1"), _marker(app, batch))
     assert any(_content(lake, there[key]) != _content(lake, at) for key, at in now.items())
     commits = {at: _commits(lake, at) for at in there.values()}
     done = _rebuild(lake, "s.to_current", "p.s.to_soft_delete")
@@ -263,7 +263,7 @@ def test_one_table_of_a_route_is_built_by_its_location_and_one_that_is_gone_is_m
     assert (done.location, done.name) == (eu, f"p.s.to_current → {eu}")
     assert {at for at, found in STORED.items() if found is not damaged[at]} == {eu}
     del STORED[eu]
-    AppliedReports(memory.connector.changelog.storage, "test").write(
+    ApplyReports(memory.connector.changelog.storage, "test").write(
         _without(memory, eu)
     )  # an apply that has forgotten it
     assert {d.location for d in _rebuild(memory, f"p.s.to_current → {there['p.s.to_current', 'otherwise']}")} == {
@@ -279,7 +279,7 @@ def test_one_table_of_a_route_is_built_by_its_location_and_one_that_is_gone_is_m
 
 
 def _without(lake: Lake, location: str) -> dict[str, Any]:
-    report = AppliedReports(lake.connector.changelog.storage, "test").read(lake.kind, lake.location)
+    report = ApplyReports(lake.connector.changelog.storage, "test").read(lake.kind, lake.location)
     assert report is not None
     return {**report, "stands": {name: e for name, e in report["stands"].items() if e["location"] != location}}
 
@@ -302,7 +302,7 @@ def test_if_one_of_several_tables_cannot_be_built_none_is(memory: Lake) -> None:
         STORED.update(sound)
 
     found = sound[last]
-    assert isinstance(found, Stored)
+    assert isinstance(found, MemoryTableState)
     refused(replace(found, owner=Owner("other", "p.s.to_current")), "belongs to connector other")
     refused("a folder of somebody", "but there is a folder of somebody")
     refused(replace(found, layout=replace(found.layout, rule="")), "made by another rule")
@@ -339,7 +339,7 @@ def test_what_a_rule_has_given_up_is_left_alone_and_what_nobody_knows_is_refused
     }
     with pytest.raises(TargetError, match="made by another rule than the one that is in force now"):
         _rebuild(memory, "s.only_history", rules=TableRules.parse(other))
-    AppliedReports(memory.connector.changelog.storage, "test").write({**_without(memory, ""), "table_rules": ""})
+    ApplyReports(memory.connector.changelog.storage, "test").write({**_without(memory, ""), "table_rules": ""})
     for name in ("s.to_current", "s.only_history"):
         with pytest.raises(TargetError, match="nobody says by which one"):
             _rebuild(memory, name)

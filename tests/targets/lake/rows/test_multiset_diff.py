@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import SEQ
-from airflow_provider_cdc.targets.lake.rows.multiset import NUMBER
-from airflow_provider_cdc.targets.lake.rows.multiset_diff import Difference, Taken, difference
+from airflow_provider_cdc.targets.lake.rows.multiset_diff import LocatedRows, MultisetDifference, compute_difference
+from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import NUMBER
 
 Image = tuple[Any, ...]
 IMAGES = st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from([None, 0.0, -0.0, float("nan"), 1.5]))
@@ -45,7 +45,9 @@ def _played(there: list[tuple[Image, str | None]], work: Any) -> tuple[list[tupl
     return rows, _arrays(changes)
 
 
-def _taken(found: Difference, there: list[tuple[Image, str | None]]) -> tuple[Taken, list[tuple[Image, str | None]]]:
+def _taken(
+    found: MultisetDifference, there: list[tuple[Image, str | None]]
+) -> tuple[LocatedRows, list[tuple[Image, str | None]]]:
     """As many rows of each image as it says, and the others."""
     left = list(there)
     image, others = [], []
@@ -56,18 +58,18 @@ def _taken(found: Difference, there: list[tuple[Image, str | None]]) -> tuple[Ta
             image.append(i)
             others.append(left.pop(at)[1])
     nothing = pa.table({"place": pa.nulls(len(others))})
-    return Taken(np.array(image, np.int64), nothing, pa.table({"gone": pa.array(others, pa.string())})), left
+    return LocatedRows(np.array(image, np.int64), nothing, pa.table({"gone": pa.array(others, pa.string())})), left
 
 
 @given(there=st.lists(IMAGES, max_size=8), work=WORK)
 def test_what_goes_and_what_comes_make_the_rows_that_there_are_then(there: list[Image], work: Any) -> None:
     before = [(image, None) for image in there]
     after, changes = _played(before, work)
-    found = difference(changes)
+    found = compute_difference(changes)
     taken, left = _taken(found, before)
     assert len(set(taken.image)) == found.goes.num_rows
-    come = found.comes(Taken(taken.image, taken.places, taken.others.select([])))
-    assert come.column_names == found.names == ["a", "x"]
+    come = found.build_added_rows(LocatedRows(taken.image, taken.places, taken.others.select([])))
+    assert come.column_names == found.column_names == ["a", "x"]
     rows = [image for image, _ in left] + [tuple(row.values()) for row in come.to_pylist()]
     assert Counter(map(_key, rows)) == Counter(_key(image) for image, _ in after)
     assert found.number_of_new_rows() == come.num_rows
@@ -81,9 +83,9 @@ def test_what_goes_and_what_comes_make_the_rows_that_there_are_then(there: list[
 def test_of_equal_rows_each_goes_on_once(there: list[Image], work: Any) -> None:
     before = [(image, f"was {i}") for i, image in enumerate(there)]
     after, changes = _played(before, work)
-    found = difference(changes, follow=True)
+    found = compute_difference(changes, follow=True)
     taken, left = _taken(found, before)
-    come = [((row["a"], row["x"]), row["gone"]) for row in found.comes(taken).to_pylist()]
+    come = [((row["a"], row["x"]), row["gone"]) for row in found.build_added_rows(taken).to_pylist()]
     assert Counter(_key(image) for image, _ in [*left, *come]) == Counter(_key(image) for image, _ in after)
     values = Counter(value for _, value in [*left, *come] if value is not None)
     assert set(values.values()) <= {1}
@@ -96,16 +98,18 @@ def test_rows_that_differ_keep_what_only_the_table_has(number: int, work: Any) -
     before = [((i, 0.5), f"was {i}") for i in range(number)]
     distinct = [(kind, which, (100 + i, 0.5)) for i, (kind, which, _) in enumerate(work)]
     after, changes = _played(before, distinct)
-    found = difference(changes, follow=True)
+    found = compute_difference(changes, follow=True)
     taken, left = _taken(found, before)
-    come = [((row["a"], row["x"]), row["gone"]) for row in found.comes(taken).to_pylist()]
+    come = [((row["a"], row["x"]), row["gone"]) for row in found.build_added_rows(taken).to_pylist()]
     assert sorted(map(repr, [*left, *come])) == sorted(map(repr, after))
 
 
 def test_a_zero_that_changes_its_sign_is_a_row_that_comes() -> None:
-    found = difference(_arrays([(1, 0.0, -1, 1), (1, -0.0, 1, 1), (2, -0.0, -1, 2), (2, 0.0, -1, 3)]))
+    found = compute_difference(_arrays([(1, 0.0, -1, 1), (1, -0.0, 1, 1), (2, -0.0, -1, 2), (2, 0.0, -1, 3)]))
     assert [
         repr(row)
-        for row in found.comes(_taken(found, [((1, -0.0), None), ((2, 0.0), None), ((2, 0.0), None)])[0]).to_pylist()
+        for row in found.build_added_rows(
+            _taken(found, [((1, -0.0), None), ((2, 0.0), None), ((2, 0.0), None)])[0]
+        ).to_pylist()
     ] == ["{'a': 1, 'x': -0.0, 'gone': None}"]
     assert (found.goes["a"].to_pylist(), found.number.tolist()) == ([1, 2], [1, 2])

@@ -32,8 +32,8 @@ def _lake(make_lake: Callable[..., Lake], folder: Path, key: tuple[str, ...] = (
 
 
 def _equal(lake: Lake) -> None:
-    ((_, schema),) = lake.connector.database.view()[1].items()
-    assert lake.rows("s.t", *schema.names) == sorted(lake.connector.database.rows("s.t"), key=repr)
+    ((_, schema),) = lake.connector.database.read_consistent_view()[1].items()
+    assert lake.rows("s.t", *schema.column_names) == sorted(lake.connector.database.copy_rows("s.t"), key=repr)
 
 
 def _change(lake: Lake, i: int, **values: Any) -> None:
@@ -96,7 +96,7 @@ def test_other_types_stop_the_apply_if_the_rule_says_so(make_lake: Callable[...,
     lake.follow()
     before = lake.rows("s.t")
     db.change_column("s.t", "n", "string", str)
-    db.truncate("s.t")
+    db.truncate_table("s.t")
     with pytest.raises(
         TargetError, match=r"n is bigint in the table and would have to become string[\s\S]*type_changes: rewrite"
     ):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
+from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from tests.targets.lake.lake import Lake
 
@@ -16,8 +16,8 @@ ODD = "it's `odd` ${env:HOME}.x"
 COLUMNS = {"id": "int64!", "mail": "string", "amount": "int32", "password": "string", "country": "string"}
 
 
-def _kept(lake: Lake) -> TableOrigins:
-    return TableOrigins(lake.connector.changelog.storage, lake.connector.name)
+def _kept(lake: Lake) -> ColumnOrigins:
+    return ColumnOrigins(lake.connector.changelog.storage, lake.connector.name)
 
 
 def _read(lake: Lake, location: str = "") -> dict[str, Any]:
@@ -51,7 +51,7 @@ def test_columns_are_noted_with_what_rules_make_of_them(lake: Lake) -> None:
         "both": (["country", "mail"], "computed"), "origin": ([], "constant"), "_seq": ([], "event"), "_is_deleted": ([], "mode"),
         "_deleted_at": ([], "mode"),
     }  # fmt: skip
-    assert {name: one["type"] for name, one in columns.items()} == lake.target("s.t").columns()
+    assert {name: one["type"] for name, one in columns.items()} == lake.target("s.t").read_column_types()
     assert (columns["amount"]["text"], columns["both"]["text"], columns["origin"]["text"]) == (
         "double",
         "concat(mail, country)",
@@ -64,7 +64,7 @@ def test_it_is_written_when_columns_change_and_not_with_every_batch(lake: Lake) 
     database.create_table("s.t", COLUMNS, key=("id",))
     _insert(lake, 1)
     lake.follow()
-    path = Path(_kept(lake).path(lake.kind, lake.location))
+    path = Path(_kept(lake).report_path(lake.kind, lake.location))
     first = path.stat().st_mtime_ns
     _insert(lake, 2)
     lake.follow()
@@ -85,7 +85,7 @@ def test_it_is_written_when_columns_change_and_not_with_every_batch(lake: Lake) 
 
 def test_an_apply_goes_on_if_it_cannot_be_written_down(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     lake.connector.database.create_table("s.t", COLUMNS, key=("id",))
-    folder = Path(_kept(lake).path(lake.kind, lake.location)).parent
+    folder = Path(_kept(lake).report_path(lake.kind, lake.location)).parent
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.write_text("in the way")
     _insert(lake, 1)

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.memory import STORED
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.targets.lake.types.spark_types import common, spark_type
+from airflow_provider_cdc.targets.lake.types.spark_types import find_common_type, spark_type
 from tests.support.connectors import memory_connector
 from tests.targets.lake.lake import Database, Lake, Row, new_lake
 
@@ -84,7 +84,7 @@ class Model:
 
     def change(self, name: str, type_: str) -> None:
         old, wanted = self.placed[name], spark_type(type_)
-        if wider := common(self.types[old], wanted):
+        if wider := find_common_type(self.types[old], wanted):
             self.types[old] = wider
             return
         self.behind.add(self.placed[name])
@@ -94,13 +94,13 @@ class Model:
     def add(self, name: str, type_: str, value: Any) -> None:
         wanted, there = spark_type(type_), self.types.get(name)
         live = name in self.placed.values()
-        if there is None or (not live and name not in self.behind and common(there, wanted)):
+        if there is None or (not live and name not in self.behind and find_common_type(there, wanted)):
             self.placed[name] = name
             if there is not None and self.mode == "log":
                 self.vague.add(name)
             else:
                 self.vague.discard(name)
-            self._new(name, common(there, wanted) or wanted if there else wanted, value)
+            self._new(name, find_common_type(there, wanted) or wanted if there else wanted, value)
         else:
             self.placed[name] = name  # so that the name itself counts as taken
             self.placed[name] = new = self.free(name, wanted)
@@ -148,12 +148,12 @@ class World:
 
     def go(self, steps: int) -> None:
         for _ in range(steps):
-            there = self.db.rows("s.t")
+            there = self.db.copy_rows("s.t")
             what = self.random.random()
             if what < 0.45:
                 self._ddl()
             elif what < 0.48:
-                self.db.truncate("s.t")
+                self.db.truncate_table("s.t")
                 for model in self.models:
                     model.truncate()
             elif what < 0.6 or not there:
@@ -181,7 +181,9 @@ class World:
         if what < 0.6:
             # with less room, the source changes values, as somebody else has to show
             has = spark_type(self.types[name])
-            to = self.random.choice([t for t in MAKE if t != self.types[name] and common(has, spark_type(t)) != has])
+            to = self.random.choice(
+                [t for t in MAKE if t != self.types[name] and find_common_type(has, spark_type(t)) != has]
+            )
             self.types[name] = to
             self.db.change_column("s.t", name, to, lambda v: MAKE[to](len(str(v))))
             self._tell("change", name, to)
@@ -217,11 +219,11 @@ def _shown(rows: list[Row], columns: list[str]) -> list[Row]:
 
 
 def _as_the_model(lake: Lake, model: Model) -> None:
-    assert set(lake.target("s.t").columns()) >= set(model.types) - model.vague, lake.target("s.t").variants()
+    assert set(lake.target("s.t").read_column_types()) >= set(model.types) - model.vague, lake.target("s.t").variants()
     columns = sorted(set(model.types) - model.vague)
     live = [r for r in model.rows if not (model.mode == "current" and r.get("ended"))]
     assert _shown(lake.rows("s.t"), columns) == _shown(live, columns), (lake.target("s.t").variants(), columns)
-    types = lake.target("s.t").columns()
+    types = lake.target("s.t").read_column_types()
     assert {c: types[c] for c in columns} == {c: model.types[c] for c in columns}
 
 

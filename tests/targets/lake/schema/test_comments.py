@@ -77,7 +77,7 @@ def test_a_comment_follows_its_column_to_the_name_that_a_rule_gives(lake: Lake) 
 def test_a_table_that_somebody_else_has_just_changed_gets_its_comments_with_the_next_batch(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from airflow_provider_cdc.targets.lake.formats.target import Conflict
+    from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
 
     _orders(lake)
     lake.connector.database.comment("a.orders", "all")  # type: ignore[attr-defined]
@@ -85,7 +85,7 @@ def test_a_table_that_somebody_else_has_just_changed_gets_its_comments_with_the_
     kind = type(lake.target("a.orders"))
 
     def overtaken(self: object, comments: object) -> None:
-        raise Conflict("somebody else was faster")
+        raise WriteConflict("somebody else was faster")
 
     with monkeypatch.context() as patched, caplog.at_level(logging.INFO):
         patched.setattr(kind, "describe", overtaken)

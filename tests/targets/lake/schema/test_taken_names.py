@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.delta.column_changes import RESERVED, RESERVED_BESIDE_VECTORS
@@ -105,7 +105,7 @@ def test_columns_whose_names_are_used_for_something_else_are_columns_like_others
     verified = VerifyTables(
         lake.spark, reference.changelog, reference.name, location=lake.location, target=lake.kind
     ).run()
-    assert verified.equal, verified.text()
+    assert verified.is_equal, verified.format_text()
 
 
 @pytest.mark.every_kind
@@ -153,6 +153,6 @@ def test_a_name_that_a_kind_of_table_cannot_have_is_refused_before_anything_is_w
 
 def _failed(lake: Lake) -> dict[str, str]:
     """Topic → why its table could not be brought up to date."""
-    report = AppliedReports(lake.connector.changelog.storage, lake.connector.name).read(lake.kind, lake.location)
+    report = ApplyReports(lake.connector.changelog.storage, lake.connector.name).read(lake.kind, lake.location)
     assert report is not None
     return dict(report["failed"])

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.session.spark_session import LITTLE, PARTITION_BYTES, own_session, suit
+from airflow_provider_cdc.targets.lake.session.spark_session import LITTLE, PARTITION_BYTES, own_session, tune_session
 
 pytestmark = pytest.mark.spark
 
@@ -17,20 +17,20 @@ def test_little_work_is_planned_once_and_more_work_in_more_parts(spark: SparkSes
     def found() -> tuple[str | None, ...]:
         return session.conf.get("spark.sql.shuffle.partitions"), session.conf.get("spark.sql.adaptive.enabled")
 
-    suit(session, 0)
+    tune_session(session, 0)
     assert found() == ("1", "false")
-    suit(session, 3 * PARTITION_BYTES)
+    tune_session(session, 3 * PARTITION_BYTES)
     assert found() == ("4", "true")
-    suit(session, 1000 * PARTITION_BYTES)
+    tune_session(session, 1000 * PARTITION_BYTES)
     assert found() == (str(4 * spark.sparkContext.defaultParallelism), "true")
-    suit(session, 0)
+    tune_session(session, 0)
     assert found() == ("1", "false")
 
 
 def test_what_the_user_has_set_stays(spark: SparkSession) -> None:
     """The session of the tests was started with code generation off."""
     session = own_session(spark, load_format("delta"))
-    suit(session, 3 * PARTITION_BYTES)
+    tune_session(session, 3 * PARTITION_BYTES)
     assert session.conf.get("spark.sql.codegen.wholeStage") == "false"
     assert session.conf.get("spark.sql.codegen.factoryMode") == "NO_CODEGEN"
     assert set(LITTLE) > {"spark.sql.adaptive.enabled"}

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.services.row_history.lake_reader import NotLookedAt, rows_of
+from airflow_provider_cdc.services.row_history.lake_row_reader import TargetNotInspected, rows_of
 from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
-from airflow_provider_cdc.verify.verification_report import Compared
+from airflow_provider_cdc.verify.verification_report import TableVerification
 from tests.support import mongodb
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_work import Work, text
@@ -80,7 +80,7 @@ def test_random_work_ends_in_a_table_of_variants(
         work.write(30)
 
 
-def _verified(documents: Documents, **more: Any) -> Compared:
+def _verified(documents: Documents, **more: Any) -> TableVerification:
     (table,) = verify(documents.lake, documents.lake.connector.capture, **more).tables
     return table
 
@@ -97,7 +97,7 @@ def test_a_table_is_compared_repaired_maintained_and_built_again(
     letters.update_one({"_id": 3}, {"$set": {"n": 3}})
     letters.delete_one({"_id": 4})
     lake.follow()
-    assert _verified(documents).equal
+    assert _verified(documents).is_equal
     # 3 as a long, and as it would be by parse_json: texts of both are the same
     lake.sql(
         'UPDATE {} SET document = parse_json(\'{{"_id": 3, "n": 3, "list": [0.75, null]}}\') WHERE _id = \'3\'', name
@@ -106,13 +106,13 @@ def test_a_table_is_compared_repaired_maintained_and_built_again(
     found = _verified(documents, repair=True)
     assert (found.missing, found.surplus, found.different, found.differing) == (1, 0, 1, {"document": 1}), found
     lake.follow()
-    assert _verified(documents).equal
+    assert _verified(documents).is_equal
     documents.check()
 
     done = MaintainTables(
         spark, lake.connector.changelog, lake.connector.name, location=lake.location, target=kind, keep=timedelta(0)
     ).run()
-    assert not done.failed, done
+    assert not done.has_failed, done
     documents.check()
     lake.sql("DELETE FROM {} WHERE _id = '6'", name)
     RebuildTables(spark, lake.connector.changelog, lake.connector.name, location=lake.location, target=kind).run(
@@ -140,7 +140,7 @@ def test_another_form_is_refused_until_everything_is_read_again(
     assert lake.target(name).columns() == {"_id": "string", "document": "variant"}
     documents.check()
 
-    with pytest.raises(NotLookedAt) as looked:
+    with pytest.raises(TargetNotInspected) as looked:
         rows_of(kind, lake.target(name).path(), {}, lake.connector.changelog.storage, {"_id": "2"})
     library = {"delta": "deltalake", "iceberg": "pyiceberg"}[kind]
     assert (

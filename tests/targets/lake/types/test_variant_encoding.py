@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import VariantVal
 
 from airflow_provider_cdc.targets.lake.types.variant_columns import as_text, as_variant
-from airflow_provider_cdc.targets.lake.types.variant_decoder import DamagedVariant, decode
-from airflow_provider_cdc.targets.lake.types.variant_encoder import Encoder, NotExtendedJson
+from airflow_provider_cdc.targets.lake.types.variant_decoder import DamagedVariant, decode_variant
+from airflow_provider_cdc.targets.lake.types.variant_encoder import NotExtendedJson, VariantEncoder
 from dev import paths
 from tests.support.variants import read, same, wanted
 
@@ -40,7 +40,7 @@ def recorded() -> list[dict[str, str]]:
 
 
 def test_every_value_is_read_back_by_pyspark(recorded: list[dict[str, str]]) -> None:
-    encode = Encoder().encode
+    encode = VariantEncoder().encode
     for one in recorded:
         found = read(VariantVal(*encode(one["strict"])))
         assert same(found, wanted(one["canonical"], one["strict"])), one["strict"]
@@ -56,11 +56,11 @@ def test_every_value_is_read_back_by_the_jvm_and_as_text(spark: SparkSession, re
     rows = (
         frame.select("i", "v", F.to_json("v").alias("json"), as_text(F.col("v")).alias("text")).orderBy("i").collect()
     )
-    encode = Encoder().encode
+    encode = VariantEncoder().encode
     for row, one in zip(rows, recorded, strict=True):
         ours = encode(one["strict"])
         assert (bytes(row.v.value), bytes(row.v.metadata)) == ours
-        assert row.text == decode(*ours)
+        assert row.text == decode_variant(*ours)
         # its texts of numbers, times and bytes are of its own; the rest is compared
         assert _shape(json.loads(row.json)) == _shape(wanted(one["canonical"], one["strict"])), one["strict"]
 
@@ -91,16 +91,16 @@ VALUES = st.recursive(
 @given(st.dictionaries(FIELDS.filter(lambda name: not name.startswith("$")), VALUES, max_size=20))
 @settings(max_examples=100, deadline=None)
 def test_documents_of_any_size_are_read_back(document: dict[str, Any]) -> None:
-    encoded = Encoder().encode(json.dumps(document))
+    encoded = VariantEncoder().encode(json.dumps(document))
     assert same(read(VariantVal(*encoded)), document)
-    assert same(json.loads(decode(*encoded)), document)
+    assert same(json.loads(decode_variant(*encoded)), document)
 
 
 @pytest.mark.parametrize("number", [0, 1, 255, 256, 300, 65_535, 65_536, 70_000])
 def test_widths_of_counts_numbers_and_offsets(number: int) -> None:
     document = {"names": {f"n{i}": i for i in range(number)}, "list": list(range(number)), "text": "x" * number}
-    encoded = Encoder().encode(json.dumps(document))
-    assert json.loads(decode(*encoded)) == document
+    encoded = VariantEncoder().encode(json.dumps(document))
+    assert json.loads(decode_variant(*encoded)) == document
     if number < 1000:  # pyspark's reader takes long
         assert read(VariantVal(*encoded)) == document
 
@@ -120,7 +120,7 @@ def test_widths_of_counts_numbers_and_offsets(number: int) -> None:
     ],
 )  # fmt: skip
 def test_the_type_of_each_value(text: str, type_: str) -> None:
-    value, _ = Encoder().encode(f'{{"v": {text}}}')
+    value, _ = VariantEncoder().encode(f'{{"v": {text}}}')
     head = value[5]  # behind the header, the count, the number of the name, and two offsets
     assert ("{" if head & 3 == 2 else str(head >> 2)) == type_
 
@@ -128,12 +128,12 @@ def test_the_type_of_each_value(text: str, type_: str) -> None:
 @pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"a": ', "}")])
 def test_documents_as_deep_as_there_are(opens: str, closes: str) -> None:
     text = f'{{"v": {opens * 200}[]{closes * 200}}}'
-    assert decode(*Encoder().encode(text)) == text
+    assert decode_variant(*VariantEncoder().encode(text)) == text
 
 
 def test_a_document_with_a_field_twice_is_its_text() -> None:
     text = '{"a": {"b": 1,"b": 2},"c": 3}'
-    encode = Encoder().encode
+    encode = VariantEncoder().encode
     assert read(VariantVal(*encode(text))) == text
     assert read(VariantVal(*encode('{"a": 1}'))) == {"a": 1}
 
@@ -143,7 +143,7 @@ def test_a_document_with_a_field_twice_is_its_text() -> None:
 )
 def test_what_is_no_document_is_refused_without_being_shown(text: str) -> None:
     with pytest.raises(NotExtendedJson) as found:
-        Encoder().encode(text)
+        VariantEncoder().encode(text)
     assert "secret" not in str(found.value)
 
 
@@ -151,7 +151,7 @@ def test_what_is_no_document_is_refused_without_being_shown(text: str) -> None:
 @settings(max_examples=300, deadline=None)
 def test_bytes_that_are_no_variant_are_refused(value: bytes, metadata: bytes) -> None:
     try:
-        decode(value, metadata)
+        decode_variant(value, metadata)
     except DamagedVariant:
         pass
 

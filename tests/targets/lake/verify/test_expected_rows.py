@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.reading.pending_batches import collect
+from airflow_provider_cdc.changelog.reading.pending_batches import collect_topics
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import UNKNOWN
-from airflow_provider_cdc.targets.lake.types.spark_types import quoted
-from airflow_provider_cdc.targets.lake.verify.expected_rows import expected
-from airflow_provider_cdc.verify.captured_since import NotComparable, Since
-from airflow_provider_cdc.verify.reference import open_verification
-from airflow_provider_cdc.verify.verification_plan import VerifyPlan
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
+from airflow_provider_cdc.targets.lake.verify.expected_rows import build_expected_rows
+from airflow_provider_cdc.verify.batches_after_reference import BatchesAfterReference, NotComparable
+from airflow_provider_cdc.verify.verification_plan import VerificationPlan
+from airflow_provider_cdc.verify.verification_preparation import open_verification
 from tests.support.connectors import Connector, memory_connector
 from tests.support.memory_work import NAMESPACE, Workload
 from tests.targets.lake.lake import Database
@@ -49,7 +49,7 @@ class World:
 
 def _differs(frame: DataFrame, key: tuple[str, ...], names: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
     unknown = F.col(UNKNOWN) if UNKNOWN in frame.columns else F.array().cast("array<string>").alias(UNKNOWN)
-    found = frame.select(*map(quoted, names), unknown).toArrow().to_pylist()
+    found = frame.select(*map(quote_name, names), unknown).toArrow().to_pylist()
     if not key:
         a = Counter(tuple(row[c] for c in names) for row in found)
         b = Counter(tuple(row[c] for c in names) for row in rows)
@@ -63,22 +63,24 @@ def _differs(frame: DataFrame, key: tuple[str, ...], names: tuple[str, ...], row
     return f"nothing and {wanted}" if wanted else ""
 
 
-def _checked(spark: SparkSession, world: World, scratch: Any, plan: VerifyPlan) -> Counter[str]:
+def _checked(spark: SparkSession, world: World, scratch: Any, plan: VerificationPlan) -> Counter[str]:
     done: Counter[str] = Counter()
     for point in plan.references:
-        topics = collect(scratch, [one.contents for one in scratch.manifests(point.name)])
-        since = Since(world.connector.changelog, world.connector.name, point.first, straddles=point.straddles)
+        topics = collect_topics(scratch, [one.contents for one in scratch.manifests(point.name)])
+        since = BatchesAfterReference(
+            world.connector.changelog, world.connector.name, point.first, straddles=point.straddles
+        )
         for topic in point.topics:
-            for last in sorted({*world.known} - set(range(1, since.reached)))[-2:]:
+            for last in sorted({*world.known} - set(range(1, since.required_batch)))[-2:]:
                 rows = world.known[last].get(topic, [])
                 try:
-                    wanted = expected(spark, topics[topic], since, last)
+                    wanted = build_expected_rows(spark, topics[topic], since, last)
                 except NotComparable as e:
                     done[str(e)[:30]] += 1
                     continue
-                wrong = _differs(wanted.rows, wanted.schema.key, wanted.schema.names, rows)
+                wrong = _differs(wanted.rows, wanted.schema.key, wanted.schema.column_names, rows)
                 if wrong:
-                    why = since.unsettled(str(topics[topic].schema.id), last)
+                    why = since.explain_lag(str(topics[topic].schema.id), last)
                     assert why, (topic, last, point, wrong)
                     done[why] += 1
                 else:
@@ -106,6 +108,6 @@ def test_it_is_what_the_change_log_gives_whatever_happens_before_and_after_the_p
             wait(*given)
 
         verification._wait = meanwhile  # type: ignore[method-assign]
-        plan = verification.prepare([rf"{NAMESPACE}\..*"])
+        plan = verification.prepare_plan([rf"{NAMESPACE}\..*"])
         done = _checked(spark, world, verification.scratch, plan)
     assert done["equal"] > 0, done

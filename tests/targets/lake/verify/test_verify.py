@@ -11,7 +11,7 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.verify.verification_report import Compared, Verified
+from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.support.connectors import memory_connector
 from tests.targets.lake.lake import Lake
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 COLUMNS = {"id": "int64!", "n": "int32", "note": "string", "x": "double"}
 
 
-def _verify(lake: Lake, **options: Any) -> Verified:
+def _verify(lake: Lake, **options: Any) -> VerificationReport:
     """Read the source as it is now into a scratch change log, and compare."""
     number = len(list(lake.folder.glob("reference*")))
     reference = memory_connector(
@@ -44,7 +44,7 @@ def _filled(lake: Lake) -> None:
     lake.follow()
 
 
-def _of(verified: Verified, table: str) -> Compared:
+def _of(verified: VerificationReport, table: str) -> TableVerification:
     return next(t for t in verified.tables if t.topic == f"p.s.{table}")
 
 
@@ -57,8 +57,8 @@ def test_a_table_that_is_kept_by_a_rule_is_not_called_equal_or_different(lake: L
     _filled(lake)
     verified = _verify(lake)
     assert "kept by a rule" in _of(verified, "orders").not_compared
-    assert verified.status == 2
-    assert _of(verified, "bag").equal
+    assert verified.exit_status == 2
+    assert _of(verified, "bag").is_equal
 
 
 @pytest.mark.every_kind
@@ -72,11 +72,11 @@ def test_tables_that_follow_their_source_are_equal(lake: Lake) -> None:
         t.delete("s.bag", {"a": 3})
     lake.follow()
     verified = _verify(lake)
-    assert verified.equal, verified.text()
+    assert verified.is_equal, verified.format_text()
     orders = _of(verified, "orders")
     assert (orders.source, orders.target, orders.only_in_table) == (50, 50, ["note"])
     assert _of(verified, "empty").source == 0
-    assert "p.s.orders: not compared, only in the table: note" in verified.text()
+    assert "p.s.orders: not compared, only in the table: note" in verified.format_text()
 
 
 @pytest.mark.sampled(2)
@@ -90,28 +90,28 @@ def test_every_kind_of_difference_is_counted_and_shown(lake: Lake) -> None:
     _sql(lake, "INSERT INTO {} VALUES (0, null), (9, null)", "bag")
     verified = _verify(lake, values=True)
     orders, bag = _of(verified, "orders"), _of(verified, "bag")
-    assert not verified.equal
+    assert not verified.is_equal
     assert (orders.source, orders.target) == (50, 50)
     assert (orders.missing, orders.surplus, orders.different) == (2, 2, 2)
     assert orders.differing == {"n": 1, "note": 2}
     assert (bag.missing, bag.surplus, bag.different) == (0, 2, 0)
-    assert _of(verified, "empty").equal
+    assert _of(verified, "empty").is_equal
     shown = {example["key"]["id"]: example for example in orders.examples}
     assert len(shown) == 5
     kinds = {"1": "missing", "2": "missing", "100": "surplus", "40": "surplus", "10": "different", "11": "different"}
     assert all(example["what"] == kinds[key] for key, example in shown.items())
-    assert [t["equal"] for t in verified.document()["tables"]] == [False, True, False]
+    assert [t["equal"] for t in verified.to_document()["tables"]] == [False, True, False]
 
 
 def test_values_are_shown_only_on_request(lake: Lake) -> None:
     _filled(lake)
     _sql(lake, "UPDATE {} SET note = 'personal' WHERE id = 11", "orders")
     _sql(lake, "INSERT INTO {} VALUES (1, 'personal')", "bag")
-    assert "note is 'None' at the source, 'personal' in the table" in _verify(lake, values=True).text()
+    assert "note is 'None' at the source, 'personal' in the table" in _verify(lake, values=True).format_text()
     hidden = _verify(lake)
-    assert not hidden.equal
-    assert "personal" not in hidden.text()
-    assert "id=11; note" in hidden.text()
+    assert not hidden.is_equal
+    assert "personal" not in hidden.format_text()
+    assert "id=11; note" in hidden.format_text()
 
 
 def test_tables_and_columns_that_are_not_there_are_differences(lake: Lake) -> None:
@@ -122,7 +122,7 @@ def test_tables_and_columns_that_are_not_there_are_differences(lake: Lake) -> No
     db.drop_column("s.bag", "b")
     db.add_column("s.bag", "b", "int64")
     verified = _verify(lake)
-    assert not verified.equal
+    assert not verified.is_equal
     assert _of(verified, "late").problem.startswith("there is no such table")
     assert _of(verified, "orders").problem == "the table has no column c"
     assert _of(verified, "bag").problem == "column b is bigint at the source and string in the table"
@@ -137,8 +137,8 @@ def test_a_table_that_cannot_be_read_keeps_no_other_one_from_being_compared(lake
     verified = _verify(lake)
     assert _of(verified, "orders").not_compared.startswith("it could not be read: ")
     assert _of(verified, "bag").missing == 13
-    assert _of(verified, "empty").equal
-    assert verified.status == 1
+    assert _of(verified, "empty").is_equal
+    assert verified.exit_status == 1
 
 
 def test_nothing_to_compare_with_is_an_error(lake: Lake, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_values_that_the_reference_does_not_have_are_not_compared_and_named(lake
         t.update("s.orders", {"id": 1}, {"n": 10})
         t.update("s.orders", {"id": 2}, {"id": 20})
     lake.follow()
-    assert _verify(lake).equal
+    assert _verify(lake).is_equal
     # a log that begins after the rows: its updates do not tell their notes
     late = memory_connector(db, lake.folder / "late", topic_prefix="p", snapshot_mode="no_data")
     late.capture()
@@ -172,4 +172,4 @@ def test_values_that_the_reference_does_not_have_are_not_compared_and_named(lake
     verified = VerifyTables(lake.spark, late.changelog, late.name, location=lake.location, target=lake.kind).run()
     orders = _of(verified, "orders")
     assert (orders.source, orders.different, orders.differing, orders.unknown) == (4, 1, {"note": 1}, {"note": 3})
-    assert "not compared, the reference does not have the value: note (3 rows)" in verified.text()
+    assert "not compared, the reference does not have the value: note (3 rows)" in verified.format_text()

@@ -12,10 +12,10 @@ import pytest
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
-from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.verify.reference import open_verification
-from airflow_provider_cdc.verify.verification_report import Compared, Verified
+from airflow_provider_cdc.verify.verification_preparation import open_verification
+from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.targets.lake.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -41,7 +41,7 @@ def _filled(lake: Lake, **more: Any) -> Any:
 
 def _verify(
     lake: Lake, meanwhile: Callable[[], object] | None = None, *, tables: tuple[str, ...] = (), wait_s: float = 60, **options: Any
-) -> Verified:  # fmt: skip
+) -> VerificationReport:  # fmt: skip
     """:param meanwhile: what happens after the source was read; otherwise capture and apply come there"""
     definition = lake.connector.definition()
     with open_verification(definition, lake.connector.state_url, secrets=lake.connector.secrets) as verification:
@@ -54,14 +54,14 @@ def _verify(
             wait(position, wait_s)
 
         verification._wait = waited  # type: ignore[method-assign]
-        plan = verification.prepare(tables, wait_s=wait_s)
+        plan = verification.prepare_plan(tables, wait_s=wait_s)
         return VerifyTables(
             lake.spark, verification.scratch, lake.connector.name, location=lake.location, target=lake.kind, threads=2,
             plan=plan, source=lake.connector.changelog, **options,
         ).run()  # fmt: skip
 
 
-def _of(verified: Verified, table: str) -> Compared:
+def _of(verified: VerificationReport, table: str) -> TableVerification:
     return next(t for t in verified.tables if t.topic == f"p.s.{table}")
 
 
@@ -89,7 +89,7 @@ def test_each_table_is_compared_at_its_own_batch_with_what_was_captured_since(la
         lake.connector.capture()  # and not applied
 
     verified = _verify(lake, meanwhile)
-    assert verified.equal, verified.text()
+    assert verified.is_equal, verified.format_text()
     orders, bag = _of(verified, "orders"), _of(verified, "bag")
     assert (orders.batch, orders.source, orders.target) == (3, 50, 50)
     assert orders.version
@@ -106,7 +106,7 @@ def test_each_table_is_compared_at_its_own_batch_with_what_was_captured_since(la
     damaged = _verify(lake, lambda: None, tables=(r"s\.orders",), keys=keys)
     (orders,) = damaged.tables
     assert (orders.missing, orders.surplus, orders.different, orders.differing) == (2, 1, 1, {"c": 1})
-    assert (orders.keys, damaged.status) == (f"{keys}/p.s.orders", 1)
+    assert (orders.keys, damaged.exit_status) == (f"{keys}/p.s.orders", 1)
     written = lake.spark.read.parquet(orders.keys).toArrow().to_pylist()
     assert sorted((row["key"]["id"], row["what"], row["columns"]) for row in written) == [
         (5, "missing", []), (6, "different", ["c"]), (111, "missing", []), (900, "surplus", []),
@@ -120,19 +120,19 @@ def test_a_table_that_is_behind_is_waited_for_and_one_that_is_not_there_is_not(l
     with db.transaction() as t:
         t.insert("s.orders", {"id": 100})
     verified = _verify(lake, lake.connector.capture, wait_s=3)
-    assert verified.status == 2
-    assert "the apply has not brought it to batch 1 " not in verified.text()
+    assert verified.exit_status == 2
+    assert "the apply has not brought it to batch 1 " not in verified.format_text()
     assert "has not brought it to batch 2 within 3 s" in _of(verified, "orders").not_compared
     assert "it stands at batch 1: run the apply" in _of(verified, "orders").not_compared
-    assert _of(verified, "bag").equal  # nothing of it is in the second batch
+    assert _of(verified, "bag").is_equal  # nothing of it is in the second batch
     later = threading.Timer(2, lake.apply)
     later.start()
-    assert _verify(lake, lambda: None).equal
+    assert _verify(lake, lambda: None).is_equal
     later.join()
     lake.sql("DELETE FROM {}", "s.bag")
     _removed(lake, "s.bag")
     verified = _verify(lake, lambda: None)
-    assert (_of(verified, "bag").problem, verified.status) == ("there is no such table", 1)
+    assert (_of(verified, "bag").problem, verified.exit_status) == ("there is no such table", 1)
 
 
 def _removed(lake: Lake, table: str) -> None:
@@ -144,7 +144,7 @@ def _removed(lake: Lake, table: str) -> None:
 def test_a_scratch_change_log_that_somebody_has_begun_to_delete_is_not_compared_with(lake: Lake) -> None:
     _filled(lake)
     with open_verification(lake.connector.definition(), lake.connector.state_url) as verification:
-        plan = verification.prepare()
+        plan = verification.prepare_plan()
         Path(verification.scratch.path_of("test-verify-1", plan.references[0].batches)).unlink()
         job = VerifyTables(
             lake.spark, verification.scratch, lake.connector.name, location=lake.location, target=lake.kind, plan=plan,
@@ -165,10 +165,10 @@ def test_rows_without_a_key_are_compared_when_nothing_was_written_at_the_positio
             t.delete("s.bag", {"a": 2})
         lake.follow()
 
-    assert _verify(lake, meanwhile).equal  # the second reading is at the end of that batch
+    assert _verify(lake, meanwhile).is_equal  # the second reading is at the end of that batch
     lake.sql("INSERT INTO {} VALUES (1, 'x')", "s.bag")
     verified = _verify(lake)
-    assert (_of(verified, "bag").surplus, verified.status) == (1, 1)
+    assert (_of(verified, "bag").surplus, verified.exit_status) == (1, 1)
 
 
 def test_a_truncate_and_values_that_events_leave_out_make_no_difference(lake: Lake) -> None:
@@ -184,7 +184,7 @@ def test_a_truncate_and_values_that_events_leave_out_make_no_difference(lake: La
         lake.follow()
 
     verified = _verify(lake, meanwhile)
-    assert verified.equal, verified.text()
+    assert verified.is_equal, verified.format_text()
     # whether row 6 or row 60 had the note at the position does not follow from numbers of batches
     assert _of(verified, "orders").unknown == {"note": 2}
 
@@ -195,7 +195,7 @@ def test_a_truncate_and_values_that_events_leave_out_make_no_difference(lake: La
         lake.follow()
 
     verified = _verify(lake, emptied)
-    assert verified.equal, verified.text()
+    assert verified.is_equal, verified.format_text()
     assert _of(verified, "orders").target == 1
 
 
@@ -216,7 +216,7 @@ def test_a_table_that_the_connector_has_not_read_to_its_end_is_not_called_differ
     orders = _of(verified, "orders")
     assert "an incremental snapshot of it was under way" in orders.not_compared
     assert "9 rows are missing" in orders.not_compared
-    assert (orders.missing, verified.status) == (0, 2)
+    assert (orders.missing, verified.exit_status) == (0, 2)
 
 
 def test_a_table_of_somebody_else_or_with_a_rule_is_not_compared(lake: Lake) -> None:
@@ -226,9 +226,9 @@ def test_a_table_of_somebody_else_or_with_a_rule_is_not_compared(lake: Lake) -> 
     assert [t.problem for t in verified.tables] == ["the table there belongs to connector test, topic p.s.orders"]
 
 
-def _verify_at(lake: Lake, location: str) -> Verified:
+def _verify_at(lake: Lake, location: str) -> VerificationReport:
     with open_verification(lake.connector.definition(), lake.connector.state_url) as verification:
-        plan = verification.prepare([r"s\.bag"])
+        plan = verification.prepare_plan([r"s\.bag"])
         return VerifyTables(
             lake.spark, verification.scratch, lake.connector.name, location=location, target=lake.kind, plan=plan,
             source=lake.connector.changelog,
@@ -242,10 +242,10 @@ def test_a_table_that_a_rule_has_put_elsewhere_is_found_and_one_with_events_is_n
     )
     _filled(lake)
     verified = _verify(lake)
-    assert (_of(verified, "bag").location, _of(verified, "bag").equal) == (elsewhere, True)
+    assert (_of(verified, "bag").location, _of(verified, "bag").is_equal) == (elsewhere, True)
     assert "kept by a rule in mode log" in _of(verified, "orders").not_compared
-    assert verified.status == 0
-    assert _verify(lake, tables=(r"s\..*",)).status == 2
+    assert verified.exit_status == 0
+    assert _verify(lake, tables=(r"s\..*",)).exit_status == 2
 
 
 @contextlib.contextmanager
@@ -306,8 +306,8 @@ def test_beside_a_writer_a_capture_and_an_apply_nothing_is_ever_called_different
         for number in range(ROUNDS):
             # a bag is written to at nearly every position: it is looked at now and then
             verified = _verify(lake, lambda: None, tables=() if number % 5 == 4 else (r"s\.orders",), wait_s=300)
-            assert verified.status != 1, verified.text()
-            assert _of(verified, "orders").equal, verified.text()
+            assert verified.exit_status != 1, verified.format_text()
+            assert _of(verified, "orders").is_equal, verified.format_text()
     lake.follow()  # what is still to be applied would repair the rows
     lake.sql("UPDATE {} SET n = 77 WHERE id < 30", "s.orders")
-    assert not _verify(lake).equal
+    assert not _verify(lake).is_equal

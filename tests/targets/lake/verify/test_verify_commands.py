@@ -95,7 +95,7 @@ def test_a_damaged_table_is_found_and_repaired_and_another_is_built_again(
         more = ",".join(map(str, ensure("delta", "s3")))
         there = ("--scratch", f"{scratch.replace('s3:', 's3a:')}/it's", "--jars", more)
         left = ChangeLog(f"{scratch}/it's/20260101T000000-abcdef").storage
-        left.replace(left.path("shop", "part"), b"of a comparison that was killed")
+        left.replace(left.join_path("shop", "part"), b"of a comparison that was killed")
         status, said = _run(capfd, "verify", "shop", *there, "-o", "json")
         assert status == 0, said
         found = json.loads(said)["tables"]

@@ -74,7 +74,7 @@ def test_tables_are_compared_at_an_lsn_beside_changes_and_repaired(world: World)
         world.follow()
 
     verified, _ = world.verify(meanwhile)
-    assert verified.equal, verified.text()
+    assert verified.is_equal, verified.format_text()
     assert {*verified.tables[0].position} >= {"commit_lsn"}
     days = of_table(verified, "DAYS")
     assert (days.source, days.aside, days.by_rule) == (20, 1, True)

@@ -85,7 +85,7 @@ def test_tables_are_compared_at_an_scn_beside_open_transactions_and_repaired(
                 world.follow()
 
             verified, _ = world.verify(meanwhile)
-        assert verified.equal, verified.text()
+        assert verified.is_equal, verified.format_text()
         assert {*verified.tables[0].position} >= {"scn", "read_scn"}
         days = of_table(verified, "DAYS")
         assert (days.source, days.aside, days.by_rule) == (20, 1, True)
@@ -101,5 +101,5 @@ def test_lobs_that_are_not_captured_are_named_and_not_compared(
         world.create()
         world.follow()
         verified, _ = world.verify()
-        assert verified.equal, verified.text()
-        assert "DOC" in verified.text()
+        assert verified.is_equal, verified.format_text()
+        assert "DOC" in verified.format_text()

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.targets.lake.formats.memory import STORED
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.verify.verification_report import Compared, Verified
+from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.support.connectors import memory_connector
 from tests.support.signals import signal_state
 from tests.targets.lake.lake import Lake, new_lake
 from tests.targets.lake.placement.test_routes import ODD, PLAIN, Work
 from tests.targets.lake.placement.test_routes import _rules as route_rules
-from tests.targets.lake.rules.test_outbox import OUTBOX
+from tests.targets.lake.rules.test_outbox_columns import OUTBOX
 from tests.targets.lake.verify.test_verify_rules import verify
 
 pytestmark = pytest.mark.spark
@@ -37,12 +37,12 @@ def memory(spark: SparkSession, tmp_path: Path) -> Lake:
     return new_lake(spark, tmp_path, "memory")
 
 
-def _places(verified: Verified) -> dict[str, Compared]:
+def _places(verified: VerificationReport) -> dict[str, TableVerification]:
     """The last part of the location → its table."""
     return {table.location.rpartition("/")[2]: table for table in verified.tables}
 
 
-def _wrong(verified: Verified) -> dict[str, tuple[int, int, int]]:
+def _wrong(verified: VerificationReport) -> dict[str, tuple[int, int, int]]:
     """Of the tables that differ, rows missing, surplus and different."""
     return {at: (t.missing, t.surplus, t.different) for at, t in _places(verified).items() if t.rows_differ}
 
@@ -73,10 +73,10 @@ def test_each_place_is_compared_with_the_rows_that_go_there_and_all_are_repaired
         lake.follow()
 
     verified = verify(lake, meanwhile)
-    assert verified.equal, verified.text()
+    assert verified.is_equal, verified.format_text()
     sources = {at: table.source for at, table in _places(verified).items()}
     assert sources == {"large": 5, "of_eu": 6, "of_us": 7, f"of_{ODD[0]}": 1, "t": 7}
-    assert {t.called for t in verified.tables} == {f"p.s.t → {place}/{at}" for at in sources}
+    assert {t.display_name for t in verified.tables} == {f"p.s.t → {place}/{at}" for at in sources}
 
     lake.sql("INSERT INTO {} SELECT * FROM " + _from(lake, "s.of_eu") + " WHERE id = 6", "s.of_us")  # in the wrong one
     lake.sql("DELETE FROM {} WHERE id = 6", "s.of_eu")
@@ -84,14 +84,14 @@ def test_each_place_is_compared_with_the_rows_that_go_there_and_all_are_repaired
     lake.sql("UPDATE {} SET id = 900 WHERE id = 24", "s.large")  # of no row at all
     lake.sql("DELETE FROM {} WHERE id = 27", "s.large")
     verified = verify(lake, repair=True)
-    assert _wrong(verified) == {"of_eu": (1, 0, 0), "of_us": (0, 1, 1), "large": (2, 1, 0)}, verified.text()
+    assert _wrong(verified) == {"of_eu": (1, 0, 0), "of_us": (0, 1, 1), "large": (2, 1, 0)}, verified.format_text()
     advice = lake.connector.repairs  # type: ignore[attr-defined]
     assert {topic: "5 keys are read again" in text for topic, text in advice.items()} == {"p.s.t": True}
     lake.follow()
     (number,) = lake.connector.sent  # type: ignore[attr-defined]
     assert signal_state(lake.connector, number)[0] == "done"
     verified = verify(lake)
-    assert verified.equal, verified.text()
+    assert verified.is_equal, verified.format_text()
 
 
 def _from(lake: Lake, table: str) -> str:
@@ -104,25 +104,25 @@ def test_what_is_gone_or_was_never_made_is_a_difference_that_the_next_apply_or_a
     memory.follow()
     verified = verify(memory)
     assert {at: t.source for at, t in _places(verified).items()} == {"of eu": 1, "of us": 1}
-    assert verified.equal
+    assert verified.is_equal
     us = f"{memory.folder}/lake/of us"
     del STORED[us]
     verified = verify(memory, repair=True)
-    assert (_places(verified)["of us"].problem, verified.status) == ("there is no such table", 1)
+    assert (_places(verified)["of us"].problem, verified.exit_status) == ("there is no such table", 1)
     (advice,) = memory.connector.repairs.items()  # type: ignore[attr-defined]
     assert advice[0] == f"p.s.t → {us}"
     assert "run the apply; if it is so afterwards" in advice[1]
     assert "airflow cdc snapshot test s.t --replace" in advice[1]
     memory.apply()
-    assert verify(memory).equal
+    assert verify(memory).is_equal
     # an apply that had forgotten a place would leave it so for good
     del STORED[us]
-    reports = AppliedReports(memory.connector.changelog.storage, "test")
+    reports = ApplyReports(memory.connector.changelog.storage, "test")
     report = reports.read(memory.kind, memory.location)
     assert report is not None
     reports.write({**report, "stands": {name: e for name, e in report["stands"].items() if e["location"] != us}})
     verified = verify(memory)
-    assert (_places(verified)["of us"].problem, verified.status) == ("there is no such table", 1)
+    assert (_places(verified)["of us"].problem, verified.exit_status) == ("there is no such table", 1)
 
 
 def test_rows_without_a_key_and_keys_that_are_twice_are_told_with_the_table_to_build_again(lake: Lake) -> None:
@@ -147,7 +147,7 @@ def test_rows_without_a_key_and_keys_that_are_twice_are_told_with_the_table_to_b
     lake.sql("INSERT INTO {} VALUES ('x', 901)", "s.by_key_0")  # where no such key goes
     verified = verify(lake, repair=True)
     one_more = dict.fromkeys(("bag_x", "keyed_x", "by_key_0"), (0, 1, 0))
-    assert _wrong(verified) == {**one_more, "keyed_y": (1, 0, 0)}, verified.text()
+    assert _wrong(verified) == {**one_more, "keyed_y": (1, 0, 0)}, verified.format_text()
     advice = lake.connector.repairs  # type: ignore[attr-defined]
     assert advice.keys() == {f"p.s.bag → {place}/bag_x", f"p.s.keyed → {place}/keyed_x", "p.s.keyed", "p.s.by_key"}
     for name, why in (("bag", "its rows have no key"), ("keyed", "it has 1 keys more than once")):
@@ -158,7 +158,7 @@ def test_rows_without_a_key_and_keys_that_are_twice_are_told_with_the_table_to_b
             [f"{place}/{name}_x"]
         )
     lake.follow()
-    assert verify(lake).equal
+    assert verify(lake).is_equal
 
 
 def test_a_comparison_at_rest_knows_the_tables_of_a_route_by_the_last_apply_or_says_that_it_does_not(
@@ -179,14 +179,14 @@ def test_a_comparison_at_rest_knows_the_tables_of_a_route_by_the_last_apply_or_s
     reference = memory_connector(work.db, memory.folder / "reference", topic_prefix="p", snapshot_mode="initial_only")
     reference.capture()
 
-    def at_rest(**options: Any) -> Verified:
+    def at_rest(**options: Any) -> VerificationReport:
         return VerifyTables(
             memory.spark, reference.changelog, reference.name, location=memory.location, target="memory", **options
         ).run()
 
     applied = {"source": memory.connector.changelog, "tables_of": "test"}
     found = at_rest(**applied)
-    assert found.equal, found.text()
+    assert found.is_equal, found.format_text()
     sources = {at: table.source for at, table in _places(found).items()}
     assert sources == {"of eu": 0, "of us": 2, "t": 1, "else where": 0}
     eu = f"{memory.folder}/lake/of eu"
@@ -194,12 +194,12 @@ def test_a_comparison_at_rest_knows_the_tables_of_a_route_by_the_last_apply_or_s
     STORED[eu] = replace(STORED[eu], rows=rows)  # type: ignore[type-var]
     assert _wrong(at_rest(**applied)) == {"of eu": (0, 2, 0)}
     unknown = at_rest()
-    assert unknown.status == 1
-    assert [table.equal for table in unknown.tables] == [False, False]
-    assert "--applied names the change log in which the last apply says so" in unknown.text()
+    assert unknown.exit_status == 1
+    assert [table.is_equal for table in unknown.tables] == [False, False]
+    assert "--applied names the change log in which the last apply says so" in unknown.format_text()
     given = at_rest(rules=memory.tables)
-    assert (given.status, [table.equal for table in given.tables]) == (2, [True, False])
-    assert "only the report of the last apply says in which: give --applied" in given.text()
+    assert (given.exit_status, [table.is_equal for table in given.tables]) == (2, [True, False])
+    assert "only the report of the last apply says in which: give --applied" in given.format_text()
 
 
 def test_tables_of_events_do_not_count_unless_they_are_named_and_nothing_else_is_an_error(memory: Lake) -> None:
@@ -222,21 +222,21 @@ def test_tables_of_events_do_not_count_unless_they_are_named_and_nothing_else_is
     Work(memory, 1, regions=("eu",))
     memory.follow()
     verified = verify(memory)
-    assert (verified.status, verified.equal) == (0, True)
+    assert (verified.exit_status, verified.is_equal) == (0, True)
     assert {t.topic for t in verified.tables if t.never} == {"p.s.log", "p.s.outbox", "p.s.it_s__odd____x_"}
-    text = verified.text()
+    text = verified.format_text()
     assert "p.s.log: not compared, because it is kept by a rule in mode log: its rows are events" in text
     assert "p.s.outbox: not compared, because a rule says that it is an outbox" in text
-    assert verify(memory, tables=r"s\.t").status == 0
+    assert verify(memory, tables=r"s\.t").exit_status == 0
     named = verify(memory, tables=r"s\.(t|log)")
-    assert (named.status, named.equal) == (2, False)
+    assert (named.exit_status, named.is_equal) == (2, False)
     with pytest.raises(
         ConfigError, match="None of the 2 tables of connector test that are meant can be compared"
     ) as error:
         verify(memory, tables=r"s\.(outbox|log)")
     assert "s.outbox: a rule says that it is an outbox" in str(error.value)
     STORED[f"{memory.folder}/lake/of eu"] = "a folder of somebody"
-    assert verify(memory).status == 1
+    assert verify(memory).exit_status == 1
 
 
 def test_what_is_not_sure_of_a_route_is_not_called_different(memory: Lake) -> None:
@@ -249,21 +249,21 @@ def test_what_is_not_sure_of_a_route_is_not_called_different(memory: Lake) -> No
     (table,) = verified.tables
     assert "the apply has not brought it to batch 2 within 0 s" in table.not_compared
     assert "its rows are in several tables" in table.not_compared
-    assert verified.status == 2
+    assert verified.exit_status == 2
     memory.apply()
-    assert verify(memory).equal
+    assert verify(memory).is_equal
     other = TableRules.parse([{"tables": ".*", "filter": "n > 0"}])
-    assert "the rules that were given have none" in verify(memory, rules=other).text()
+    assert "the rules that were given have none" in verify(memory, rules=other).format_text()
     other = TableRules.parse([{"tables": ".*", "route": {"by": "lower(region)", "location": "/x/{value}"}}])
     said = [table.not_compared or table.problem for table in verify(memory, rules=other).tables]
     assert all("another rule" in text or text == "there is no such table" for text in said), said
     wrong = TableRules.parse([{"tables": ".*", "route": {"by": "regoin", "location": "/x/{value}"}}])
-    assert "did you mean 'region'?" in verify(memory, rules=wrong).text()
-    reports = AppliedReports(memory.connector.changelog.storage, "test")
+    assert "did you mean 'region'?" in verify(memory, rules=wrong).format_text()
+    reports = ApplyReports(memory.connector.changelog.storage, "test")
     report = reports.read(memory.kind, memory.location)
     assert report is not None
     reports.write({**report, "table_rules": ""})  # of an earlier release
-    assert "nobody says by which one" in verify(memory).text()
+    assert "nobody says by which one" in verify(memory).format_text()
 
 
 def test_a_source_table_without_rows_has_no_tables_and_is_equal(memory: Lake) -> None:
@@ -272,7 +272,7 @@ def test_a_source_table_without_rows_has_no_tables_and_is_equal(memory: Lake) ->
     memory.follow()
     verified = verify(memory)
     assert [(t.topic, t.source, t.target) for t in verified.tables] == [("p.s.t", 0, 0)]
-    assert verified.equal
+    assert verified.is_equal
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_whatever_moves_meanwhile_no_place_is_called_different(memory: Lake, see
     for _ in range(3 if seed == 1 else 8):
         work.go(choose.randint(0, 4), ddl=0.02)  # some before the position, in the batch that it is within
         verified = verify(memory, _then(meanwhile, memory.follow))
-        assert verified.equal, verified.text()
+        assert verified.is_equal, verified.format_text()
         assert len(verified.tables) > 3
 
 

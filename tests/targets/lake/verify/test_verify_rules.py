@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports, rules_of
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports, rules_of
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.verify.reference import open_verification
-from airflow_provider_cdc.verify.verification_report import Compared, Verified
+from airflow_provider_cdc.verify.verification_preparation import open_verification
+from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.support.signals import signal_state
 from tests.targets.lake.lake import Lake
 
@@ -80,7 +80,7 @@ def verify(
     tables: str = "",
     wait_s: float = 60,
     **options: Any,
-) -> Verified:
+) -> VerificationReport:
     """:param meanwhile: what happens after the source was read"""
     definition, store = lake.connector.definition(), lake.connector.store
     with open_verification(definition, lake.connector.state_url, secrets=lake.connector.secrets) as verification:
@@ -93,15 +93,15 @@ def verify(
             wait(position, wait_s)
 
         verification._wait = waited  # type: ignore[method-assign]
-        report = AppliedReports(lake.connector.changelog.storage, lake.connector.name).read(lake.kind, lake.location)
-        plan = verification.prepare(tables, wait_s=wait_s, rules=rules_of(report or {}) or TableRules())
-        keys = verification.scratch.storage.uri("keys") if repair else ""
+        report = ApplyReports(lake.connector.changelog.storage, lake.connector.name).read(lake.kind, lake.location)
+        plan = verification.prepare_plan(tables, wait_s=wait_s, rules=rules_of(report or {}) or TableRules())
+        keys = verification.scratch.storage.build_uri("keys") if repair else ""
         verified = VerifyTables(
             lake.spark, verification.scratch, lake.connector.name, location=lake.location, target=lake.kind, threads=2,
             plan=plan, source=lake.connector.changelog, keys=keys, **options,
         ).run()  # fmt: skip
         if repair:
-            repairs = verification.repairs(verified.document())
+            repairs = verification.build_repairs(verified.to_document())
             numbers = verification.send(repairs, "me")
             assert {one.topic for one in repairs if one.signal} == set(numbers)
             lake.connector.repairs = {one.topic: one.advice for one in repairs}  # type: ignore[attr-defined]
@@ -110,7 +110,7 @@ def verify(
     return verified
 
 
-def _of(verified: Verified, table: str) -> Compared:
+def _of(verified: VerificationReport, table: str) -> TableVerification:
     return next(t for t in verified.tables if t.topic == f"p.{table}")
 
 
@@ -148,12 +148,12 @@ def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repair
         lake.follow()
 
     verified = verify(lake, meanwhile)
-    assert {t.topic: t.not_compared for t in verified.tables if not t.equal}.keys() <= {"p.s.log", "p.s.bag"}, (
-        verified.text()
+    assert {t.topic: t.not_compared for t in verified.tables if not t.is_equal}.keys() <= {"p.s.log", "p.s.bag"}, (
+        verified.format_text()
     )
     lake.follow()
     verified = verify(lake)
-    assert [t.topic for t in verified.tables if not t.equal] == ["p.s.log"], verified.text()
+    assert [t.topic for t in verified.tables if not t.is_equal] == ["p.s.log"], verified.format_text()
     assert "mode log: its rows are events" in _of(verified, "s.log").not_compared
     people, soft, past = (_of(verified, t) for t in KEYED[:3])
     passing = sum(row["age"] >= 18 for row in db.rows("s.people"))
@@ -162,7 +162,7 @@ def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repair
     assert (past.target, past.by_rule) == (len(db.rows("s.past")), True)
     assert soft.aside == lake.frame("s.soft").where("_is_deleted").count() > 0
     assert past.aside == lake.frame("s.past").where("NOT _is_current").count() > 0
-    assert "not compared, they tell about events: _seq, _op, _table" in verified.text()
+    assert "not compared, they tell about events: _seq, _op, _table" in verified.format_text()
     assert (_of(verified, SHARDS[0]).source, _of(verified, SHARDS[0]).location) == (
         len(db.rows(SHARDS[0])),
         lake.path("s.bills"),
@@ -173,7 +173,7 @@ def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repair
     counts = {t.topic[2:]: (t.missing, t.surplus, t.different) for t in verified.tables if t.rows_differ}
     assert counts == {
         **dict.fromkeys(("s.people", "s.past", SHARDS[1]), (2, 1, 1)), "s.soft": (1, 1, 1), "s.bag": (10, 10, 0),
-    }, verified.text()  # fmt: skip
+    }, verified.format_text()  # fmt: skip
     advice = lake.connector.repairs  # type: ignore[attr-defined]
     assert "no key" in advice["p.s.bag"]
     assert "airflow cdc rebuild test s.bag" in advice["p.s.bag"]
@@ -183,7 +183,7 @@ def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repair
     sent = lake.connector.sent  # type: ignore[attr-defined]
     assert [signal_state(lake.connector, number)[0] for number in sent] == ["done"] * 8
     verified = verify(lake)
-    assert [t.topic for t in verified.tables if not t.equal] == ["p.s.bag", "p.s.log"], verified.text()
+    assert [t.topic for t in verified.tables if not t.is_equal] == ["p.s.bag", "p.s.log"], verified.format_text()
 
 
 @pytest.mark.only_kind("delta")
@@ -206,12 +206,12 @@ def test_maps_and_variants_that_a_rule_computes_are_kept_and_compared(lake: Lake
         with db.transaction() as t:
             t.update(table, {"id": 1}, {"age": 9})
     lake.follow()
-    assert verify(lake).equal
+    assert verify(lake).is_equal
     # the same entries in another order are the same map
     lake.sql("UPDATE {} SET m = map('age', m['age'], 'name', m['name'])", "s.people")
     lake.sql("UPDATE {} SET m = map('age', '8'), v = parse_json('{{\"n\": 8}}') WHERE id = 1 AND _is_current", "s.past")
     verified = verify(lake)
-    assert _of(verified, "s.people").equal, verified.text()
+    assert _of(verified, "s.people").is_equal, verified.format_text()
     assert _of(verified, "s.past").differing == {"m": 1, "v": 1}
 
 
@@ -222,7 +222,7 @@ def test_rules_that_are_not_known_or_have_changed_are_named(lake: Lake, tmp_path
         t.insert("s.people", {"id": 1, "age": 1})
     lake.tables = TableRules.parse([{"tables": ".*", "filter": "age > 0"}])
     lake.follow()
-    assert verify(lake).equal
+    assert verify(lake).is_equal
     other = TableRules.parse([{"tables": ".*", "filter": "age > 5"}])
     said = _of(verify(lake, rules=other), "s.people").not_compared
     assert "it was made by another rule" in said
@@ -230,13 +230,13 @@ def test_rules_that_are_not_known_or_have_changed_are_named(lake: Lake, tmp_path
     wrong = TableRules.parse([{"tables": ".*", "filter": "agee > 5"}])
     assert "did you mean 'age'?" in _of(verify(lake, rules=wrong), "s.people").not_compared
 
-    reports = AppliedReports(lake.connector.changelog.storage, lake.connector.name)
+    reports = ApplyReports(lake.connector.changelog.storage, lake.connector.name)
     report = reports.read(lake.kind, lake.location)
     assert report is not None
     reports.write({**report, "table_rules": ""})  # of an earlier release
     assert "nobody says by which one" in _of(verify(lake), "s.people").not_compared
     lake.apply()
-    assert verify(lake).equal
+    assert verify(lake).is_equal
 
 
 def test_rows_that_have_nothing_in_a_new_column_yet_are_repaired(
@@ -266,6 +266,6 @@ def test_rows_that_have_nothing_in_a_new_column_yet_are_repaired(
     )
     lake.follow()
     verified = verify(lake)
-    assert verified.equal, verified.text()
+    assert verified.is_equal, verified.format_text()
     people = {r["id"]: (r["age"], r["age__v_string"]) for r in lake.rows("s.people")}
     assert [people[i] for i in (0, 3, 19, 30)] == [(0, "0"), (3, "three"), (None, None), (None, "new")]

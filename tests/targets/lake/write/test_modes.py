@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.memory import STORED
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from tests.support.signals import signal_ended, snapshot
 from tests.targets.lake.lake import Lake, Row
 
@@ -90,9 +90,9 @@ class World:
         import pyarrow.parquet as pq
 
         found = []
-        for manifest in self.lake.connector.changelog.manifests("test"):
+        for manifest in self.lake.connector.changelog.read_manifests("test"):
             for file in manifest.files:
-                with self.lake.connector.changelog.open("test", file) as opened:
+                with self.lake.connector.changelog.open_file("test", file) as opened:
                     rows = pq.read_table(opened, columns=["seq", "op", "key", "source"]).to_pylist()
                 found += [{**row, "passing": file.passing} for row in rows]
         return sorted(found, key=lambda e: e["seq"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.reading.pending_batches import Batches
+from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from tests.support.sampled import Sampled
 from tests.targets.lake.lake import Child, Lake, Row
@@ -122,8 +122,8 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
     def meanwhile(location: str, name: str, write: Callable[[], Any]) -> Any:
         if location not in overtaken and location in topics:
             overtaken.add(location)
-            batches = Batches(changelog, [one.contents for one in changelog.manifests("test")][:-1])
-            replace(prepared, hook=None).job()._catch_up.apply(
+            batches = BatchesByTopic(changelog, [one.batch_contents for one in changelog.read_manifests("test")][:-1])
+            replace(prepared, hook=None).job()._catch_up.apply_batches(
                 prepared.owner(topics[location]), location, [batches], []
             )
         return write()

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.targets.lake.formats.memory import STORED
-from airflow_provider_cdc.targets.lake.formats.target import Conflict
-from airflow_provider_cdc.targets.lake.types.spark_types import structure
-from airflow_provider_cdc.targets.lake.write.collected_rows import collect
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
+from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
+from airflow_provider_cdc.targets.lake.types.spark_types import build_struct_type
+from airflow_provider_cdc.targets.lake.write.collected_changes import collect_changes
 from airflow_provider_cdc.targets.lake.write.projected_reduction import _arrow, _exact
 from tests.support.signals import signal_ended, snapshot
 from tests.targets.lake.formats.test_targets import VALUES
@@ -70,7 +70,7 @@ def _said(caplog: pytest.LogCaptureFixture) -> dict[str, list[str]]:
     for record in caplog.records:
         table, _, said = record.getMessage().removeprefix("p.s.").partition(" is ")
         if record.name in (
-            "airflow_provider_cdc.targets.lake.apply.apply_table",
+            "airflow_provider_cdc.targets.lake.apply.pending_batch_write",
             "airflow_provider_cdc.targets.lake.write.table_write",
         ) and record.getMessage().startswith("p.s."):
             found.setdefault(table, []).append(said)
@@ -262,11 +262,11 @@ def test_what_spark_does_not_let_through_to_the_driver_is_merged(
     def limited(*args: Any, **given: Any) -> Any:
         conf.set("spark.driver.maxResultSize", "100b")
         try:
-            return collect(*args, **given)
+            return collect_changes(*args, **given)
         finally:
             conf.remove("spark.driver.maxResultSize")
 
-    monkeypatch.setattr("airflow_provider_cdc.targets.lake.write.table_write.collect", limited)
+    monkeypatch.setattr("airflow_provider_cdc.targets.lake.write.table_write.collect_changes", limited)
     caplog.clear()
     memory.apply(tables=rules)
     assert "merged: its rows are more than spark.driver.maxResultSize lets through" in _said(caplog)["t"][0]
@@ -314,7 +314,7 @@ def test_rows_that_were_made_from_a_state_of_the_table_are_not_committed_to_anot
             lake.sql("UPDATE {} SET doc = 'theirs' WHERE id = 1", "s.t")
         try:
             return write()
-        except Conflict as e:
+        except WriteConflict as e:
             caught.append(str(e))
             raise
 
@@ -334,7 +334,7 @@ def test_casts_on_arrays_give_what_spark_gives(spark: SparkSession) -> None:
     assert len(pairs) > 20
     for narrow in dict.fromkeys(a for a, _ in pairs):
         values = [None, *_of(narrow, r)]
-        frame = spark.createDataFrame([(value,) for value in values], structure({"v": narrow})).coalesce(1)
+        frame = spark.createDataFrame([(value,) for value in values], build_struct_type({"v": narrow})).coalesce(1)
         wider = [b for a, b in pairs if a == narrow]
         found = frame.select("v", *[F.col("v").cast(type_).alias(type_) for type_ in wider]).toArrow()
         for type_ in wider:

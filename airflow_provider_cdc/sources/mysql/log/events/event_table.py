@@ -11,10 +11,10 @@ from airflow_provider_cdc.sources.mysql import kernels as k
 
 
 @dataclass(slots=True)
-class Events:
+class EventSet:
     """Events in a buffer; valid until the next set is asked for.
 
-    :param table: ``int64[events, EV_FIELDS]``, see ``kernels/split.py``
+    :param table: ``int64[events, EV_FIELDS]``, see ``kernels/event_splitter.py``
     :param full: none of them can be kept for the next set, as the buffer has no room
     """
 
@@ -22,7 +22,7 @@ class Events:
     table: npt.NDArray[np.int64]
     full: bool = False
 
-    def body(self, i: int) -> bytes:
+    def get_event_body(self, i: int) -> bytes:
         """Event ``i`` without its header and checksum."""
         start = int(self.table[i, k.EV_START])
         return self.buf[start + k.HEADER : start + int(self.table[i, k.EV_LENGTH])].tobytes()

@@ -49,7 +49,7 @@ NAMES: Final = {
 
 
 def unknown_event(event_type: int, where: str, why: str = "it is not known to this release") -> UnknownLogEvent:
-    """The error for an event that may carry data and cannot be read."""
+    """Return the error for an event that may carry data and cannot be read."""
     return UnknownLogEvent(
         f"The binary log holds an event of type {event_type} ({NAMES.get(event_type, 'no name')}): {why}.",
         where=where,

@@ -13,10 +13,10 @@ import pyarrow as pa
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged, TerminalError, values_of
 from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, RowBlock
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.columns.decode_buffers import Scratch, finish
+from airflow_provider_cdc.sources.mysql.columns.column_buffers import ScratchMemory, build_struct_array
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
-from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
-from airflow_provider_cdc.sources.mysql.log.rows.layout import Layout
+from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
+from airflow_provider_cdc.sources.mysql.log.rows.row_layout import RowImageLayout
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import TransactionColumns
 
 BLOCK_ROWS = 65_536
@@ -40,22 +40,22 @@ class RoutedEvents:
     :param file: the log file of the events
     """
 
-    events: Events
+    events: EventSet
     layout_of: Int32s
     transaction_of: Int32s
     ends: Int64s
     file: str
 
 
-def decode(
+def decode_row_blocks(
     routed: RoutedEvents,
-    layouts: list[Layout],
+    layouts: list[RowImageLayout],
     lo: int,
     hi: int,
     first: int,
     columns: TransactionColumns,
     queries: Queries | None,
-    scratch: Scratch,
+    scratch: ScratchMemory,
 ) -> list[RowBlock]:
     """Decode the rows of the events ``lo`` to ``hi``: one or more blocks per table.
 
@@ -81,12 +81,12 @@ def decode(
 
 def _rows_of(
     routed: RoutedEvents,
-    layout: Layout,
+    layout: RowImageLayout,
     picked: Int64s,
     first: int,
     columns: TransactionColumns,
     queries: Queries | None,
-    scratch: Scratch,
+    scratch: ScratchMemory,
 ) -> Iterator[tuple[RowBlock, Int32s, Int32s]]:
     """Blocks of one table; for each row of a block also the index of its event, and its number in the event."""
     table = routed.events.table
@@ -101,8 +101,8 @@ def _rows_of(
     ):
         resume, status, changed = np.zeros(3, np.int64), k.FULL, -1
         while status == k.FULL:
-            after = layout.buffers(capacity, room, scratch, "after ")
-            before = layout.buffers(capacity if both else 1, room if both else 1, scratch, "before ")
+            after = layout.allocate_buffers(capacity, room, scratch, "after ")
+            before = layout.allocate_buffers(capacity if both else 1, room if both else 1, scratch, "before ")
             op, event_of, row_in = (
                 np.empty(capacity, np.int8),
                 np.empty(capacity, np.int32),
@@ -115,8 +115,8 @@ def _rows_of(
                 resume,
                 layout.columns,
                 layout.logged,
-                before.arrays,
-                after.arrays,
+                before.kernel_arrays,
+                after.kernel_arrays,
                 both,
                 op,
                 event_of,
@@ -135,10 +135,14 @@ def _rows_of(
                 block = RowBlock(
                     table=read.schema,
                     op=op,
-                    before=finish(before, read.finishers, n, (op != CREATE).view(np.uint8), read.type, read.absent)
+                    before=build_struct_array(
+                        before, read.finishers, n, (op != CREATE).view(np.uint8), read.type, read.absent
+                    )
                     if both
                     else None,
-                    after=finish(after, read.finishers, n, (op != DELETE).view(np.uint8), read.type, read.absent),
+                    after=build_struct_array(
+                        after, read.finishers, n, (op != DELETE).view(np.uint8), read.type, read.absent
+                    ),
                     order=np.empty(0, np.int64),
                     transaction=routed.transaction_of[event_of] - np.int32(first),
                     ts_us=table[event_of, k.EV_TIME] * 1_000_000,
@@ -148,13 +152,13 @@ def _rows_of(
             yield block, event_of, row_in
 
 
-def _fitting_parts(picked: Int64s, lengths: Int64s, layout: Layout) -> Iterator[tuple[Int64s, int, int]]:
+def _fitting_parts(picked: Int64s, lengths: Int64s, layout: RowImageLayout) -> Iterator[tuple[Int64s, int, int]]:
     """Split events so that the reserved memory is certain to hold each part.
 
     :param lengths: size of each event, bytes
     :return: the events of a part, its bytes, and the greatest number of rows to decode at once
     """
-    limit = max(_VARIABLE_BYTES // max(layout.variables, 1), int(lengths.max()))
+    limit = max(_VARIABLE_BYTES // max(layout.variable_column_count, 1), int(lengths.max()))
     most_rows = min(BLOCK_ROWS, max(_FIXED_BYTES // (8 * len(layout.stores)), 1024))
     at = 0
     while at < len(picked):
@@ -198,13 +202,13 @@ def _are_gtids(ids: pa.StringArray) -> bool:
     return len(ids) > 0 and not ids[0].as_py().startswith("file=")
 
 
-def _unreadable(routed: RoutedEvents, layout: Layout, status: int, resume: Int64s) -> TerminalError:
+def _unreadable(routed: RoutedEvents, layout: RowImageLayout, status: int, resume: Int64s) -> TerminalError:
     error = _bad_row(routed, layout, status, resume)
     error.table = str(layout.schema.id)
     return error
 
 
-def _bad_row(routed: RoutedEvents, layout: Layout, status: int, resume: Int64s) -> TerminalError:
+def _bad_row(routed: RoutedEvents, layout: RowImageLayout, status: int, resume: Int64s) -> TerminalError:
     event = int(resume[1])
     begins = int(routed.ends[event] - routed.events.table[event, k.EV_SIZE])
     where = f"{layout.schema.id}, {routed.file}:{begins}"

@@ -1,17 +1,17 @@
 """DDL of MySQL and MariaDB, read token by token: which tables a statement concerns and what it does to them.
 
-    >>> create, = read("CREATE TABLE t (id INT PRIMARY KEY, tag ENUM('a','b')) CHARSET=latin1")
+    >>> create, = parse_statements("CREATE TABLE t (id INT PRIMARY KEY, tag ENUM('a','b')) CHARSET=latin1")
     >>> [(c.name, c.type) for c in create.columns], create.primary_key
     ([('id', 'int'), ('tag', 'enum')], ('id',))
 
-:func:`read` is the door; what it returns is in :mod:`.statements`, :mod:`.actions` and :mod:`.columns`, and where it is the same in every
+:func:`parse_statements` is the door; what it returns is in :mod:`.statements`, :mod:`.alter_table_actions` and :mod:`.column_definitions`, and where it is the same in every
 relational database in :mod:`airflow_provider_cdc.sources.relational.ddl_statements`. The grammar, over tokens, is in :mod:`.grammar`. Nothing
 of this source is imported here but DDL itself.
 """
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.actions import (
+from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_actions import (
     Action,
     AddColumn,
     AddKey,
@@ -28,35 +28,42 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.actions import (
     TableCharset,
     TableComment,
 )
-from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import convert, resolve
-from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Default
-from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.literals import string_value, typed_default
-from airflow_provider_cdc.sources.mysql.schema.ddl.reader import parse_type, read, sql_mode_options
+from airflow_provider_cdc.sources.mysql.schema.ddl.charset_rules import convert_charset, resolve_charset
+from airflow_provider_cdc.sources.mysql.schema.ddl.column_definitions import ColumnDef, MySqlColumnDefault
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.default_clauses import string_value, typed_default
+from airflow_provider_cdc.sources.mysql.schema.ddl.implied_timestamps import (
+    with_implied_timestamp,
+    with_implied_timestamps,
+)
+from airflow_provider_cdc.sources.mysql.schema.ddl.statement_parser import (
+    parse_statements,
+    parse_type,
+    sql_mode_options,
+)
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import (
     AlterDatabase,
     AlterTable,
     CreateDatabase,
     CreateIndex,
     CreateTable,
-    Dml,
+    DmlStatement,
     DropDatabase,
     DropIndex,
     DropTable,
     RenameTable,
     RepairTable,
     Statement,
-    Transaction,
+    TransactionControl,
     TruncateTable,
     tables_of,
 )
-from airflow_provider_cdc.sources.mysql.schema.ddl.timestamps import with_implied_timestamp, with_implied_timestamps
 from airflow_provider_cdc.sources.relational.ddl_statements import (
-    Ignored,
-    Name,
+    IgnoredStatement,
     NoColumnChange,
-    PartitionData,
+    PartitionDataChange,
+    QualifiedName,
     RenameTo,
-    Unknown,
+    UnknownStatement,
 )
 
 __all__ = [
@@ -72,18 +79,18 @@ __all__ = [
     "CreateDatabase",
     "CreateIndex",
     "CreateTable",
-    "Default",
-    "Dml",
+    "DmlStatement",
     "DropColumn",
     "DropDatabase",
     "DropIndex",
     "DropKey",
     "DropTable",
-    "Ignored",
-    "Name",
+    "IgnoredStatement",
+    "MySqlColumnDefault",
     "NoColumnChange",
-    "PartitionData",
+    "PartitionDataChange",
     "PartitionToTable",
+    "QualifiedName",
     "RenameColumn",
     "RenameIndex",
     "RenameTable",
@@ -94,13 +101,13 @@ __all__ = [
     "SystemVersioning",
     "TableCharset",
     "TableComment",
-    "Transaction",
+    "TransactionControl",
     "TruncateTable",
-    "Unknown",
-    "convert",
+    "UnknownStatement",
+    "convert_charset",
+    "parse_statements",
     "parse_type",
-    "read",
-    "resolve",
+    "resolve_charset",
     "sql_mode_options",
     "string_value",
     "tables_of",

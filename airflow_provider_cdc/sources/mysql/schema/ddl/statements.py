@@ -1,13 +1,18 @@
-"""DDL statements as plain values. Nothing here knows SQL text: :mod:`.reader` makes these values."""
+"""DDL statements as plain values. Nothing here knows SQL text: :mod:`.statement_parser` makes these values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.actions import Action
-from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef
-from airflow_provider_cdc.sources.relational.ddl_statements import Ignored, Name, Unknown, names_of_alter
+from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_actions import Action
+from airflow_provider_cdc.sources.mysql.schema.ddl.column_definitions import ColumnDef
+from airflow_provider_cdc.sources.relational.ddl_statements import (
+    IgnoredStatement,
+    QualifiedName,
+    UnknownStatement,
+    names_of_alter,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +28,13 @@ class CreateTable:
     :param sequence: it is a sequence of MariaDB
     """
 
-    table: Name
+    table: QualifiedName
     columns: tuple[ColumnDef, ...] = ()
     primary_key: tuple[str, ...] = ()
     unique_keys: tuple[tuple[str, ...], ...] = ()
     charset: str | None = None
     collation: str | None = None
-    like: Name | None = None
+    like: QualifiedName | None = None
     select: bool = False
     or_replace: bool = False
     if_not_exists: bool = False
@@ -54,7 +59,7 @@ class AlterTable:
         events
     """
 
-    table: Name
+    table: QualifiedName
     actions: tuple[Action, ...] = ()
     if_exists: bool = False
     ignore: bool = False
@@ -64,7 +69,7 @@ class AlterTable:
 class DropTable:
     """``DROP TABLE a, b``."""
 
-    tables: tuple[Name, ...]
+    tables: tuple[QualifiedName, ...]
     temporary: bool = False
     if_exists: bool = False
 
@@ -73,7 +78,7 @@ class DropTable:
 class RenameTable:
     """``RENAME TABLE a TO b, c TO d``: one after the other, so names may rotate."""
 
-    pairs: tuple[tuple[Name, Name], ...]
+    pairs: tuple[tuple[QualifiedName, QualifiedName], ...]
     if_exists: bool = False
 
 
@@ -81,14 +86,14 @@ class RenameTable:
 class TruncateTable:
     """``TRUNCATE [TABLE] table``."""
 
-    table: Name
+    table: QualifiedName
 
 
 @dataclass(frozen=True, slots=True)
 class RepairTable:
     """``REPAIR TABLE a, b``, which may remove rows of tables without transactions."""
 
-    tables: tuple[Name, ...]
+    tables: tuple[QualifiedName, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +108,9 @@ class CreateDatabase:
 
 @dataclass(frozen=True, slots=True)
 class AlterDatabase:
-    """``ALTER DATABASE``; ``name`` ``None`` is the session's, ``charset`` ``None`` unchanged or the server's
-    default.
+    """``ALTER DATABASE``; ``name`` ``None`` is the session's.
+
+    ``charset`` ``None`` is unchanged or the server's default.
     """
 
     name: str | None
@@ -123,7 +129,7 @@ class DropDatabase:
 class CreateIndex:
     """``CREATE [UNIQUE] INDEX``; ``columns`` and ``usable`` as in :class:`AddKey`."""
 
-    table: Name
+    table: QualifiedName
     unique: bool
     columns: tuple[str, ...] = ()
     usable: bool = True
@@ -135,7 +141,7 @@ class CreateIndex:
 class DropIndex:
     """``DROP INDEX name ON table``; of the primary key it reads as ``ALTER TABLE … DROP PRIMARY KEY``."""
 
-    table: Name
+    table: QualifiedName
     name: str
 
 
@@ -146,7 +152,7 @@ TransactionKind: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class TransactionControl:
     """A statement of transaction control; ``name`` is the savepoint's, or the text of the XA id."""
 
     kind: TransactionKind
@@ -154,7 +160,7 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Dml:
+class DmlStatement:
     """Rows changed by a statement instead of row events (``binlog_format`` STATEMENT or MIXED)."""
 
     kind: str
@@ -173,25 +179,25 @@ Statement: TypeAlias = (
     | DropDatabase
     | CreateIndex
     | DropIndex
-    | Transaction
-    | Dml
-    | Ignored
-    | Unknown
+    | TransactionControl
+    | DmlStatement
+    | IgnoredStatement
+    | UnknownStatement
 )
 
 
-def tables_of(statement: Statement) -> tuple[Name, ...]:
-    """The tables whose structure or rows the statement concerns, each once; of a rename both names.
+def tables_of(statement: Statement) -> tuple[QualifiedName, ...]:
+    """Return the tables whose structure or rows the statement concerns, each once; of a rename both names.
 
-    Statement-format changes (:class:`Dml`) and whole databases give none: their tables are not looked for.
+    Statement-format changes (:class:`DmlStatement`) and whole databases give none: their tables are not looked for.
 
-    >>> tables_of(RenameTable(((Name(None, "a"), Name(None, "b")),)))
+    >>> tables_of(RenameTable(((QualifiedName(None, "a"), QualifiedName(None, "b")),)))
     (Name(namespace=None, name='a'), Name(namespace=None, name='b'))
     """
     match statement:
         case CreateTable() | TruncateTable() | CreateIndex() | DropIndex():
             return (statement.table,)
-        case DropTable() | RepairTable() | Unknown():
+        case DropTable() | RepairTable() | UnknownStatement():
             names = list(statement.tables)
         case RenameTable():
             names = [name for pair in statement.pairs for name in pair]

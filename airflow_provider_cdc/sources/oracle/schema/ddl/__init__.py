@@ -1,29 +1,33 @@
 """DDL of Oracle, read token by token: which tables a statement concerns and what it does to them.
 
-    >>> create = read("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, note VARCHAR2(50 CHAR) DEFAULT 'none')")
+    >>> create = parse_ddl_statement("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, note VARCHAR2(50 CHAR) DEFAULT 'none')")
     >>> [(c.name, str(c.type.expression)) for c in create.columns], create.keys[0].columns
     ([('ID', 'NUMBER(10,0)'), ('NOTE', 'VARCHAR2(50)')], ('ID',))
 
-:func:`read` is the door; what it returns is in :mod:`.statements`, :mod:`.actions` and :mod:`.columns`, and where it is the same in every
+:func:`parse_ddl_statement` is the door; what it returns is in :mod:`.statements`, :mod:`.alter_table_clauses` and :mod:`.column_and_key_definitions`, and where it is the same in every
 relational database in :mod:`airflow_provider_cdc.sources.relational.ddl_statements`. The grammar is in :mod:`.grammar`.
 """
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.actions import (
+from airflow_provider_cdc.sources.oracle.schema.ddl.alter_table_clauses import (
     LESS_LOGGED,
     Action,
     AddColumn,
     AddKey,
+    ChangePartitionData,
     DropColumn,
     KeysChanged,
     ModifyColumn,
-    PartitionData,
     RenameColumn,
 )
-from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Default, Key
+from airflow_provider_cdc.sources.oracle.schema.ddl.column_and_key_definitions import (
+    ColumnDefault,
+    ColumnDefinition,
+    KeyDefinition,
+)
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.expressions import read_default
-from airflow_provider_cdc.sources.oracle.schema.ddl.reader import read
+from airflow_provider_cdc.sources.oracle.schema.ddl.statement_reader import parse_ddl_statement
 from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     AlterIndex,
     AlterTable,
@@ -33,13 +37,19 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     DropTable,
     DropUser,
     FlashbackTable,
-    Rename,
+    RenameObject,
     Statement,
     TruncateCluster,
     TruncateTable,
     tables_of,
 )
-from airflow_provider_cdc.sources.relational.ddl_statements import Ignored, Name, NoColumnChange, RenameTo, Unknown
+from airflow_provider_cdc.sources.relational.ddl_statements import (
+    IgnoredStatement,
+    NoColumnChange,
+    QualifiedName,
+    RenameTo,
+    UnknownStatement,
+)
 
 __all__ = [
     "LESS_LOGGED",
@@ -48,30 +58,30 @@ __all__ = [
     "AddKey",
     "AlterIndex",
     "AlterTable",
-    "ColumnDef",
+    "ChangePartitionData",
+    "ColumnDefault",
+    "ColumnDefinition",
     "CreateIndex",
     "CreateTable",
-    "Default",
     "DropColumn",
     "DropIndex",
     "DropTable",
     "DropUser",
     "FlashbackTable",
-    "Ignored",
-    "Key",
+    "IgnoredStatement",
+    "KeyDefinition",
     "KeysChanged",
     "ModifyColumn",
-    "Name",
     "NoColumnChange",
-    "PartitionData",
-    "Rename",
+    "QualifiedName",
     "RenameColumn",
+    "RenameObject",
     "RenameTo",
     "Statement",
     "TruncateCluster",
     "TruncateTable",
-    "Unknown",
-    "read",
+    "UnknownStatement",
+    "parse_ddl_statement",
     "read_default",
     "tables_of",
 ]

@@ -1,13 +1,18 @@
-"""DDL statements as plain values. Nothing here knows SQL text: :mod:`.reader` makes these values."""
+"""DDL statements as plain values. Nothing here knows SQL text: :mod:`.statement_reader` makes these values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.actions import Action
-from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Key
-from airflow_provider_cdc.sources.relational.ddl_statements import Ignored, Name, Unknown, names_of_alter
+from airflow_provider_cdc.sources.oracle.schema.ddl.alter_table_clauses import Action
+from airflow_provider_cdc.sources.oracle.schema.ddl.column_and_key_definitions import ColumnDefinition, KeyDefinition
+from airflow_provider_cdc.sources.relational.ddl_statements import (
+    IgnoredStatement,
+    QualifiedName,
+    UnknownStatement,
+    names_of_alter,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +26,9 @@ class CreateTable:
     :param of: the type of an object table, ``XMLTYPE`` included
     """
 
-    table: Name
-    columns: tuple[ColumnDef, ...] = ()
-    keys: tuple[Key, ...] = ()
+    table: QualifiedName
+    columns: tuple[ColumnDefinition, ...] = ()
+    keys: tuple[KeyDefinition, ...] = ()
     select: bool = False
     temporary: bool = False
     organization: str = "HEAP"
@@ -35,7 +40,7 @@ class CreateTable:
 class AlterTable:
     """``ALTER TABLE``, its clauses in the order of the text, in which they take effect."""
 
-    table: Name
+    table: QualifiedName
     actions: tuple[Action, ...] = ()
 
 
@@ -46,7 +51,7 @@ class DropTable:
     :param bin_name: name in the recycle bin, as the log adds it
     """
 
-    table: Name
+    table: QualifiedName
     purge: bool = False
     bin_name: str | None = None
 
@@ -59,17 +64,17 @@ class FlashbackTable:
     :param renamed: ``RENAME TO``, the name that it has now
     """
 
-    tables: tuple[Name, ...]
+    tables: tuple[QualifiedName, ...]
     before_drop: bool = False
-    renamed: Name | None = None
+    renamed: QualifiedName | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Rename:
+class RenameObject:
     """``RENAME old TO new``: of a table, view, sequence or synonym of the session's user."""
 
-    old: Name
-    new: Name
+    old: QualifiedName
+    new: QualifiedName
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ class TruncateTable:
     :param cascade: tables that refer to this one are empty afterwards too
     """
 
-    table: Name
+    table: QualifiedName
     cascade: bool = False
 
 
@@ -87,15 +92,15 @@ class TruncateTable:
 class TruncateCluster:
     """``TRUNCATE CLUSTER``: every table in it is empty afterwards."""
 
-    cluster: Name
+    cluster: QualifiedName
 
 
 @dataclass(frozen=True, slots=True)
 class CreateIndex:
     """``CREATE [UNIQUE | BITMAP] INDEX`` on a table; ``columns`` is empty when a part is an expression."""
 
-    name: Name
-    table: Name
+    name: QualifiedName
+    table: QualifiedName
     unique: bool = False
     columns: tuple[str, ...] = ()
 
@@ -104,7 +109,7 @@ class CreateIndex:
 class DropIndex:
     """``DROP INDEX``, which does not say on which table it was."""
 
-    name: Name
+    name: QualifiedName
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,7 @@ class AlterIndex:
     :param renamed: the index's new name
     """
 
-    name: Name
+    name: QualifiedName
     renamed: str | None = None
 
 
@@ -130,24 +135,24 @@ Statement: TypeAlias = (
     | AlterTable
     | DropTable
     | FlashbackTable
-    | Rename
+    | RenameObject
     | TruncateTable
     | TruncateCluster
     | CreateIndex
     | DropIndex
     | AlterIndex
     | DropUser
-    | Ignored
-    | Unknown
+    | IgnoredStatement
+    | UnknownStatement
 )
 
 
-def tables_of(statement: Statement) -> tuple[Name, ...]:
-    """The tables whose structure, keys or rows the statement concerns, each once; of a rename both names.
+def tables_of(statement: Statement) -> tuple[QualifiedName, ...]:
+    """Return the tables whose structure, keys or rows the statement concerns, each once; of a rename both names.
 
     Whole schemas, clusters and indexes that do not name their table give none.
 
-    >>> tables_of(Rename(Name(None, "A"), Name(None, "B")))
+    >>> tables_of(RenameObject(QualifiedName(None, "A"), QualifiedName(None, "B")))
     (Name(namespace=None, name='A'), Name(namespace=None, name='B'))
     """
     match statement:
@@ -155,9 +160,9 @@ def tables_of(statement: Statement) -> tuple[Name, ...]:
             names = [statement.table]
         case FlashbackTable():
             names = [*statement.tables, *([statement.renamed] if statement.renamed else [])]
-        case Unknown():
+        case UnknownStatement():
             names = list(statement.tables)
-        case Rename():
+        case RenameObject():
             names = [statement.old, statement.new]
         case AlterTable():
             names = names_of_alter(statement.table, statement.actions)

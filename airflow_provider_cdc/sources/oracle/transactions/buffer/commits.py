@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import FOREVER
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.transactions.buffer.open_transactions import Transaction
+from airflow_provider_cdc.sources.oracle.transactions.buffer.open_transactions import UncommittedTransaction
 
 Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class TransactionCommit:
     """The commit of a transaction.
 
     :param serial: number of the transaction in the buffer
@@ -35,8 +35,10 @@ class Commit:
     first_scn: int = 0
 
 
-def commits_at(rows: pa.Table, at: Int64s, serials: Int64s, met: dict[int, Transaction]) -> list[Commit]:
-    """The commits of transactions, without those that were given up.
+def commits_at(
+    rows: pa.Table, at: Int64s, serials: Int64s, met: dict[int, UncommittedTransaction]
+) -> list[TransactionCommit]:
+    """Return the commits of transactions, without those that were given up.
 
     :param at: indices of the COMMIT rows
     :param serials: per row, the transaction
@@ -46,13 +48,16 @@ def commits_at(rows: pa.Table, at: Int64s, serials: Int64s, met: dict[int, Trans
     columns = [rows.column(name).take(picked).to_pylist() for name in ("scn", "thread", "ts_us")]
     found = zip((met[serial] for serial in serials[at].tolist()), *columns, strict=True)
     return [
-        Commit(t.serial, t.id, scn, thread, ts_us, t.first_scn) for t, scn, thread, ts_us in found if not t.given_up
+        TransactionCommit(t.serial, t.id, scn, thread, ts_us, t.first_scn)
+        for t, scn, thread, ts_us in found
+        if not t.given_up
     ]
 
 
-def resume_scns(commits: list[Commit], open_low: int) -> list[int]:
-    """Per commit, the SCN from which mining has to resume after it: the start of the oldest transaction that is still open or not yet
-    delivered.
+def resume_scns(commits: list[TransactionCommit], open_low: int) -> list[int]:
+    """Return, per commit, the SCN from which mining has to resume after it.
+
+    That is the start of the oldest transaction that is still open or not yet delivered.
 
     :param open_low: SCN at which the oldest open transaction began
     """
@@ -63,8 +68,8 @@ def resume_scns(commits: list[Commit], open_low: int) -> list[int]:
     return found
 
 
-def position_after(position: OraclePosition, commits: list[Commit], low: int) -> OraclePosition:
-    """The position after some commits that follow a position.
+def position_after(position: OraclePosition, commits: list[TransactionCommit], low: int) -> OraclePosition:
+    """Return the position after some commits that follow a position.
 
     :param low: SCN from which mining has to resume
     """
@@ -74,5 +79,5 @@ def position_after(position: OraclePosition, commits: list[Commit], low: int) ->
         if c.scn == newest[c.thread]:
             at[c.thread].add(c.id)
     for thread, scn in newest.items():
-        position = position.committed(scn, thread, frozenset(at[thread]))
+        position = position.advance_commits(scn, thread, frozenset(at[thread]))
     return replace(position, scn=low)

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.sources.oracle.kernels.operations import START
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import START
 from airflow_provider_cdc.sources.oracle.position import OraclePosition, transaction_id
-from airflow_provider_cdc.sources.oracle.transactions.partial_xids import PARTIAL, resolved
+from airflow_provider_cdc.sources.oracle.transactions.partial_xids import PARTIAL, complete_xids
 from airflow_provider_cdc.sources.oracle.transactions.user_filter import UserFilter
 
 _XID_BYTES = 8
@@ -30,12 +30,12 @@ MOST_ENDED = 200_000
 """How many of the last XIDs that ended are remembered: a transaction may still be in ``V$TRANSACTION`` when its commit was read."""
 
 
-class MineAgain(Exception):
+class MiningRestart(Exception):
     """Rows of the log came that belong before rows that were processed: the log has to be mined again from the position on."""
 
 
 @dataclass(slots=True)
-class Transaction:
+class UncommittedTransaction:
     """An open transaction.
 
     :param serial: number in the order in which transactions were first seen
@@ -72,7 +72,7 @@ class OpenTransactions:
 
     def __init__(self, start: OraclePosition, users: UserFilter) -> None:
         self._begin, self._users = start.scn, users
-        self._by_xid: dict[bytes, Transaction] = {}
+        self._by_xid: dict[bytes, UncommittedTransaction] = {}
         self._earlier = set(start.given_up)
         self._names = dict(start.names)
         self._next = self._settled = 0
@@ -85,23 +85,23 @@ class OpenTransactions:
     def __len__(self) -> int:
         return len(self._by_xid)
 
-    def __iter__(self) -> Iterator[Transaction]:
+    def __iter__(self) -> Iterator[UncommittedTransaction]:
         return iter(self._by_xid.values())
 
     # -- rows -----------------------------------------------------------------------------------------------------------
 
-    def number(self, rows: pa.Table) -> tuple[npt.NDArray[np.int64], dict[int, Transaction]]:
-        """The serial of each row's transaction, and serial → transaction. Unknown XIDs become open transactions.
+    def assign_serials(self, rows: pa.Table) -> tuple[npt.NDArray[np.int64], dict[int, UncommittedTransaction]]:
+        """Return the serial of each row's transaction, and serial → transaction. Unknown XIDs become open transactions.
 
         :param rows: columns of ``mining.query.BATCH``
         """
         codes = rows.column("code").to_numpy()
-        xids = resolved(rows.column("xid").combine_chunks().fill_null(bytes(_XID_BYTES)), codes, self._by_xid)
+        xids = complete_xids(rows.column("xid").combine_chunks().fill_null(bytes(_XID_BYTES)), codes, self._by_xid)
         encoded = xids.dictionary_encode()
         index = encoded.indices.to_numpy(zero_copy_only=False)
         _, first = np.unique(index, return_index=True)
         serials = np.empty(len(encoded.dictionary), np.int64)
-        met: dict[int, Transaction] = {}
+        met: dict[int, UncommittedTransaction] = {}
         heads = rows.select(["scn", "ts_us", "user", "client_id"]).take(pa.array(first)).to_pylist()
         for i, xid in enumerate(encoded.dictionary.to_pylist()):
             transaction = self._find(xid)
@@ -111,23 +111,25 @@ class OpenTransactions:
             met[transaction.serial] = transaction
         return serials[index], met
 
-    def _add(self, xid: bytes, head: dict[str, object], *, started: bool) -> Transaction:
-        """An open transaction, by its first row."""
-        transaction = Transaction(self._next, xid, int(str(head["scn"])), int(str(head["ts_us"])), started=started)
+    def _add(self, xid: bytes, head: dict[str, object], *, started: bool) -> UncommittedTransaction:
+        """Add an open transaction, by its first row."""
+        transaction = UncommittedTransaction(
+            self._next, xid, int(str(head["scn"])), int(str(head["ts_us"])), started=started
+        )
         whole = len(xid) == _XID_BYTES
         transaction.given_up = whole and transaction.id in self._earlier
         if head["user"] not in (None, UNKNOWN):
             transaction.user, transaction.client_id = str(head["user"]), head["client_id"]  # type: ignore[assignment]
         elif whole:
             transaction.user, transaction.client_id = self._names.get(transaction.id, (None, None))
-        transaction.left_out = not self._users.wanted(transaction.user, transaction.client_id)
+        transaction.left_out = not self._users.is_captured_user(transaction.user, transaction.client_id)
         if started:
             self._in_database.pop(xid, None)
         self._by_xid[xid] = transaction
         self._next += 1
         return transaction
 
-    def _find(self, xid: bytes) -> Transaction | None:
+    def _find(self, xid: bytes) -> UncommittedTransaction | None:
         found = self._by_xid.get(xid)
         if found is not None or len(xid) != _XID_BYTES:
             return found
@@ -138,11 +140,11 @@ class OpenTransactions:
         return partial
 
     def leaves_out(self, xid: bytes) -> bool:
-        """Whether an open transaction is not captured, because of its user."""
+        """Check whether an open transaction is not captured, because of its user."""
         transaction = self._by_xid.get(xid)
         return transaction is not None and transaction.left_out
 
-    def end(self, transactions: Iterable[Transaction], committed: Collection[int]) -> None:
+    def end_transactions(self, transactions: Iterable[UncommittedTransaction], committed: Collection[int]) -> None:
         """Forget transactions that ended.
 
         :param committed: serials of those that were committed
@@ -150,7 +152,7 @@ class OpenTransactions:
         """
         for transaction in transactions:
             if transaction.xid in self._waiting and transaction.serial in committed:
-                raise MineAgain(f"transaction {transaction.id} has rows before those that were read")
+                raise MiningRestart(f"transaction {transaction.id} has rows before those that were read")
             self._by_xid.pop(transaction.xid, None)
             self._in_database.pop(transaction.xid, None)
             self._ended[transaction.xid] = None
@@ -194,9 +196,10 @@ class OpenTransactions:
         self._hidden = {xid: scn for xid, scn in self._in_database.items() if scn <= end}
         self._waiting, self._in_database, self._settled = {}, {}, self._next
 
-    def low(self, otherwise: int, changed: Collection[int]) -> int:
-        """SCN from which mining has to resume: where the oldest transaction began that is open, not given up, and has changes of captured
-        tables, or may have them.
+    def find_resume_scn(self, otherwise: int, changed: Collection[int]) -> int:
+        """Return the SCN from which mining has to resume.
+
+        There the oldest transaction began that is open, not given up, and has changes of captured tables, or may have them.
 
         :param otherwise: without one
         :param changed: serials of the transactions with changes
@@ -209,7 +212,7 @@ class OpenTransactions:
         """Ids of transactions that were given up and have not ended, as far as is known."""
         return frozenset(self._earlier | {t.id for t in self if t.given_up})
 
-    def names(self, changed: Collection[int]) -> dict[str, tuple[str | None, str | None]]:
+    def list_transaction_users(self, changed: Collection[int]) -> dict[str, tuple[str | None, str | None]]:
         """Id → user and client id of open transactions whose START is before the SCN from which mining resumes.
 
         :param changed: serials of the transactions with changes: their START is read again
@@ -221,8 +224,8 @@ class OpenTransactions:
 
     # -- state ----------------------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, list[Any]]:
-        """What :meth:`restore` takes, for JSON. Transactions are in the order of their serials."""
+    def export_state(self) -> dict[str, list[Any]]:
+        """Return the state that :meth:`restore_state` takes, for JSON. Transactions are in the order of their serials."""
         return {
             "transactions": [
                 (t.xid.hex(), t.first_scn, t.first_ts_us, t.given_up, t.started, t.user, t.client_id)
@@ -231,23 +234,23 @@ class OpenTransactions:
             "hidden": [(xid.hex(), scn) for xid, scn in self._hidden.items()],
         }
 
-    def restore(self, state: Mapping[str, list[Any]]) -> None:
+    def restore_state(self, state: Mapping[str, list[Any]]) -> None:
         """Begin with open transactions.
 
-        :param state: as :meth:`state` has it; the places in its list become the serials
+        :param state: as :meth:`export_state` has it; the places in its list become the serials
         """
         for serial, (xid, scn, ts_us, given_up, started, user, client_id) in enumerate(
             state["transactions"], self._next
         ):
-            found = Transaction(serial, bytes.fromhex(xid), scn, ts_us, given_up, started, user, client_id)
+            found = UncommittedTransaction(serial, bytes.fromhex(xid), scn, ts_us, given_up, started, user, client_id)
             found.given_up |= len(found.xid) == _XID_BYTES and found.id in self._earlier
-            found.left_out = not self._users.wanted(user, client_id)
+            found.left_out = not self._users.is_captured_user(user, client_id)
             self._by_xid[found.xid] = found
             self._next = serial + 1
         self._settled = self._next
         self._hidden = {bytes.fromhex(xid): scn for xid, scn in state["hidden"]}
 
     @property
-    def hidden(self) -> bool:
-        """Whether transactions are open of which the log has shown nothing."""
+    def has_hidden_transactions(self) -> bool:
+        """Check whether transactions are open of which the log has shown nothing."""
         return bool(self._hidden)

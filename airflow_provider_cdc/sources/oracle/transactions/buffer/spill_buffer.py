@@ -1,7 +1,7 @@
 """The buffer of uncommitted changes, by transaction: in memory up to a limit, beyond it in temporary files.
 
 LogMiner shows changes when they are made, not when they are committed, so the changes of every open transaction are buffered. Rows stay
-Arrow columns: a :class:`Segment` holds the rows of many transactions, sorted by transaction. Small segments are merged like the runs of a
+Arrow columns: a :class:`RowSegment` holds the rows of many transactions, sorted by transaction. Small segments are merged like the runs of a
 log-structured merge tree, so that 10,000 open transactions are not 10,000 segments. The oldest segments are spilled to files when the
 limit is exceeded. The files have no name: the system deletes them when the process ends, however it ends. Segments may also be carried
 over to the next stream (:mod:`airflow_provider_cdc.sources.oracle.transactions.carry_over`).
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.sources.oracle.transactions.buffer.segments import ROWS, CarriedRows, Segment
+from airflow_provider_cdc.sources.oracle.transactions.buffer.row_segments import ROWS, CarriedRows, RowSegment
 
 Int64s = npt.NDArray[np.int64]
 _T = TypeVar("_T")
@@ -37,18 +37,18 @@ class SpillBuffer:
 
     def __init__(self, max_bytes: int, folder: str | None = None) -> None:
         self._max_bytes, self._folder = max_bytes, folder
-        self._segments: list[Segment] = []
+        self._segments: list[RowSegment] = []
         self.counts: dict[int, int] = {}
         self.spilled_rows = 0
 
-    def add(self, rows: pa.Table) -> None:
+    def add_rows(self, rows: pa.Table) -> None:
         """Add rows that are later in the log than all others.
 
         :raises StorageFull: they cannot be spilled to disk
         """
         if not rows.num_rows:
             return
-        segment = Segment(rows)
+        segment = RowSegment(rows)
         for serial, count in zip(segment.serials.tolist(), (segment.ends - segment.starts).tolist(), strict=True):
             self.counts[serial] = self.counts.get(serial, 0) + count
         self._segments.append(segment)
@@ -56,11 +56,14 @@ class SpillBuffer:
         self._merge()
 
     def read(self, serials: Sequence[int], columns: list[str] | None = None) -> pa.Table:
-        """The rows of some transactions, in the order of ``serials`` and in log order within each; they stay buffered."""
+        """Return the rows of some transactions; they stay buffered.
+
+        The rows are in the order of ``serials`` and in log order within each.
+        """
         wanted = np.array(serials, np.int64)
         parts = []
         for segment in self._segments:
-            found = segment.find(np.sort(wanted))
+            found = segment.find_transactions(np.sort(wanted))
             if len(found):
                 parts.append(segment.read(found, columns if columns is None or "tx" in columns else ["tx", *columns]))
         if not parts:
@@ -72,43 +75,47 @@ class SpillBuffer:
             rows = rows.take(pa.array(np.argsort(rank, kind="stable")))
         return rows
 
-    def pieces(self, serial: int, rows: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
-        """The rows of one transaction in log order, at most ``rows`` at a time; they stay buffered."""
+    def read_pieces(self, serial: int, rows: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows of one transaction in log order, at most ``rows`` at a time; they stay buffered."""
         wanted = np.array([serial], np.int64)
         for segment in self._segments:
-            for at in segment.find(wanted):
-                yield from segment.pieces(int(at), rows, columns)
+            for at in segment.find_transactions(wanted):
+                yield from segment.read_pieces(int(at), rows, columns)
 
-    def drop(self, serials: Sequence[int]) -> None:
+    def drop_transactions(self, serials: Sequence[int]) -> None:
         """Remove the rows of some transactions."""
         wanted = np.sort(np.array(serials, np.int64))
         for serial in serials:
             self.counts.pop(serial, None)
         kept = []
         for segment in self._segments:
-            segment.live[segment.find(wanted)] = False
+            segment.live[segment.find_transactions(wanted)] = False
             if not segment.live.any():
                 segment.close()
                 continue
-            kept.append(segment.compacted() if segment.in_memory and segment.live_rows * 2 < segment.rows else segment)
+            kept.append(
+                segment.build_compacted() if segment.in_memory and segment.live_rows * 2 < segment.rows else segment
+            )
         self._segments = kept
 
-    def restore(self, segments: Sequence[Segment]) -> None:
+    def restore_segments(self, segments: Sequence[RowSegment]) -> None:
         """Begin with the rows of carried segments, in log order."""
         for segment in segments:
             for serial, count in zip(segment.serials.tolist(), (segment.ends - segment.starts).tolist(), strict=True):
                 self.counts[serial] = self.counts.get(serial, 0) + count
         self._segments = [*segments]
 
-    def carry(self, write: Callable[[Segment], CarriedRows], whole: Callable[[list[Segment]], _T]) -> _T:
-        """Have all segments in files that can be carried over. Small ones are written together, and those with many rows of transactions
-        that have ended are written anew. If that or ``whole`` fails, all is as before.
+    def carry_segments(self, write: Callable[[RowSegment], CarriedRows], whole: Callable[[list[RowSegment]], _T]) -> _T:
+        """Have all segments in files that can be carried over.
+
+        Small ones are written together, and those with many rows of transactions that have ended are written again. If that or ``whole``
+        fails, all is as before.
 
         :param write: writes a segment, all of whose rows are live
         :param whole: takes all segments, in log order
         :return: what ``whole`` returned
         """
-        replaced: list[tuple[list[Segment], Segment]] = []
+        replaced: list[tuple[list[RowSegment], RowSegment]] = []
         try:
             for group in carried_together(self._segments):
                 if len(group) > 1 or _to_write(group[0]):
@@ -125,17 +132,17 @@ class SpillBuffer:
                     one.close()
         return result
 
-    def _written(self, group: list[Segment], write: Callable[[Segment], CarriedRows]) -> Segment:
-        """One segment with the live rows of some, in a file; in memory if all of them are."""
+    def _written(self, group: list[RowSegment], write: Callable[[RowSegment], CarriedRows]) -> RowSegment:
+        """Write one segment with the live rows of some, in a file; in memory if all of them are."""
         whole = len(group) == 1 and group[0].in_memory and group[0].live.all()
-        segment = group[0] if whole else Segment(pa.concat_tables([one.waiting() for one in group]))
+        segment = group[0] if whole else RowSegment(pa.concat_tables([one.read_live_rows() for one in group]))
         segment.carried = write(segment)
         if not all(one.in_memory for one in group):
             segment.spill(self._folder)
         self._replace(group, [segment])
         return segment
 
-    def _replace(self, old: list[Segment], new: list[Segment]) -> None:
+    def _replace(self, old: list[RowSegment], new: list[RowSegment]) -> None:
         at = next(i for i, segment in enumerate(self._segments) if segment is old[0])
         self._segments[at : at + len(old)] = new
 
@@ -151,7 +158,7 @@ class SpillBuffer:
         return sum(s.nbytes for s in self._segments)
 
     @property
-    def segments(self) -> int:
+    def segment_count(self) -> int:
         return len(self._segments)
 
     def _merge(self) -> None:
@@ -163,7 +170,7 @@ class SpillBuffer:
                 return
             if not (older.in_memory and newer.in_memory) or together > _MERGED_ROWS or older.rows > 2 * newer.rows:
                 return
-            self._segments[-2:] = [Segment(pa.concat_tables([older.waiting(), newer.waiting()]))]
+            self._segments[-2:] = [RowSegment(pa.concat_tables([older.read_live_rows(), newer.read_live_rows()]))]
 
     def _spill(self) -> None:
         """Spill the oldest segments until half of the limit is free."""
@@ -177,10 +184,13 @@ class SpillBuffer:
                     return
 
 
-def carried_together(segments: Sequence[Segment]) -> list[list[Segment]]:
-    """Which segments, in log order, become one file. A carried one joins newer ones if it is not much larger: so a row is written anew a
-    few times only, however many runs its transaction is open for, and there are few files."""
-    groups: list[list[Segment]] = []
+def carried_together(segments: Sequence[RowSegment]) -> list[list[RowSegment]]:
+    """Group the segments, in log order, that become one file.
+
+    A carried one joins newer ones if it is not much larger: so a row is written again a few times only, however many runs its transaction
+    is open for, and there are few files.
+    """
+    groups: list[list[RowSegment]] = []
     size, open_ = 0, False
     for segment in reversed(segments):
         anew = _to_write(segment)
@@ -194,6 +204,6 @@ def carried_together(segments: Sequence[Segment]) -> list[list[Segment]]:
     return groups[::-1]
 
 
-def _to_write(segment: Segment) -> bool:
-    """Whether it is not carried yet, or most of its rows are of transactions that have ended."""
+def _to_write(segment: RowSegment) -> bool:
+    """Check whether it is not carried yet, or most of its rows are of transactions that have ended."""
     return segment.carried is None or segment.live_rows * 2 < segment.rows

@@ -1,4 +1,4 @@
 """Open transactions, carried over from one stream to the next: their rows in files, all else in a state.
 
-Begin with :mod:`.open_rows`.
+Begin with :mod:`.carried_transactions`.
 """

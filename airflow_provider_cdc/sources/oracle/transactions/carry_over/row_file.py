@@ -1,7 +1,9 @@
-"""A file with the rows of a segment: pieces of some thousand rows, each compressed by itself and with its checksum, so that the rows of one
-transaction can be read without the others, and damage is found when it matters.
+"""A file with the rows of a segment.
 
-The columns are those of :data:`..segments.ROWS`, without the serial of the transaction, which is another one in each stream; tables are
+It has pieces of some thousand rows, each compressed by itself and with its checksum, so that the rows of one transaction can be read
+without the others, and damage is found when it matters.
+
+The columns are those of :data:`..row_segments.ROWS`, without the serial of the transaction, which is another one in each stream; tables are
 numbered by the file itself.
 """
 
@@ -17,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.model.offset import CarriedFile
-from airflow_provider_cdc.core.spi.carry_over import Carried, CarriedLost
-from airflow_provider_cdc.sources.oracle.transactions.buffer.segments import ROWS, Segment
+from airflow_provider_cdc.core.spi.carry_over import CarryOver, CarryOverLost
+from airflow_provider_cdc.sources.oracle.transactions.buffer.row_segments import ROWS, RowSegment
 
 Int64s = npt.NDArray[np.int64]
 
@@ -29,12 +31,12 @@ PIECE_BYTES: Final = 4 << 20
 _THREADS: Final = False
 
 
-class TooLarge(Exception):
+class RowFileTooLarge(Exception):
     """A file would have more bytes than it may have."""
 
 
 class RowFile:
-    """The rows of a segment in a file; implements :class:`..segments.CarriedRows`.
+    """The rows of a segment in a file; implements :class:`..row_segments.CarriedRows`.
 
     :param pieces: per piece: its first byte, its size, its CRC-32, and the number of rows up to its end
     :param tables: per table of the file, its number in this stream
@@ -43,7 +45,7 @@ class RowFile:
 
     def __init__(
         self,
-        carried: Carried,
+        carried: CarryOver,
         file: CarriedFile,
         pieces: list[list[int]],
         tables: npt.NDArray[np.int32],
@@ -83,9 +85,9 @@ class RowFile:
         if self._last is not None and self._last[:2] == (number, columns):
             return self._last[2]
         start, size, crc, _ = self.pieces[number]
-        data = self._carried.read(self.file.name, start, size)
+        data = self._carried.read_part(self.file.name, start, size)
         if zlib.crc32(data) != crc:
-            raise CarriedLost(f"its file {self.file.name} is damaged at byte {start}")
+            raise CarryOverLost(f"its file {self.file.name} is damaged at byte {start}")
         numbers = [STORED.get_field_index(name) for name in columns]
         options = pa.ipc.IpcReadOptions(included_fields=numbers, use_threads=_THREADS)
         with pa.ipc.open_stream(data, options=options) as reader:
@@ -94,14 +96,14 @@ class RowFile:
         return batch
 
 
-def written(carried: Carried, segment: Segment, most: int) -> RowFile:
+def write_row_file(carried: CarryOver, segment: RowSegment, most: int) -> RowFile:
     """Write the rows of a segment, all of which are live.
 
     :param most: bytes that the file may have
     :raises TooLarge: it would have more
     :raises StorageUnavailable: it could not be written
     """
-    rows = segment.waiting().combine_chunks()
+    rows = segment.read_live_rows().combine_chunks()
     tables, which = np.unique(rows.column("table").to_numpy(), return_inverse=True)
     stored = rows.select(STORED.names)
     numbered = pa.array(which.astype(np.int32))
@@ -113,17 +115,17 @@ def written(carried: Carried, segment: Segment, most: int) -> RowFile:
         for start, stop in _cut(rows.column("sql")):
             data = _encoded(stored.slice(start, stop - start))
             if at + len(data) > most:
-                raise TooLarge
+                raise RowFileTooLarge
             pieces.append([at, len(data), zlib.crc32(data), stop])
             at += len(data)
             yield data
 
-    file = carried.add(parts())
+    file = carried.write_file(parts())
     return RowFile(carried, file, pieces, tables.astype(np.int32), segment.serials, segment.starts)
 
 
-def description(rows: RowFile, tables: list[Any]) -> dict[str, Any]:
-    """What is needed to read the file again, fit for JSON.
+def describe_row_file(rows: RowFile, tables: list[Any]) -> dict[str, Any]:
+    """Return the description that is needed to read the file again, fit for JSON.
 
     :param tables: per table of the file, its id
     """
@@ -131,7 +133,7 @@ def description(rows: RowFile, tables: list[Any]) -> dict[str, Any]:
 
 
 def _cut(texts: pa.ChunkedArray) -> Iterator[tuple[int, int]]:
-    """Where pieces begin and end."""
+    """Yield the begin and end of each piece."""
     total = len(texts)
     ends = np.cumsum(pc.fill_null(pc.binary_length(texts), 0).to_numpy())
     start = 0

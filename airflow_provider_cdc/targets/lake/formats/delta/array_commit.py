@@ -1,11 +1,11 @@
 """Commits a batch in one transaction, without a MERGE. There are two ways.
 
-In a small table, the files that hold some of the keys are written anew by Arrow, with what is left of them and the rows of the batch
-(:mod:`airflow_provider_cdc.targets.lake.formats.delta.copy_on_write`). In a larger one that has deletion vectors, Arrow writes the rows of the batch as a file of
-their own, and finds the rows that they replace, for which it reads the key columns (:mod:`airflow_provider_cdc.targets.lake.formats.delta.deletion_vectors`); in a very large one Spark finds them.
+In a small table, the files that hold some of the keys are rewritten by Arrow, with what is left of them and the rows of the batch
+(:mod:`airflow_provider_cdc.targets.lake.formats.delta.copy_on_write`). In a larger one that has deletion vectors, Arrow writes the rows of the batch as a separate
+file, and finds the rows that they replace, for which it reads the key columns (:mod:`airflow_provider_cdc.targets.lake.formats.delta.deletion_vectors`); in a very large one Spark finds them.
 
-Delta has no public interface for such a commit. What is called here is its own, of the version that ``FORMAT.packages`` names; a table
-that has anything which these calls would not take care of is merged (:func:`airflow_provider_cdc.targets.lake.formats.delta.layout.not_for`).
+Delta has no public interface for such a commit. What is called here is internal to Delta, of the version that ``FORMAT.packages`` names; a table
+that has anything which these calls would not take care of is merged (:func:`airflow_provider_cdc.targets.lake.formats.delta.file_schema.not_for`).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.targets.lake.formats import key_lookup
+from airflow_provider_cdc.targets.lake.formats import parquet_key_lookup
 from airflow_provider_cdc.targets.lake.formats.delta import deletion_vectors as vectors
-from airflow_provider_cdc.targets.lake.formats.delta.copy_on_write import MOST_BYTES, MOST_FILES, CopyOnWrite
-from airflow_provider_cdc.targets.lake.formats.delta.data_files import GREGORIAN, DataFiles
-from airflow_provider_cdc.targets.lake.formats.delta.file_reader import OldFile, OldFiles
-from airflow_provider_cdc.targets.lake.formats.delta.layout import Layout, is_ordered
-from airflow_provider_cdc.targets.lake.formats.key_lookup import NotOnArrays
-from airflow_provider_cdc.targets.lake.formats.target import Changes, Marker, Written
+from airflow_provider_cdc.targets.lake.formats.delta.copy_on_write import MOST_BYTES, MOST_FILES, DeltaCopyOnWrite
+from airflow_provider_cdc.targets.lake.formats.delta.data_file_writer import GREGORIAN, DeltaFileWriter
+from airflow_provider_cdc.targets.lake.formats.delta.file_reader import DeltaDataFile, DeltaFileReader
+from airflow_provider_cdc.targets.lake.formats.delta.file_schema import DeltaFileLayout, is_ordered
+from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import ArrowUnsupported
+from airflow_provider_cdc.targets.lake.formats.target_interface import KeyedChanges, Marker, WriteMetrics
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
-from airflow_provider_cdc.targets.lake.types.spark_types import quoted
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.formats.delta")
 BROADCAST_KEYS = 5_000_000
@@ -40,27 +40,27 @@ METADATA = f"{OURS}metadata"
 """Column of Spark's that says where a row is."""
 
 
-def matching(rows: DataFrame, keys: DataFrame, changes: Changes) -> DataFrame:
-    """The table's rows with some of the keys, as where they are: their files' :data:`METADATA`.
+def find_matching_rows(rows: DataFrame, keys: DataFrame, changes: KeyedChanges) -> DataFrame:
+    """Return the table's rows with some of the keys, as where they are: their files' :data:`METADATA`.
 
     :param rows: of the table at the version that the commit is based on
     :param keys: with the key columns; a key may come several times
     """
     names = list(changes.keys.column_names)
     found = rows.select(
-        *[F.col(quoted(name)).alias(f"t{i}") for i, name in enumerate(names)],
+        *[F.col(quote_name(name)).alias(f"t{i}") for i, name in enumerate(names)],
         rows.metadataColumn("_metadata").alias(METADATA),
     )  # fmt: skip
     for i, name in enumerate(names):
         if bounds := _bounds(changes.keys[name]):  # files without such keys are not read
             found = found.where(F.col(f"t{i}").between(*bounds))
-    same = reduce(and_, [F.col(f"t{i}").eqNullSafe(F.col(f"k.{quoted(name)}")) for i, name in enumerate(names)])
+    same = reduce(and_, [F.col(f"t{i}").eqNullSafe(F.col(f"k.{quote_name(name)}")) for i, name in enumerate(names)])
     known = F.broadcast(keys) if changes.keys.num_rows < BROADCAST_KEYS else keys
     return found.join(known.alias("k"), same, "left_semi")
 
 
 def _bounds(keys: pa.ChunkedArray) -> tuple[Column, Column] | None:
-    """The least and the greatest key, if a filter by them finds all keys."""
+    """Return the least and the greatest key, if a filter by them finds all keys."""
     if keys.null_count or not len(keys) or not is_ordered(keys.type):
         return None
     ends = pc.min_max(keys)
@@ -75,8 +75,8 @@ def _bounds(keys: pa.ChunkedArray) -> tuple[Column, Column] | None:
 # -- the transaction ----------------------------------------------------------------------------------------------------
 
 
-class Commit:
-    """One batch for one table, at the version of a transaction.
+class DeltaArrayCommit:
+    """A commit of one batch to one table, at the version of a transaction.
 
     :param log: Delta's view of the table
     :param layout: of the table at this version
@@ -86,21 +86,21 @@ class Commit:
     """
 
     def __init__(
-        self, spark: SparkSession, log: Any, transaction: Any, layout: Layout, made: DataFiles, files: OldFiles,
+        self, spark: SparkSession, log: Any, transaction: Any, layout: DeltaFileLayout, made: DeltaFileWriter, files: DeltaFileReader,
         at: Callable[[int], DataFrame],
     ) -> None:  # fmt: skip
-        self._spark, self._delta = spark, Delta(spark)
+        self._spark, self._delta = spark, DeltaClasses(spark)
         self._log, self._transaction, self._layout = log, transaction, layout
         self._made, self._files, self._at = made, files, at
-        self._old = CopyOnWrite(made, files)
-        self.written: Written | None = None
+        self._old = DeltaCopyOnWrite(made, files)
+        self.written: WriteMetrics | None = None
         """What was written; ``None`` before it is."""
 
-    def write(self, changes: Changes, keys: Callable[[], DataFrame], marker: Marker) -> str:
+    def write_batch(self, changes: KeyedChanges, keys: Callable[[], DataFrame], marker: Marker) -> str:
         """
         :return: why the table has to be merged; empty if the batch is committed
         """
-        small = size(self._transaction.snapshot()) <= MOST_BYTES
+        small = count_snapshot_bytes(self._transaction.snapshot()) <= MOST_BYTES
         reason = self._copy_on_write(changes, marker) if small else _LARGE
         if not reason:
             return ""
@@ -113,91 +113,101 @@ class Commit:
             return ""
         if not changes.inserts_only:
             return f"{reason}; {_NO_VECTORS}"
-        if matching(self._now(), keys(), changes).head(1):
+        if find_matching_rows(self._now(), keys(), changes).head(1):
             return f"{reason}; {_NO_VECTORS}, and has some of the keys already"
         self._transaction.filterFiles()
         self._put([], changes, marker)
         return ""
 
-    def _copy_on_write(self, changes: Changes, marker: Marker) -> str:
-        actions = self._delta.files(self._transaction)
+    def _copy_on_write(self, changes: KeyedChanges, marker: Marker) -> str:
+        actions = self._delta.read_all_files(self._transaction)
         if len(actions) > MOST_FILES:
             return f"it has {len(actions)} files"
         try:
-            done = self._old.replace([OldFile.of(action, self._log) for action in actions], changes)
-        except NotOnArrays as e:
+            done = self._old.replace_keys([DeltaDataFile.from_action(action, self._log) for action in actions], changes)
+        except ArrowUnsupported as e:
             return str(e)
         self._put([file.action.remove() for file in done.gone], changes, marker, done.rows)
         return ""
 
-    def _taken(self, changes: Changes, keys: Callable[[], DataFrame]) -> list[Any]:
+    def _taken(self, changes: KeyedChanges, keys: Callable[[], DataFrame]) -> list[Any]:
         """Actions that give files new deletion vectors, in which the rows with some keys are gone."""
         try:
-            files = [OldFile.of(action, self._log) for action in self._few_files()]
-            return self._vectors_of().actions(files, self._made.physical(changes.keys))
-        except NotOnArrays as e:
+            files = [DeltaDataFile.from_action(action, self._log) for action in self._few_files()]
+            return self._vectors_of().build_key_removals(files, self._made.to_file_columns(changes.keys))
+        except ArrowUnsupported as e:
             log.info("Spark looks for the rows that go: %s.", e)
-        return self._delta.vectors(self._transaction, self._log, matching(self._now(), keys(), changes))
+        return self._delta.build_deletion_vectors(
+            self._transaction, self._log, find_matching_rows(self._now(), keys(), changes)
+        )
 
     def _few_files(self) -> list[Any]:
         """``AddFile`` of all files, with their statistics. The whole table counts as read.
 
         :raises NotOnArrays: they are too many for the driver
         """
-        number = files(self._transaction.snapshot())
-        if number > key_lookup.MOST_FILES:
-            raise NotOnArrays(f"the table has {number} files")
-        return self._delta.files(self._transaction)
+        number = count_snapshot_files(self._transaction.snapshot())
+        if number > parquet_key_lookup.MOST_FILES:
+            raise ArrowUnsupported(f"the table has {number} files")
+        return self._delta.read_all_files(self._transaction)
 
-    def _vectors_of(self) -> vectors.Vectors:
+    def _vectors_of(self) -> vectors.DeletionVectorWriter:
         conf = self._spark._jsparkSession.sessionState().newHadoopConf()
-        return vectors.Vectors(self._delta, self._log, conf, self._files)
+        return vectors.DeletionVectorWriter(self._delta, self._log, conf, self._files)
 
-    def _put(self, actions: Sequence[Any], changes: Changes, marker: Marker, kept: Iterable[pa.Table] = ()) -> None:
-        sizes = self._commit(actions, changes.rows(), marker, kept)
+    def _put(
+        self, actions: Sequence[Any], changes: KeyedChanges, marker: Marker, kept: Iterable[pa.Table] = ()
+    ) -> None:
+        sizes = self._commit(actions, changes.read_rows(), marker, kept)
         rows, deleted = changes.number_of_rows(), changes.number_of_deletes()
-        self.written = Written("commit", rows, deleted, sum(sizes), len(sizes))
+        self.written = WriteMetrics("commit", rows, deleted, sum(sizes), len(sizes))
 
     def _commit(
         self, actions: Sequence[Any], new: Iterable[pa.Table], marker: Marker, kept: Iterable[pa.Table] = ()
     ) -> list[int]:
-        """
+        """Write the new files, and commit them.
+
         :param new: rows with the table's columns
         :param kept: rows as its files have them
         :return: bytes of each file that was written
         """
-        made = self._made.write(chain(kept, map(self._made.physical, new)))
-        self._delta.commit(self._transaction, [*actions, *map(self._delta.added, made)], marker.app, marker.batch)
+        made = self._made.write_files(chain(kept, map(self._made.to_file_columns, new)))
+        self._delta.commit_actions(
+            self._transaction,
+            [*actions, *map(self._delta.build_add_action, made)],
+            marker.application_name,
+            marker.batch,
+        )
         return [int(file["size"]) for file in made]
 
     def _now(self) -> DataFrame:
         return self._at(int(self._transaction.snapshot().version()))
 
 
-def markers(spark: SparkSession, snapshot: Any) -> dict[str, int]:
+def read_snapshot_markers(spark: SparkSession, snapshot: Any) -> dict[str, int]:
     """Application → its last batch, at some version of a table."""
     # the version's checksum has them, as long as they are few; whatever else is asked, a Spark job reads the log first
     checksum = snapshot.checksumOpt()
     known = checksum.get().setTransactions() if checksum.isDefined() else checksum
     found = known.get() if known.isDefined() else snapshot.setTransactions()
-    return {one.appId(): int(one.version()) for one in Delta(spark).plain(found)}
+    return {one.appId(): int(one.version()) for one in DeltaClasses(spark).to_python_list(found)}
 
 
-def size(snapshot: Any) -> int:
+def count_snapshot_bytes(snapshot: Any) -> int:
     """Bytes of all files, at some version of a table."""
     checksum = snapshot.checksumOpt()  # as markers
     return int(checksum.get().tableSizeBytes() if checksum.isDefined() else snapshot.sizeInBytes())
 
 
-def files(snapshot: Any) -> int:
-    """How many there are, at some version of a table."""
+def count_snapshot_files(snapshot: Any) -> int:
+    """Count all files, at some version of a table."""
     checksum = snapshot.checksumOpt()  # as markers
     return int(checksum.get().numFiles() if checksum.isDefined() else snapshot.numOfFiles())
 
 
-def too_large(layout: Layout, snapshot: Any) -> str:
+def too_large(layout: DeltaFileLayout, snapshot: Any) -> str:
     """Why rows of a table, at some version of it, cannot be replaced without a MERGE; empty if they can."""
-    if layout.has_vectors or size(snapshot) <= MOST_BYTES:
+    if layout.has_vectors or count_snapshot_bytes(snapshot) <= MOST_BYTES:
         return ""
     return f"{_LARGE}; {_NO_VECTORS}"
 
@@ -205,58 +215,63 @@ def too_large(layout: Layout, snapshot: Any) -> str:
 _LARGE, _NO_VECTORS = "it is large", "the table has no deletion vectors"
 
 
-class Delta:
+class DeltaClasses:
     """Delta's own classes, by their full names."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    def cls(self, name: str) -> Any:
+    def load_class(self, name: str) -> Any:
         return getattr(self._spark._jvm, name)
 
-    def object(self, name: str) -> Any:
-        """An object of Scala."""
-        return getattr(self.cls(f"{name}$"), "MODULE$")
+    def load_scala_object(self, name: str) -> Any:
+        """Return an object of Scala."""
+        return getattr(self.load_class(f"{name}$"), "MODULE$")
 
-    def plain(self, found: Any) -> list[Any]:
-        """A sequence of Scala's as a list."""
+    def to_python_list(self, found: Any) -> list[Any]:
+        """Convert a sequence of Scala's to a list."""
         # py4j's own iteration ends each time with an error of Java's, which costs dozens of calls
         return [found.apply(at) for at in range(found.size())]
 
-    def files(self, transaction: Any) -> list[Any]:
-        """``AddFile`` of all files. The whole table counts as read: whoever changes it first makes the commit fail."""
+    def read_all_files(self, transaction: Any) -> list[Any]:
+        """Return ``AddFile`` of all files.
+
+        The whole table counts as read: the first writer that changes it makes the commit fail.
+        """
         transaction.readWholeTable()
         snapshot = transaction.snapshot()
         checksum = snapshot.checksumOpt()
         # Delta writes the list of a small table's files into each version's checksum: otherwise a Spark job has to make it
-        known = checksum.get().allFiles() if checksum.isDefined() else self.cls("scala.Option").empty()
+        known = checksum.get().allFiles() if checksum.isDefined() else self.load_class("scala.Option").empty()
         if known.isDefined():
-            return self.plain(known.get())
+            return self.to_python_list(known.get())
         return list(snapshot.allFiles().collectAsList().toArray())
 
-    def rows(self, log: Any, snapshot: Any, files: Iterable[Any]) -> DataFrame:
-        """The rows of some files of a table, at some version of it.
+    def read_file_rows(self, log: Any, snapshot: Any, files: Iterable[Any]) -> DataFrame:
+        """Read the rows of some files of a table, at some version of it.
 
         :param files: ``AddFile`` of each
         """
-        none = self.cls("scala.Option").empty()
-        return DataFrame(log.createDataFrame(snapshot, self.sequence(files), False, none), self._spark)
+        none = self.load_class("scala.Option").empty()
+        return DataFrame(log.createDataFrame(snapshot, self.to_scala_sequence(files), False, none), self._spark)
 
-    def sequence(self, values: Iterable[Any]) -> Any:
-        """A sequence of Scala's."""
-        found = self.cls("java.util.ArrayList")()
+    def to_scala_sequence(self, values: Iterable[Any]) -> Any:
+        """Build a sequence of Scala's."""
+        found = self.load_class("java.util.ArrayList")()
         for value in values:
             found.add(value)
-        return self.cls("scala.jdk.javaapi.CollectionConverters").asScala(found).toSeq()
+        return self.load_class("scala.jdk.javaapi.CollectionConverters").asScala(found).toSeq()
 
-    def vectors(self, transaction: Any, log: Any, rows: DataFrame) -> list[Any]:
+    def build_deletion_vectors(self, transaction: Any, log: Any, rows: DataFrame) -> list[Any]:
         """Actions that give files new deletion vectors, in which some rows are gone."""
-        commands, some = "org.apache.spark.sql.delta.commands", self.cls("scala.Option").apply
+        commands, some = "org.apache.spark.sql.delta.commands", self.load_class("scala.Option").apply
         session = self._spark._jsparkSession
         # the whole table counts as read: whoever changes it first makes this commit fail
         files = transaction.filterFiles()
-        always = self.cls("org.apache.spark.sql.catalyst.expressions.Literal").TrueLiteral()
-        found = self.object(f"{commands}.DeletionVectorBitmapGenerator").buildRowIndexSetsForFilesMatchingCondition(
+        always = self.load_class("org.apache.spark.sql.catalyst.expressions.Literal").TrueLiteral()
+        found = self.load_scala_object(
+            f"{commands}.DeletionVectorBitmapGenerator"
+        ).buildRowIndexSetsForFilesMatchingCondition(
             session,
             transaction,
             True,
@@ -268,21 +283,23 @@ class Delta:
         )
         if found.isEmpty():
             return []
-        helper = self.object(f"{commands}.DMLWithDeletionVectorsHelper")
+        helper = self.load_scala_object(f"{commands}.DMLWithDeletionVectorsHelper")
         by_path = helper.generateCandidateFileMap(log.dataPath(), files)
         touched = helper.findFilesWithMatchingRows(transaction, by_path, found)
         actions = helper.processUnmodifiedData(session, touched, transaction.snapshot(), 32)._1()
-        return self.plain(actions)
+        return self.to_python_list(actions)
 
-    def commit(self, transaction: Any, actions: Sequence[Any], app: str, batch: int) -> None:
-        none = self.cls("scala.Option").empty()
-        mode = self.cls("org.apache.spark.sql.streaming.OutputMode").Update()
+    def commit_actions(self, transaction: Any, actions: Sequence[Any], app: str, batch: int) -> None:
+        none = self.load_class("scala.Option").empty()
+        mode = self.load_class("org.apache.spark.sql.streaming.OutputMode").Update()
         # whoever commits a batch of the same application first makes this commit fail
         getattr(transaction.readTxn(), "$plus$eq")(app)
         transaction.updateSetTransaction(app, batch, none)
         # history shows it as the update of a stream: its id is the application's, its epoch the batch
-        operation = self.cls("org.apache.spark.sql.delta.DeltaOperations$StreamingUpdate")(mode, app, batch, none)
-        transaction.commit(self.sequence(actions), operation)
+        operation = self.load_class("org.apache.spark.sql.delta.DeltaOperations$StreamingUpdate")(
+            mode, app, batch, none
+        )
+        transaction.commit(self.to_scala_sequence(actions), operation)
 
-    def added(self, file: Mapping[str, Any]) -> Any:
-        return self.cls("org.apache.spark.sql.delta.actions.Action").fromJson(json.dumps({"add": file}))
+    def build_add_action(self, file: Mapping[str, Any]) -> Any:
+        return self.load_class("org.apache.spark.sql.delta.actions.Action").fromJson(json.dumps({"add": file}))

@@ -1,4 +1,4 @@
-"""How the columns of a Delta table change: what can be done in place, by which statements, and with which features."""
+"""Changes of the columns of a Delta table: what can be done in place, by which statements, and with which features."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.column_renames import renamed, renames
-from airflow_provider_cdc.targets.lake.formats.target import Comments, Evolution
-from airflow_provider_cdc.targets.lake.types.spark_types import holds, literal, quoted
+from airflow_provider_cdc.targets.lake.formats.column_renames import list_renames, rename_column_types
+from airflow_provider_cdc.targets.lake.formats.target_interface import ColumnEvolution, TableComments
+from airflow_provider_cdc.targets.lake.types.spark_types import can_hold_type, quote_name, quote_text
 
 MAPPING = {"delta.columnMapping.mode": "name"}
 """Renaming and odd names of columns, without rewriting files."""
@@ -29,75 +29,77 @@ _ODD = re.compile(r"[ ,;{}()\n\t=]")
 """Characters that names of columns have only with column mapping."""
 
 
-def can_evolve(evolution: Evolution, columns: Mapping[str, str], location: str) -> bool:
-    """As :meth:`airflow_provider_cdc.targets.lake.formats.target.Target.can_evolve`.
+def can_evolve(evolution: ColumnEvolution, columns: Mapping[str, str], location: str) -> bool:
+    """Check an evolution, as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.can_evolve`.
 
     :param columns: the table's, and their types
     """
-    there = renamed(evolution, columns, location)
+    there = rename_column_types(evolution, columns, location)
     if there is None:
         return False
     return all(
         _fits(there[name.lower()], type_)
         for name, type_ in evolution.types.items()
         # what neither type holds is an error of the column's own, unless its values are not wanted any more
-        if name.lower() in there and (name in evolution.fills or holds(type_, there[name.lower()]))
+        if name.lower() in there and (name in evolution.fills or can_hold_type(type_, there[name.lower()]))
     )
 
 
-def statements(evolution: Evolution, columns: Mapping[str, str], location: str) -> Iterator[str]:
-    """What ``ALTER TABLE`` has to say, in order.
+def build_alter_statements(evolution: ColumnEvolution, columns: Mapping[str, str], location: str) -> Iterator[str]:
+    """Build the ``ALTER TABLE`` clauses, in order.
 
     :raises TargetError: a column would get a type that cannot be reached
     """
     there = {name.lower(): type_ for name, type_ in columns.items()}
     names = {name.lower(): name for name in evolution.types}
-    for old, new in renames(evolution):
+    for old, new in list_renames(evolution):
         if old in there and new in names:
-            yield f"RENAME COLUMN {quoted(old)} TO {quoted(names[new])}"
+            yield f"RENAME COLUMN {quote_name(old)} TO {quote_name(names[new])}"
             there[new] = there.pop(old)
-    if gone := evolution.going(columns):
-        yield f"DROP COLUMNS ({', '.join(map(quoted, gone))})"
-    missing = [f"{quoted(name)} {type_}" for name, type_ in evolution.types.items() if name.lower() not in there]
+    if gone := evolution.list_dropped_columns(columns):
+        yield f"DROP COLUMNS ({', '.join(map(quote_name, gone))})"
+    missing = [f"{quote_name(name)} {type_}" for name, type_ in evolution.types.items() if name.lower() not in there]
     if missing:
         yield f"ADD COLUMNS ({', '.join(missing)})"
     for name, type_ in evolution.types.items():
         old = there.get(name.lower(), type_)
         if not _fits(old, type_):
             raise _other_type(name, old, type_, location)
-        if not holds(old, type_):
-            yield f"ALTER COLUMN {quoted(name)} TYPE {type_}"
+        if not can_hold_type(old, type_):
+            yield f"ALTER COLUMN {quote_name(name)} TYPE {type_}"
 
 
-def features(evolution: Evolution, columns: Mapping[str, str]) -> dict[str, str]:
+def list_evolution_properties(evolution: ColumnEvolution, columns: Mapping[str, str]) -> dict[str, str]:
     """Properties of the table that an evolution needs."""
     types = {name.lower(): type_ for name, type_ in columns.items()}
-    came = {new: types[old] for old, new in renames(evolution) if old in types}
+    came = {new: types[old] for old, new in list_renames(evolution) if old in types}
     types.update(came)
     new = {name: type_ for name, type_ in evolution.types.items() if name.lower() not in types}
-    wider = {name: t for name, t in evolution.types.items() if name not in new and not holds(types[name.lower()], t)}
+    wider = {
+        name: t for name, t in evolution.types.items() if name not in new and not can_hold_type(types[name.lower()], t)
+    }
     renamed = {name: "" for name in evolution.types if name.lower() in came}
-    needs = needed({**renamed, **new, **wider})
+    needs = list_column_properties({**renamed, **new, **wider})
     return {**needs, **(MAPPING if came else {}), **(WIDENING if wider else {})}
 
 
-def needed(types: Mapping[str, str]) -> dict[str, str]:
+def list_column_properties(types: Mapping[str, str]) -> dict[str, str]:
     """Properties without which a Delta table cannot have these columns."""
     odd = any(_ODD.search(name) for name in types)
     return {**(MAPPING if odd else {}), **(NTZ if "timestamp_ntz" in types.values() else {})}
 
 
-def commenting(comments: Comments, described: str, columns: Mapping[str, str]) -> Iterator[str]:
-    """What ``ALTER TABLE`` has to say to have the comments that a table lacks; one statement is one commit.
+def build_comment_statements(comments: TableComments, described: str, columns: Mapping[str, str]) -> Iterator[str]:
+    """Build the ``ALTER TABLE`` clauses for the comments that a table lacks; one statement is one commit.
 
     :param described: the table's own comment
     :param columns: column of the table → its comment
     """
     there = {name.lower(): (name, comment) for name, comment in columns.items()}
     if comments.table and comments.table != described:
-        yield f"SET TBLPROPERTIES ('comment' = {literal(comments.table)})"
+        yield f"SET TBLPROPERTIES ('comment' = {quote_text(comments.table)})"
     lacking = [
-        f"{quoted(there[name.lower()][0])} COMMENT {literal(comment)}"
+        f"{quote_name(there[name.lower()][0])} COMMENT {quote_text(comment)}"
         for name, comment in comments.columns.items()
         if name.lower() in there and there[name.lower()][1] != comment
     ]
@@ -116,11 +118,11 @@ def _other_type(name: str, old: str, new: str, location: str) -> TargetError:
 
 
 def _fits(there: str, wanted: str) -> bool:
-    """Whether a column of one type can hold values of another, as it is or widened in place.
+    """Check whether a column of one type can hold values of another, as it is or widened in place.
 
     Delta makes integers only such decimals as have room for all values of their width in its files, which have 32 bits at least.
     """
-    if holds(there, wanted):
+    if can_hold_type(there, wanted):
         return True
     in_files = "int" if there in ("tinyint", "smallint") and wanted.startswith("decimal") else there
-    return holds(wanted, there) and holds(wanted, in_files)
+    return can_hold_type(wanted, there) and can_hold_type(wanted, in_files)

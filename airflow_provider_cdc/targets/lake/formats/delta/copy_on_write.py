@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from airflow_provider_cdc.changelog.reading.arrow_keys import among, goes
-from airflow_provider_cdc.targets.lake.formats.delta.data_files import DataFiles
-from airflow_provider_cdc.targets.lake.formats.delta.file_reader import OldFile, OldFiles
-from airflow_provider_cdc.targets.lake.formats.key_lookup import NotOnArrays, ranges_of
-from airflow_provider_cdc.targets.lake.formats.target import Changes
+from airflow_provider_cdc.changelog.reading.arrow_row_matching import match_keys, match_multiset
+from airflow_provider_cdc.targets.lake.formats.delta.data_file_writer import DeltaFileWriter
+from airflow_provider_cdc.targets.lake.formats.delta.file_reader import DeltaDataFile, DeltaFileReader
+from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import ArrowUnsupported, ranges_of
+from airflow_provider_cdc.targets.lake.formats.target_interface import KeyedChanges
 
 MOST_BYTES = 64 << 20
 """Bytes of a table whose rows the driver may hold."""
@@ -21,74 +21,78 @@ GATHERED, SMALL_FILE = 16, 8 << 20
 
 
 @dataclass(frozen=True)
-class Replacement:
+class DeltaFileReplacement:
     """Files that go, and the rows of theirs that stay, with the names and types of the table's files."""
 
-    gone: list[OldFile]
+    gone: list[DeltaDataFile]
     rows: list[pa.Table]
 
 
-class CopyOnWrite:
+class DeltaCopyOnWrite:
     """Finds the files that hold keys of a batch, and what is left of them.
 
     :param made: writes the table's files, and knows their columns
     :param files: reads those that are there
     """
 
-    def __init__(self, made: DataFiles, files: OldFiles) -> None:
+    def __init__(self, made: DeltaFileWriter, files: DeltaFileReader) -> None:
         self._made, self._files = made, files
 
-    def replace(self, old: Sequence[OldFile], changes: Changes) -> Replacement:
-        """
+    def replace_keys(self, old: Sequence[DeltaDataFile], changes: KeyedChanges) -> DeltaFileReplacement:
+        """Replace the files that have some of the keys.
+
         :raises NotOnArrays: a file that has to be replaced cannot be
         """
-        keys = self._made.physical(changes.keys)
+        keys = self._made.to_file_columns(changes.keys)
         ranges = ranges_of(keys)
-        gone: list[OldFile] = []
+        gone: list[DeltaDataFile] = []
         left: list[pa.Table] = []
-        others: list[OldFile] = []
+        others: list[DeltaDataFile] = []
         for file in old:
             if not (keys.num_rows and file.may_have(ranges) and self._take(file, keys, gone, left)):
                 others.append(file)
         self._gather(others, gone, left)
-        return Replacement(gone, left)
+        return DeltaFileReplacement(gone, left)
 
-    def without(self, places: Sequence[tuple[OldFile, pa.Table]], others: Sequence[OldFile]) -> Replacement:
-        """
+    def remove_rows(
+        self, places: Sequence[tuple[DeltaDataFile, pa.Table]], others: Sequence[DeltaDataFile]
+    ) -> DeltaFileReplacement:
+        """Replace files, without some of their rows.
+
         :param places: files, and rows that go from each, with the table's columns; of equal ones any
         :param others: the other files of the table; nothing if they are too many to look at
         :raises NotOnArrays: a file cannot be replaced here
         """
-        gone: list[OldFile] = []
+        gone: list[DeltaDataFile] = []
         left: list[pa.Table] = []
         for file, wanted in places:
             if file.has_vector:
-                raise NotOnArrays("a file with some of the rows has a deletion vector")
-            rows = self._files.read(file, ())
-            going = goes(rows, self._made.physical(wanted))
+                raise ArrowUnsupported("a file with some of the rows has a deletion vector")
+            rows = self._files.read_rows(file, ())
+            going = match_multiset(rows, self._made.to_file_columns(wanted))
             if going.sum() != wanted.num_rows:
-                raise NotOnArrays("Arrow does not find the rows that Spark has found")
+                raise ArrowUnsupported("Arrow does not find the rows that Spark has found")
             gone.append(file)
             if not going.all():
                 left.append(rows.filter(pa.array(~going)))
         self._gather(others, gone, left)
-        return Replacement(gone, left)
+        return DeltaFileReplacement(gone, left)
 
-    def _gather(self, files: Sequence[OldFile], gone: list[OldFile], left: list[pa.Table]) -> None:
+    def _gather(self, files: Sequence[DeltaDataFile], gone: list[DeltaDataFile], left: list[pa.Table]) -> None:
         """Many small files become one."""
         small = [file for file in files if file.size < SMALL_FILE and not file.has_vector]
         if len(small) >= GATHERED:
             gone += small
-            left += [self._files.read(file, ()) for file in small]
+            left += [self._files.read_rows(file, ()) for file in small]
 
-    def _take(self, file: OldFile, keys: pa.Table, gone: list[OldFile], left: list[pa.Table]) -> bool:
-        """Whether a file has some of the keys; if so, what is left of it is kept."""
-        rows = self._files.read(file, keys.column_names)
-        known = among(rows.select(keys.column_names), keys)
+    def _take(self, file: DeltaDataFile, keys: pa.Table, gone: list[DeltaDataFile], left: list[pa.Table]) -> bool:
+        """Check whether a file has some of the keys; if so, keep what is left of it."""
+        rows = self._files.read_rows(file, keys.column_names)
+        known = match_keys(rows.select(keys.column_names), keys)
         if not known.any():
             return False
         if file.has_vector:
-            raise NotOnArrays("a file with some of the keys has a deletion vector")
+            raise ArrowUnsupported("a file with some of the keys has a deletion vector")
         gone.append(file)
         if not known.all():
             left.append(rows.filter(pa.array(~known)))

@@ -14,34 +14,34 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.changelog.reading.arrow_keys import Numbers
-from airflow_provider_cdc.targets.lake.formats import key_lookup
-from airflow_provider_cdc.targets.lake.formats.delta.file_reader import OldFile, OldFiles
-from airflow_provider_cdc.targets.lake.formats.key_lookup import NotOnArrays, ranges_of
+from airflow_provider_cdc.changelog.reading.arrow_row_matching import Numbers
+from airflow_provider_cdc.targets.lake.formats import parquet_key_lookup
+from airflow_provider_cdc.targets.lake.formats.delta.file_reader import DeltaDataFile, DeltaFileReader
+from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import ArrowUnsupported, ranges_of
 
 _ARRAY_MOST = 4096
 """Values that a container of a bitmap may list."""
 _MAGIC, _NO_RUNS = 1681511377, 12346
 
 
-class Classes(Protocol):
+class JvmClassLoader(Protocol):
     """Looks up classes and objects of the JVM by their full names."""
 
-    def cls(self, name: str) -> Any: ...
-    def object(self, name: str) -> Any: ...
+    def load_class(self, name: str) -> Any: ...
+    def load_scala_object(self, name: str) -> Any: ...
 
 
-class Vectors:
+class DeletionVectorWriter:
     """New deletion vectors for one table.
 
     :param log: Delta's view of the table
     :param conf: of Hadoop
     """
 
-    def __init__(self, classes: Classes, log: Any, conf: Any, files: OldFiles) -> None:
+    def __init__(self, classes: JvmClassLoader, log: Any, conf: Any, files: DeltaFileReader) -> None:
         self._classes, self._log, self._conf, self._files = classes, log, conf, files
 
-    def actions(self, old: Sequence[OldFile], keys: pa.Table) -> list[Any]:
+    def build_key_removals(self, old: Sequence[DeltaDataFile], keys: pa.Table) -> list[Any]:
         """Actions that take rows out of files.
 
         :param old: all files of the table
@@ -50,23 +50,25 @@ class Vectors:
         """
         ranges = ranges_of(keys)
         some = [file for file in old if file.may_have(ranges)]
-        if (size := sum(file.size for file in some)) > key_lookup.MOST_BYTES:
-            raise NotOnArrays(f"the keys may be in files of {size >> 30} GB")
+        if (size := sum(file.size for file in some)) > parquet_key_lookup.MOST_BYTES:
+            raise ArrowUnsupported(f"the keys may be in files of {size >> 30} GB")
         with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-            places = list(pool.map(lambda file: self._files.places(file, keys), some))
-        return self.taking([(file, numbers) for file, numbers in zip(some, places, strict=True) if len(numbers)])
+            places = list(pool.map(lambda file: self._files.find_row_numbers(file, keys), some))
+        return self.build_row_removals(
+            [(file, numbers) for file, numbers in zip(some, places, strict=True) if len(numbers)]
+        )
 
-    def taking(self, places: Sequence[tuple[OldFile, Numbers]]) -> list[Any]:
+    def build_row_removals(self, places: Sequence[tuple[DeltaDataFile, Numbers]]) -> list[Any]:
         """Actions that take rows out of files.
 
         :param places: files, and the numbers of the rows of each, in order
         :raises NotOnArrays: Spark has to write the vectors
         """
         if any(file.number_of_rows is None for file, _ in places):
-            raise NotOnArrays("the table does not say how many rows a file has")
-        store = self._classes.object(f"{_STORE}.DeletionVectorStore").createInstance(self._conf)
+            raise ArrowUnsupported("the table does not say how many rows a file has")
+        store = self._classes.load_scala_object(f"{_STORE}.DeletionVectorStore").createInstance(self._conf)
         found: list[Any] = []
-        bitmaps: list[tuple[OldFile, Any]] = []
+        bitmaps: list[tuple[DeltaDataFile, Any]] = []
         for file, numbers in places:
             bitmap, gone = self._bitmap(store, file, numbers)
             if gone == file.number_of_rows:
@@ -75,9 +77,9 @@ class Vectors:
                 bitmaps.append((file, bitmap))
         return [*found, *self._written(store, bitmaps)]
 
-    def _bitmap(self, store: Any, file: OldFile, numbers: Numbers) -> tuple[Any, int]:
+    def _bitmap(self, store: Any, file: DeltaDataFile, numbers: Numbers) -> tuple[Any, int]:
         """All rows that are gone from a file then, and how many they are; zero if there are no more than before."""
-        bitmap, before = self._classes.cls(_BITMAP).readFrom(serialized(numbers)), 0
+        bitmap, before = self._classes.load_class(_BITMAP).readFrom(serialize_row_numbers(numbers)), 0
         if file.has_vector:
             known = store.read(file.action.deletionVector(), self._log.dataPath())
             before = int(known.cardinality())
@@ -85,7 +87,7 @@ class Vectors:
         gone = int(bitmap.cardinality())
         return bitmap, gone if gone > before else 0
 
-    def _written(self, store: Any, bitmaps: Sequence[tuple[OldFile, Any]]) -> list[Any]:
+    def _written(self, store: Any, bitmaps: Sequence[tuple[DeltaDataFile, Any]]) -> list[Any]:
         """Write vectors, all in one file.
 
         :return: actions that give them to the table's files
@@ -93,14 +95,16 @@ class Vectors:
         if not bitmaps:
             return []
         path = self._log.dataPath()
-        folder = self._classes.object("org.apache.spark.sql.delta.util.PathWithFileSystem").withConf(path, self._conf)
-        vectors = self._classes.object(f"{_COMMANDS}.DeletionVectorWriter")
+        folder = self._classes.load_scala_object("org.apache.spark.sql.delta.util.PathWithFileSystem").withConf(
+            path, self._conf
+        )
+        vectors = self._classes.load_scala_object(f"{_COMMANDS}.DeletionVectorWriter")
         opened = vectors.createWriter(store, folder, "")
         writer, identity = opened._1(), opened._2()
         try:
-            context = self._classes.cls(f"{_COMMANDS}.DeletionVectorWriter$DeletionVectorMapperContext")
+            context = self._classes.load_class(f"{_COMMANDS}.DeletionVectorWriter$DeletionVectorMapperContext")
             there = context(store, writer, path, identity, "")
-            portable = self._classes.object(f"{_BITMAP}Format").Portable()
+            portable = self._classes.load_scala_object(f"{_BITMAP}Format").Portable()
             found = []
             for file, bitmap in bitmaps:
                 bitmap.runOptimize()
@@ -118,17 +122,19 @@ _STORE = "org.apache.spark.sql.delta.storage.dv"
 _BITMAP = "org.apache.spark.sql.delta.deletionvectors.RoaringBitmapArray"
 
 
-def serialized(numbers: Numbers) -> bytes:
-    """Numbers as Delta stores them in a deletion vector: a 64-bit Roaring bitmap in the portable form, with Delta's magic number before it
+def serialize_row_numbers(numbers: Numbers) -> bytes:
+    """Serialize numbers as Delta stores them in a deletion vector.
+
+    That is a 64-bit Roaring bitmap in the portable form, with Delta's magic number before it
     (Delta's protocol, "Deletion Vector Format"; the Roaring format specification).
 
     :param numbers: in order, each once; below 2^32
 
-    >>> len(serialized(np.array([1, 5])))
+    >>> len(serialize_row_numbers(np.array([1, 5])))
     36
     """
     if len(numbers) and int(numbers[-1]) >> 32:
-        raise NotOnArrays("a file has more than 4 billion rows")
+        raise ArrowUnsupported("a file has more than 4 billion rows")
     high, low = numbers >> 16, (numbers & 0xFFFF).astype("<u2")
     containers, first, sizes = np.unique(high, return_index=True, return_counts=True)
     contents = [_container(low[at : at + size]) for at, size in zip(first, sizes, strict=True)]

@@ -12,14 +12,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.files.temporary_log import LOOK_AGAIN_S, scratch_folder
-from airflow_provider_cdc.changelog.reading.arrow_keys import Numbers
-from airflow_provider_cdc.targets.lake.formats.delta.data_files import DataFiles
-from airflow_provider_cdc.targets.lake.formats.key_lookup import NotOnArrays, Parts, Range, apart, lookup, opened
+from airflow_provider_cdc.changelog.files.scratch_change_log import LOOK_AGAIN_S, scratch_folder
+from airflow_provider_cdc.changelog.reading.arrow_row_matching import Numbers
+from airflow_provider_cdc.targets.lake.formats.delta.data_file_writer import DeltaFileWriter
+from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import (
+    ArrowUnsupported,
+    JvmFileStream,
+    Range,
+    are_ranges_disjoint,
+    find_key_rows,
+    open_parquet_file,
+)
 
 
 @dataclass(frozen=True)
-class OldFile:
+class DeltaDataFile:
     """A file of the table.
 
     :param action: of Delta, by which it was added
@@ -32,12 +39,12 @@ class OldFile:
     has_vector: bool
 
     @classmethod
-    def of(cls, action: Any, log: Any) -> OldFile:
+    def from_action(cls, action: Any, log: Any) -> DeltaDataFile:
         vector = action.deletionVector()
         return cls(action, action.absolutePath(log), int(action.size()), action.stats() or "", vector is not None)
 
     @cached_property
-    def bounds(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def column_bounds(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The least and the greatest values by the columns' physical names, as far as they are known."""
         return self._said.get("minValues") or {}, self._said.get("maxValues") or {}
 
@@ -52,12 +59,12 @@ class OldFile:
         return found
 
     def may_have(self, ranges: Sequence[Range]) -> bool:
-        """Whether it can have keys, by its bounds."""
-        least, most = self.bounds
-        return not any(apart(least.get(name), most.get(name), low, high) for name, low, high in ranges)
+        """Check whether the file can have keys, by its bounds."""
+        least, most = self.column_bounds
+        return not any(are_ranges_disjoint(least.get(name), most.get(name), low, high) for name, low, high in ranges)
 
 
-class OldFiles:
+class DeltaFileReader:
     """Reads them.
 
     :param made: knows the table's columns
@@ -65,10 +72,10 @@ class OldFiles:
     :param path: makes a path of Hadoop's
     """
 
-    def __init__(self, made: DataFiles, files: Any, path: Any) -> None:
+    def __init__(self, made: DeltaFileWriter, files: Any, path: Any) -> None:
         self._made, self._files, self._path = made, files, path
 
-    def read(self, file: OldFile, needed: Sequence[str]) -> pa.Table:
+    def read_rows(self, file: DeltaDataFile, needed: Sequence[str]) -> pa.Table:
         """All rows, with the columns that the table has now.
 
         :param needed: columns that the file must have
@@ -76,22 +83,26 @@ class OldFiles:
         """
         with self._local(file.path) as name:
             source = self._opened(name, needed)
-            return self._made.held(source.read())
+            return self._made.to_current_columns(source.read())
 
-    def places(self, file: OldFile, keys: pa.Table) -> Numbers:
-        """The numbers of the rows that have some of the keys, in order; also of rows that a deletion vector has taken away.
+    def find_row_numbers(self, file: DeltaDataFile, keys: pa.Table) -> Numbers:
+        """Return the numbers of the rows that have some of the keys, in order.
+
+        Rows that a deletion vector has taken away are among them.
 
         :param keys: with the names and types of the table's files
         :raises NotOnArrays: the file cannot be read here
         """
         names = keys.column_names
         with self._parts(file) as stream:
-            return lookup(self._opened(stream, names), keys, dict(zip(names, names, strict=True)), self._made.as_now)
+            return find_key_rows(
+                self._opened(stream, names), keys, dict(zip(names, names, strict=True)), self._made.as_now
+            )
 
     def _opened(self, source: Any, needed: Sequence[str]) -> pq.ParquetFile:
-        found = opened(source)
+        found = open_parquet_file(source)
         if lacking := set(needed) - set(found.schema_arrow.names):
-            raise NotOnArrays(f"a file lacks {', '.join(sorted(lacking))}")
+            raise ArrowUnsupported(f"a file lacks {', '.join(sorted(lacking))}")
         return found
 
     @contextlib.contextmanager
@@ -106,10 +117,10 @@ class OldFiles:
             yield str(name)
 
     @contextlib.contextmanager
-    def _parts(self, file: OldFile) -> Iterator[Any]:
-        """The file, of which only some parts will be read."""
+    def _parts(self, file: DeltaDataFile) -> Iterator[Any]:
+        """Open the file, of which only some parts will be read."""
         if self._files.getUri().getScheme() == "file":
             yield file.path.toUri().getPath()
             return
         with contextlib.closing(self._files.open(file.path)) as stream:
-            yield Parts(stream, file.size)
+            yield JvmFileStream(stream, file.size)

@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.targets.lake.formats.delta.array_commit import Delta
-from airflow_provider_cdc.targets.lake.formats.target import Upkept
-from airflow_provider_cdc.targets.lake.types.spark_types import quoted
+from airflow_provider_cdc.targets.lake.formats.delta.array_commit import DeltaClasses
+from airflow_provider_cdc.targets.lake.formats.target_interface import MaintenanceStepResult
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 SMALL_FILE, LARGE_FILE = 32 << 20, 256 << 20
 """Bytes of a file below which it counts as small, and up to which files are put together."""
@@ -39,7 +39,7 @@ _VACUUM = {
 }
 
 
-class DeltaUpkeep:
+class DeltaMaintenance:
     """The steps.
 
     :param log: gives Delta's view of the table as it is now
@@ -49,10 +49,10 @@ class DeltaUpkeep:
     def __init__(
         self, spark: SparkSession, location: str, log: Callable[[], Any], listing: Callable[[], tuple[int, int]]
     ) -> None:
-        self._spark, self._table, self._log, self._listing = spark, f"delta.{quoted(location)}", log, listing
+        self._spark, self._table, self._log, self._listing = spark, f"delta.{quote_name(location)}", log, listing
 
-    def compact(self) -> Upkept:
-        """Put small files together, and write files anew that have many deleted rows. Clustered tables are clustered by it."""
+    def compact_files(self) -> MaintenanceStepResult:
+        """Compact small files, and rewrite files that have many deleted rows. Clustered tables are clustered by it."""
         files = DataFrame(self._log().unsafeVolatileSnapshot().allFiles().toDF(), self._spark)
         gone = F.coalesce("deletionVector.cardinality", F.lit(0)) / F.get_json_object("stats", "$.numRecords")
         found = files.agg(
@@ -60,36 +60,42 @@ class DeltaUpkeep:
         ).first()  # fmt: skip
         assert found is not None
         if found["small"] <= FEW and not found["worn"]:
-            return Upkept(False, f"of {found['all']} files {found['small']} are small, and none has many deleted rows")
+            return MaintenanceStepResult(
+                False, f"of {found['all']} files {found['small']} are small, and none has many deleted rows"
+            )
         with self._set(_OPTIMIZE):
             done = self._spark.sql(f"OPTIMIZE {self._table}").first()
         assert done is not None
         metrics = done["metrics"]
         if not metrics["numFilesRemoved"]:
-            return Upkept(False, f"{found['all']} files are as few as they can be")
-        return Upkept(True, f"{metrics['numFilesRemoved']} files became {metrics['numFilesAdded']}")
+            return MaintenanceStepResult(False, f"{found['all']} files are as few as they can be")
+        return MaintenanceStepResult(True, f"{metrics['numFilesRemoved']} files became {metrics['numFilesAdded']}")
 
-    def checkpoint(self) -> Upkept:
+    def write_checkpoint(self) -> MaintenanceStepResult:
         """Write the table's state down, so that readers need no older commits; Delta removes those that have expired."""
         log = self._log()
         snapshot = log.unsafeVolatileSnapshot()
         commits = int(snapshot.version()) - max(int(snapshot.logSegment().checkpointProvider().version()), -1)
         if commits < COMMITS:
-            return Upkept(False, f"{commits} commits since the last checkpoint")
-        log.checkpoint(snapshot, Delta(self._spark).cls("scala.Option").empty())
-        return Upkept(True, f"{commits} commits since the last one are in a new checkpoint")
+            return MaintenanceStepResult(False, f"{commits} commits since the last checkpoint")
+        log.write_checkpoint(snapshot, DeltaClasses(self._spark).load_class("scala.Option").empty())
+        return MaintenanceStepResult(True, f"{commits} commits since the last one are in a new checkpoint")
 
-    def remove_old_files(self, keep: timedelta) -> Upkept:
-        """Remove files that no state of the table since then has, and what killed writers have left. None is younger than a day: another run may
-        be writing it."""
+    def remove_old_files(self, keep: timedelta) -> MaintenanceStepResult:
+        """Remove files that no state of the table since then has, and what killed writers have left.
+
+        None is younger than a day: another run may be writing it.
+        """
         keep = max(keep, YOUNGEST_ORPHAN)
         before, bytes_ = self._listing()
         with self._set(_VACUUM):
             self._spark.sql(f"VACUUM {self._table} RETAIN {keep.total_seconds() / 3600:.4f} HOURS").collect()
         after, left = self._listing()
         if before <= after:
-            return Upkept(False, f"no file went out of use more than {keep.total_seconds() / 3600:g} hours ago")
-        return Upkept(True, f"{before - after} files with {(bytes_ - left) / 1e6:.1f} MB are removed")
+            return MaintenanceStepResult(
+                False, f"no file went out of use more than {keep.total_seconds() / 3600:g} hours ago"
+            )
+        return MaintenanceStepResult(True, f"{before - after} files with {(bytes_ - left) / 1e6:.1f} MB are removed")
 
     @contextlib.contextmanager
     def _set(self, settings: Mapping[str, str]) -> Iterator[None]:

@@ -24,44 +24,58 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.targets.lake.formats.column_renames import renames
-from airflow_provider_cdc.targets.lake.formats.creation_marker import Creation
+from airflow_provider_cdc.targets.lake.formats.column_renames import list_renames
+from airflow_provider_cdc.targets.lake.formats.creation_marker import CreationMarker
 from airflow_provider_cdc.targets.lake.formats.delta import column_changes as columns
-from airflow_provider_cdc.targets.lake.formats.delta.array_commit import Commit, Delta, markers, size, too_large
-from airflow_provider_cdc.targets.lake.formats.delta.conflicts import OF_COLUMNS, OF_MERGE, conflicts, or_conflict
-from airflow_provider_cdc.targets.lake.formats.delta.data_files import DataFiles
-from airflow_provider_cdc.targets.lake.formats.delta.file_reader import OldFiles
-from airflow_provider_cdc.targets.lake.formats.delta.folder import WRITER, TableFolder
-from airflow_provider_cdc.targets.lake.formats.delta.keyless_commit import BagCommit
-from airflow_provider_cdc.targets.lake.formats.delta.layout import Layout, not_for
-from airflow_provider_cdc.targets.lake.formats.delta.location import Name
-from airflow_provider_cdc.targets.lake.formats.delta.maintenance import DeltaUpkeep
-from airflow_provider_cdc.targets.lake.formats.delta.merge_builder import builder
-from airflow_provider_cdc.targets.lake.formats.delta.partitions import partitioned, unfit_partitions
-from airflow_provider_cdc.targets.lake.formats.delta.write_metrics import written
-from airflow_provider_cdc.targets.lake.formats.markers import owned, owner_of
+from airflow_provider_cdc.targets.lake.formats.delta.array_commit import (
+    DeltaArrayCommit,
+    DeltaClasses,
+    count_snapshot_bytes,
+    read_snapshot_markers,
+    too_large,
+)
+from airflow_provider_cdc.targets.lake.formats.delta.catalog_table_name import CatalogTableName
+from airflow_provider_cdc.targets.lake.formats.delta.commit_conflicts import (
+    OF_COLUMNS,
+    OF_MERGE,
+    or_conflict,
+    translate_conflicts,
+)
+from airflow_provider_cdc.targets.lake.formats.delta.data_file_writer import DeltaFileWriter
+from airflow_provider_cdc.targets.lake.formats.delta.delta_log_access import WRITER, DeltaTableFolder
+from airflow_provider_cdc.targets.lake.formats.delta.file_reader import DeltaFileReader
+from airflow_provider_cdc.targets.lake.formats.delta.file_schema import DeltaFileLayout, not_for
+from airflow_provider_cdc.targets.lake.formats.delta.keyless_commit import DeltaKeylessCommit
+from airflow_provider_cdc.targets.lake.formats.delta.maintenance import DeltaMaintenance
+from airflow_provider_cdc.targets.lake.formats.delta.merge_builder import build_merge
+from airflow_provider_cdc.targets.lake.formats.delta.partition_value_check import (
+    guard_partition_values,
+    unfit_partitions,
+)
+from airflow_provider_cdc.targets.lake.formats.delta.write_metrics import read_write_metrics
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import build_owner_properties, owner_of
 from airflow_provider_cdc.targets.lake.formats.reserved_names import refuse_reserved
 from airflow_provider_cdc.targets.lake.formats.table_location import is_path
-from airflow_provider_cdc.targets.lake.formats.target import (
+from airflow_provider_cdc.targets.lake.formats.target_interface import (
     NEVER,
     PLAIN_LAYOUT,
-    Changes,
-    Comments,
-    Conflict,
-    Evolution,
+    ColumnEvolution,
+    KeyedChanges,
+    KeyedMerge,
+    MaintenanceStepResult,
     Marker,
-    Merge,
     Owner,
-    Pinned,
+    PinnedTableState,
+    TableComments,
     TableLayout,
     Target,
     Upkeep,
-    Upkept,
+    WriteConflict,
 )
-from airflow_provider_cdc.targets.lake.rows.multiset_diff import Difference
-from airflow_provider_cdc.targets.lake.types.spark_types import literal, quoted
+from airflow_provider_cdc.targets.lake.rows.multiset_diff import MultisetDifference
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, quote_text
 
-_C = TypeVar("_C", bound=Commit)
+_C = TypeVar("_C", bound=DeltaArrayCommit)
 _TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _VERSION, _VARIANTS = "cdc.columns", "cdc.variants"
@@ -73,113 +87,116 @@ _VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
 class DeltaTarget(Target):
-    """A Delta table; implements :class:`airflow_provider_cdc.targets.lake.formats.target.Target`."""
+    """A Delta table; implements :class:`airflow_provider_cdc.targets.lake.formats.target_interface.Target`."""
 
     def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
         super().__init__(spark, location, profile=profile)
-        self._named = None if is_path(location) else Name(spark, location)
-        self._folder = TableFolder(spark, self._named.folder() if self._named else location)
+        self._named = None if is_path(location) else CatalogTableName(spark, location)
+        self._folder = DeltaTableFolder(spark, self._named.resolve_folder() if self._named else location)
 
     @property
     def _name(self) -> str:
-        return f"delta.{quoted(self._folder.name)}"
+        return f"delta.{quote_name(self._folder.name)}"
 
     def exists(self) -> bool:
         found = self._folder.exists()
-        if found and self._named and self.owner() and not self._named.known():
+        if found and self._named and self.read_owner() and not self._named.is_registered():
             self._named.register(self._folder.name)  # whoever made it was killed before
         return found
 
-    def strange(self, owner: Owner) -> str:
-        return Creation(self.spark, *self._folder.files()).strange(owner)
+    def find_foreign_content(self, owner: Owner) -> str:
+        return CreationMarker(self.spark, *self._folder.resolve_filesystem()).find_foreign_content(owner)
 
-    def owner(self) -> Owner | None:
-        found = self._folder.configuration()
+    def read_owner(self) -> Owner | None:
+        found = self._folder.read_properties()
         return owner_of(found, _OWNER)
 
-    def claim(self, owner: Owner) -> None:
-        with conflicts():
+    def record_owner(self, owner: Owner) -> None:
+        with translate_conflicts():
             self._set(_owned(owner))
 
-    def rule(self) -> str:
-        return self._folder.configuration().get(_RULE, "")
+    def read_rule(self) -> str:
+        return self._folder.read_properties().get(_RULE, "")
 
     def record_rule(self, rule: str) -> None:
-        if rule != self.rule():
+        if rule != self.read_rule():
             self.check_stand()
-            with conflicts():
+            with translate_conflicts():
                 self._set({_RULE: rule})
 
-    def variants(self) -> str:
-        return self._folder.configuration().get(_VARIANTS, "")
+    def read_variants(self) -> str:
+        return self._folder.read_properties().get(_VARIANTS, "")
 
     def record_variants(self, text: str) -> None:
         self.check_stand()
-        with conflicts():
+        with translate_conflicts():
             self._set({_VARIANTS: text})
 
-    def markers(self) -> dict[str, int]:
-        return markers(self.spark, self._folder.snapshot())
+    def read_markers(self) -> dict[str, int]:
+        return read_snapshot_markers(self.spark, self._folder.read_snapshot())
 
-    def writer(self, app: str) -> str:
+    def read_last_writer(self, app: str) -> str:
         return self._folder.writers.get(app, "")
 
     def set_back(self, app: str) -> str:
-        batch = self.marker(app)
+        batch = self.read_marker(app)
         return "" if batch == NEVER else self._folder.set_back(app, batch)
 
-    def rows(self) -> DataFrame:
+    def read_rows(self) -> DataFrame:
         return self.spark.read.format("delta").load(self._folder.name)
 
-    def pinned(self) -> Pinned:
-        snapshot = self._folder.snapshot()
+    def pin_table_state(self) -> PinnedTableState:
+        snapshot = self._folder.read_snapshot()
         version = int(snapshot.version())
         # a frame without a version reads the newest one each time
-        return Pinned(str(version), markers(self.spark, snapshot), self._at(version))
+        return PinnedTableState(str(version), read_snapshot_markers(self.spark, snapshot), self._at(version))
 
-    def columns(self) -> dict[str, str]:
-        return _columns(self.rows())
+    def read_column_types(self) -> dict[str, str]:
+        return _columns(self.read_rows())
 
-    def names(self) -> list[str]:
+    def read_column_names(self) -> list[str]:
         # a frame of the table, which knows the types, takes longer than a small commit
-        return [field["name"] for field in self._layout(self._folder.snapshot()).fields]
+        return [field["name"] for field in self._layout(self._folder.read_snapshot()).fields]
 
-    def path(self) -> str:
+    def resolve_data_path(self) -> str:
         return self._folder.name
 
-    def catalog(self) -> Mapping[str, str]:
-        return self._named.catalog() if self._named else {}
+    def describe_catalog(self) -> Mapping[str, str]:
+        return self._named.describe_catalog() if self._named else {}
 
-    def size(self) -> int:
-        return size(self._folder.snapshot())
+    def count_file_bytes(self) -> int:
+        return count_snapshot_bytes(self._folder.read_snapshot())
 
     # -- columns ------------------------------------------------------------------------------------------------------
 
-    def version(self, app: str) -> int:
-        version, _, owner = self._folder.configuration().get(_VERSION, "0").partition(" ")
+    def read_schema_version(self, app: str) -> int:
+        version, _, owner = self._folder.read_properties().get(_VERSION, "0").partition(" ")
         return int(version) if owner == app else 0
 
-    def can_evolve(self, evolution: Evolution) -> bool:
-        there = self.columns()
+    def can_evolve(self, evolution: ColumnEvolution) -> bool:
+        there = self.read_column_types()
         self._check_new(evolution.types)
-        can, gone = columns.can_evolve(evolution, there, self.location), evolution.going(there)
+        can, gone = columns.can_evolve(evolution, there, self.location), evolution.list_dropped_columns(there)
         return can and (not gone or self._drops(gone))
 
     def _drops(self, names: list[str]) -> bool:
-        """Whether columns can be dropped in place: files have other names for columns than the table, and none of these has a say in the layout."""
-        snapshot = self._folder.snapshot()
+        """Check whether columns can be dropped in place.
+
+        They can if files have other names for columns than the table, and none of these has a say in the layout.
+        """
+        snapshot = self._folder.read_snapshot()
         laid_out = self._partitions(snapshot)
-        clustered = self._folder.cls("org.apache.spark.sql.delta.skipping.clustering.ClusteredTableUtils")
+        clustered = self._folder.load_class("org.apache.spark.sql.delta.skipping.clustering.ClusteredTableUtils")
         laid_out += [name for name in names if clustered.getClusteringColumnsOptional(snapshot).isDefined()]
-        mapped = self._folder.configuration().get("delta.columnMapping.mode", "none") != "none"
+        mapped = self._folder.read_properties().get("delta.columnMapping.mode", "none") != "none"
         return mapped and not {name.lower() for name in names} & {name.lower() for name in laid_out}
 
-    def evolve(self, evolution: Evolution) -> dict[str, str | None]:
-        with conflicts(*OF_COLUMNS):
-            there = self.columns()
-            statements = list(columns.statements(evolution, there, self.location))
+    def evolve_columns(self, evolution: ColumnEvolution) -> dict[str, str | None]:
+        with translate_conflicts(*OF_COLUMNS):
+            there = self.read_column_types()
+            statements = list(columns.build_alter_statements(evolution, there, self.location))
             if statements:
-                lacking = self._off(columns.features(evolution, there))
+                lacking = self._off(columns.list_evolution_properties(evolution, there))
                 self.check_stand()
                 self._set({_VERSION: f"{evolution.version} {evolution.app}", **lacking})
                 self.changes_columns(evolution.version)
@@ -188,19 +205,19 @@ class DeltaTarget(Target):
             ) in statements:  # each is a commit of its own, which Delta makes whatever others have committed
                 self.check_stand()
                 self._alter(statement)
-        known = {name.lower() for name in there} | {new for _, new in renames(evolution)}
+        known = {name.lower() for name in there} | {new for _, new in list_renames(evolution)}
         return {
             name: value
             for name, value in evolution.fills.items()
             if value is not None or (name.lower() in known and self._has_values(name))
         }
 
-    def describe(self, comments: Comments) -> None:
-        metadata = self._folder.log(fresh=True).unsafeVolatileSnapshot().metadata()
+    def write_comments(self, comments: TableComments) -> None:
+        metadata = self._folder.open_log(fresh=True).unsafeVolatileSnapshot().metadata()
         fields = json.loads(metadata.schemaString())["fields"]
         there = {field["name"]: field["metadata"].get("comment", "") for field in fields}
-        with conflicts():
-            for statement in columns.commenting(comments, metadata.description() or "", there):
+        with translate_conflicts():
+            for statement in columns.build_comment_statements(comments, metadata.description() or "", there):
                 self._alter(statement)
 
     def _alter(self, what: str) -> None:
@@ -210,26 +227,26 @@ class DeltaTarget(Target):
         self._alter(f"SET TBLPROPERTIES ({_listed(properties)})")
 
     def _off(self, features: Mapping[str, str]) -> dict[str, str]:
-        """Those of some features that the table does not have."""
-        snapshot = self._folder.snapshot()
-        on = self._folder.configuration()
-        supported = self._folder.plain(snapshot.protocol().readerAndWriterFeatureNames())
+        """List those of some features that the table does not have."""
+        snapshot = self._folder.read_snapshot()
+        on = self._folder.read_properties()
+        supported = self._folder.to_python_value(snapshot.protocol().readerAndWriterFeatureNames())
         on.update({name: "supported" for name in columns.NTZ if name.removeprefix("delta.feature.") in supported})
         return {name: value for name, value in features.items() if on.get(name) != value}
 
     def _has_values(self, name: str) -> bool:
-        return bool(self.rows().where(F.col(quoted(name)).isNotNull()).head(1))
+        return bool(self.read_rows().where(F.col(quote_name(name)).isNotNull()).head(1))
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def check_columns(self, names: Iterable[str]) -> None:
-        vectors = self._layout(self._folder.snapshot()).has_vectors if self.exists() else self.profile == "fast"
+        vectors = self._layout(self._folder.read_snapshot()).has_vectors if self.exists() else self.profile == "fast"
         more = columns.RESERVED_BESIDE_VECTORS if vectors else ()
         refuse_reserved("Delta", columns.RESERVED.union(more), names, self.location)
 
     def _check_new(self, names: Iterable[str]) -> None:
-        """As :meth:`check_columns`, of names that the table does not have: an earlier release may have given it one."""
-        there = {name.lower() for name in self.names()}
+        """Check names that the table does not have, as :meth:`check_columns`: an earlier release may have given it one."""
+        there = {name.lower() for name in self.read_column_names()}
         self.check_columns(name for name in names if name.lower() not in there)
 
     def check_layout(self, layout: TableLayout) -> None:
@@ -244,7 +261,7 @@ class DeltaTarget(Target):
     def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
         self.check_layout(layout)
         self.check_columns(rows.columns)
-        rows = partitioned(rows, layout.partition_by)
+        rows = guard_partition_values(rows, layout.partition_by)
         writer = self._writer(rows, marker, "errorifexists")
         if layout.partition_by:
             writer = writer.partitionBy(*layout.partition_by)
@@ -252,104 +269,111 @@ class DeltaTarget(Target):
             writer = writer.clusterBy(*layout.cluster_by)
         if layout.rule:
             writer = writer.option(_RULE, layout.rule)
-        features = {**columns.needed(_columns(rows)), **(_VECTORS if self.profile == "fast" else {})}
-        with Creation(self.spark, *self._folder.files()).of(marker.owner, self._folder.exists), self._writing(marker):
+        features = {**columns.list_column_properties(_columns(rows)), **(_VECTORS if self.profile == "fast" else {})}
+        with (
+            CreationMarker(self.spark, *self._folder.resolve_filesystem()).mark_creation(
+                marker.owner, self._folder.exists
+            ),
+            self._writing(marker),
+        ):
             writer.options(**features, **_owned(marker.owner)).save(self._folder.name)
         self._tell("create", marker)
         if self._named:
             self._named.register(self._folder.name)
 
-    def merge(self, merge: Merge, marker: Marker) -> None:
-        before = self._folder.version()
-        merge = replace(merge, rows=partitioned(merge.rows, self._partitions()))
+    def merge(self, merge: KeyedMerge, marker: Marker) -> None:
+        before = self._folder.read_version()
+        merge = replace(merge, rows=guard_partition_values(merge.rows, self._partitions()))
         with self._writing(marker, OF_MERGE), self._transaction(marker):
-            builder(self._folder, merge).execute()
+            build_merge(self._folder, merge).execute()
         self._tell("merge", marker, before)
 
-    def refuses(self, *, inserts_only: bool) -> str:
-        snapshot = self._folder.snapshot()
+    def find_upsert_obstacle(self, *, inserts_only: bool) -> str:
+        snapshot = self._folder.read_snapshot()
         layout = self._layout(snapshot)
         if reason := not_for(layout, [field["name"] for field in layout.fields]):
             return reason
         return "" if inserts_only else too_large(layout, snapshot)
 
-    def upsert(self, changes: Changes, keys: Callable[[], DataFrame], marker: Marker) -> str:
+    def upsert_arrays(self, changes: KeyedChanges, keys: Callable[[], DataFrame], marker: Marker) -> str:
         if (transaction := self._begin(marker)) is None:
             return ""
         version = str(int(transaction.snapshot().version()))
         if changes.made_from not in ("", version):
-            raise Conflict(f"rows were made from version {changes.made_from}, and it is at {version} by now")
+            raise WriteConflict(f"rows were made from version {changes.made_from}, and it is at {version} by now")
         layout = self._layout(transaction.snapshot())
-        if reason := not_for(layout, changes.names):
+        if reason := not_for(layout, changes.column_names):
             return reason
-        commit = self._commit(Commit, transaction, layout)
+        commit = self._commit(DeltaArrayCommit, transaction, layout)
         with self._writing(marker):
-            reason = commit.write(changes, keys, marker)
+            reason = commit.write_batch(changes, keys, marker)
         self.written = commit.written
         return reason
 
-    def take(self, changes: Difference, marker: Marker) -> str:
+    def apply_difference(self, changes: MultisetDifference, marker: Marker) -> str:
         if (transaction := self._begin(marker)) is None:
             return ""
         layout = self._layout(transaction.snapshot())
-        if reason := not_for(layout, changes.names, others=True):
+        if reason := not_for(layout, changes.column_names, others=True):
             return reason
-        commit = self._commit(BagCommit, transaction, layout)
+        commit = self._commit(DeltaKeylessCommit, transaction, layout)
         with self._writing(marker):
-            commit.take(changes, marker)
+            commit.write_difference(changes, marker)
         self.written = commit.written
         return ""
 
     def _begin(self, marker: Marker) -> Any:
-        """A transaction at the newest version; nothing if the table has the batch.
+        """Begin a transaction at the newest version; nothing if the table has the batch.
 
         :raises Conflict: another run has brought the table to a batch between the one that it had and this one: some of the events would come twice
         """
-        none = self._folder.cls("scala.Option").empty()
-        transaction = self._folder.log(fresh=True).startTransaction(none, none)
-        found = markers(self.spark, transaction.snapshot()).get(marker.app, NEVER)
+        none = self._folder.load_class("scala.Option").empty()
+        transaction = self._folder.open_log(fresh=True).startTransaction(none, none)
+        found = read_snapshot_markers(self.spark, transaction.snapshot()).get(marker.application_name, NEVER)
         if found >= marker.batch:
             return None
-        if self.stand is not None and self.stand.app == marker.app and found != self.stand.batch:
-            raise Conflict(f"another run has brought it from batch {self.stand.batch} to {found}")
+        if self.stand is not None and self.stand.app == marker.application_name and found != self.stand.batch:
+            raise WriteConflict(f"another run has brought it from batch {self.stand.batch} to {found}")
         return transaction
 
-    def _commit(self, kind: type[_C], transaction: Any, layout: Layout) -> _C:
-        folder, files = self._folder.files()
-        made = DataFiles(layout, folder, files, self._folder.path)
-        old = OldFiles(made, files, self._folder.path)
-        return kind(self.spark, self._folder.log(), transaction, layout, made, old, self._at)
+    def _commit(self, kind: type[_C], transaction: Any, layout: DeltaFileLayout) -> _C:
+        folder, files = self._folder.resolve_filesystem()
+        made = DeltaFileWriter(layout, folder, files, self._folder.build_path)
+        old = DeltaFileReader(made, files, self._folder.build_path)
+        return kind(self.spark, self._folder.open_log(), transaction, layout, made, old, self._at)
 
     def _at(self, version: int) -> DataFrame:
         return self.spark.read.format("delta").option("versionAsOf", version).load(self._folder.name)
 
-    def _layout(self, snapshot: Any) -> Layout:
+    def _layout(self, snapshot: Any) -> DeltaFileLayout:
         metadata = snapshot.metadata()
-        return Layout(
+        return DeltaFileLayout(
             json.loads(metadata.schemaString())["fields"],
-            self._folder.plain(metadata.partitionColumns()),
-            self._folder.plain(metadata.configuration()),
-            frozenset(self._folder.plain(snapshot.protocol().readerAndWriterFeatureNames())),
+            self._folder.to_python_value(metadata.partitionColumns()),
+            self._folder.to_python_value(metadata.configuration()),
+            frozenset(self._folder.to_python_value(snapshot.protocol().readerAndWriterFeatureNames())),
         )
 
-    def upkeep(self, keep: timedelta) -> Upkeep:
-        steps = DeltaUpkeep(self.spark, self._folder.name, lambda: self._folder.log(fresh=True), self._folder.listing)
-        named: dict[str, Callable[[], Upkept]] = {
-            "compact": steps.compact,
-            "checkpoint": steps.checkpoint,
+    def list_maintenance_steps(self, keep: timedelta) -> Upkeep:
+        steps = DeltaMaintenance(
+            self.spark, self._folder.name, lambda: self._folder.open_log(fresh=True), self._folder.measure_files
+        )
+        named: dict[str, Callable[[], MaintenanceStepResult]] = {
+            "compact": steps.compact_files,
+            "checkpoint": steps.write_checkpoint,
             "remove old files": lambda: steps.remove_old_files(keep),
         }
         return {name: or_conflict(step) for name, step in named.items()}
 
     def append(self, rows: DataFrame, marker: Marker) -> None:
-        there = {name.lower(): type_ for name, type_ in self.columns().items()}
+        there = {name.lower(): type_ for name, type_ in self.read_column_types().items()}
         rows = rows.select(
-            *[F.col(quoted(c)).cast(there.get(c.lower(), t)).alias(c) for c, t in _columns(rows).items()]
+            *[F.col(quote_name(c)).cast(there.get(c.lower(), t)).alias(c) for c, t in _columns(rows).items()]
         )
-        before = self._folder.version()
-        rows = partitioned(rows, self._partitions())
+        before = self._folder.read_version()
+        rows = guard_partition_values(rows, self._partitions())
         # events since another batch than the table has would come twice; from here on, Delta sees who is faster
-        self._folder.log(fresh=True)
+        self._folder.open_log(fresh=True)
         self.check_stand()
         with self._writing(marker):
             self._writer(rows, marker, "append").save(self._folder.name)
@@ -358,72 +382,80 @@ class DeltaTarget(Target):
     def replace(self, rows: DataFrame, marker: Marker) -> None:
         self._check_new(rows.columns)
         partitions = self._partitions()
-        rows = partitioned(rows, partitions)
+        rows = guard_partition_values(rows, partitions)
         writer = self._writer(rows, marker, "overwrite")
-        fields = self._layout(self._folder.snapshot()).fields
+        fields = self._layout(self._folder.read_snapshot()).fields
         # a table that is adopted may have columns that may not be NULL
-        if self.columns() != _columns(rows) or not all(field["nullable"] for field in fields):
-            if lacking := self._off(columns.needed(_columns(rows))):
-                with conflicts():
+        if self.read_column_types() != _columns(rows) or not all(field["nullable"] for field in fields):
+            if lacking := self._off(columns.list_column_properties(_columns(rows))):
+                with translate_conflicts():
                     self._set(lacking)
             kept = [name for name in partitions if name in rows.columns]
             writer = writer.option("overwriteSchema", "true").partitionBy(*kept)
-        before = self._folder.version()
+        before = self._folder.read_version()
         with self._writing(marker):
             writer.save(self._folder.name)
         self._tell("replace", marker, before)
 
-    def rebuild(self, rows: DataFrame, marker: Marker) -> None:
+    def rebuild_rows(self, rows: DataFrame, marker: Marker) -> None:
         # a writer of Spark's does nothing for a batch that the table has already
-        log, none, delta = self._folder.log(fresh=True), self._folder.cls("scala.Option").empty(), Delta(self.spark)
+        log, none, delta = (
+            self._folder.open_log(fresh=True),
+            self._folder.load_class("scala.Option").empty(),
+            DeltaClasses(self.spark),
+        )
         transaction = log.startTransaction(none, none)
-        found = markers(self.spark, transaction.snapshot()).get(marker.app, NEVER)
+        found = read_snapshot_markers(self.spark, transaction.snapshot()).get(marker.application_name, NEVER)
         if found != marker.batch:
-            raise Conflict(f"another run has brought it to batch {found}")
-        rows = partitioned(rows, self._partitions())
+            raise WriteConflict(f"another run has brought it to batch {found}")
+        rows = guard_partition_values(rows, self._partitions())
         with self._writing(marker):
-            gone = [file.remove() for file in delta.files(transaction)]
-            made = delta.plain(transaction.writeFiles(rows._jdf))
-            delta.commit(transaction, [*gone, *made], marker.app, marker.batch)
+            gone = [file.remove() for file in delta.read_all_files(transaction)]
+            made = delta.to_python_list(transaction.writeFiles(rows._jdf))
+            delta.commit_actions(transaction, [*gone, *made], marker.application_name, marker.batch)
 
     def _partitions(self, snapshot: Any = None) -> list[str]:
-        """The columns by which the table is partitioned."""
-        found: list[str] = self._folder.plain((snapshot or self._folder.snapshot()).metadata().partitionColumns())
+        """Return the columns by which the table is partitioned."""
+        found: list[str] = self._folder.to_python_value(
+            (snapshot or self._folder.read_snapshot()).metadata().partitionColumns()
+        )
         return found
 
     @contextlib.contextmanager
     def _writing(self, marker: Marker, *more: str) -> Iterator[None]:
-        """A commit, which says who has written the marker's batch.
+        """Open a commit, which says who has written the marker's batch.
 
-        :param more: as of :func:`.conflicts.conflicts`
+        :param more: as of :func:`.translate_conflicts.conflicts`
         :raises Conflict: another writer was faster
         :raises TargetError: a row has a value that a partition cannot have
         """
         self.spark.conf.set(_METADATA, json.dumps({WRITER: marker.writer}))
         try:
-            with unfit_partitions(self._folder.name), conflicts(*more):
+            with unfit_partitions(self._folder.name), translate_conflicts(*more):
                 yield
         finally:
             self.spark.conf.unset(_METADATA)
 
     def _tell(self, way: str, marker: Marker, before: int = -1) -> None:
-        """Find what Spark has written in its commit, unless the batch was there already, or somebody else has committed since.
+        """Find what Spark has written in its commit.
+
+        There is nothing to find if the batch was there already, or another writer has committed since.
 
         :param before: the table's version before the write
         """
-        log, version = self._folder.log(), self._folder.version()
-        actions = self._folder.actions(log, version) if version > before else []
-        self.written = written(way, actions, marker)
+        log, version = self._folder.open_log(), self._folder.read_version()
+        actions = self._folder.read_actions(log, version) if version > before else []
+        self.written = read_write_metrics(way, actions, marker)
 
     def _writer(self, rows: DataFrame, marker: Marker, mode: str) -> DataFrameWriter:
         # the option wins over a cluster's default, under which Delta replaces only the partitions that have rows
         writer = rows.write.format("delta").mode(mode).option("partitionOverwriteMode", "static")
-        return writer.option("txnAppId", marker.app).option("txnVersion", marker.batch)
+        return writer.option("txnAppId", marker.application_name).option("txnVersion", marker.batch)
 
     @contextlib.contextmanager
     def _transaction(self, marker: Marker) -> Iterator[None]:
-        """The marker for a SQL statement. Left behind in the session, it would make later statements silent no-ops."""
-        for name, value in zip(_TXN, (marker.app, str(marker.batch)), strict=True):
+        """Set the marker for a SQL statement. Left behind in the session, it would make later statements silent no-ops."""
+        for name, value in zip(_TXN, (marker.application_name, str(marker.batch)), strict=True):
             self.spark.conf.set(name, value)
         try:
             yield
@@ -433,11 +465,11 @@ class DeltaTarget(Target):
 
 
 def _owned(owner: Owner) -> dict[str, str]:
-    return owned(owner, _OWNER)
+    return build_owner_properties(owner, _OWNER)
 
 
 def _listed(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+    return ", ".join(f"{quote_text(name)} = {quote_text(value)}" for name, value in properties.items())
 
 
 def _columns(rows: DataFrame) -> dict[str, str]:

@@ -12,7 +12,9 @@ _HEAD = 4096
 
 
 def stamp(files: Any, folder: str) -> str:
-    """The newest version of a table: its number, and what tells it from another table's version of this number.
+    """Return the newest version of a table.
+
+    That is its number, and what distinguishes it from another table's version of this number.
 
     :param files: fsspec filesystem
     :return: empty if there is no table

@@ -1,11 +1,11 @@
-"""What Delta says of a write in the commit that it made."""
+"""Metrics that Delta has of a write in the commit that it made."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_provider_cdc.targets.lake.formats.target import Marker, Written
+from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, WriteMetrics
 
 _MERGE = {
     "rows": ("numTargetRowsInserted", "numTargetRowsUpdated"),
@@ -16,14 +16,18 @@ _MERGE = {
 _WRITE = {"rows": ("numOutputRows",), "bytes": ("numOutputBytes",), "files": ("numFiles",)}
 
 
-def written(way: str, actions: Sequence[Mapping[str, Any]], marker: Marker) -> Written | None:
-    """What a write of Spark's has written.
+def read_write_metrics(way: str, actions: Sequence[Mapping[str, Any]], marker: Marker) -> WriteMetrics | None:
+    """Return what a write of Spark's has written.
 
-    :param way: one of :data:`airflow_provider_cdc.targets.lake.formats.target.WAYS`
+    :param way: one of :data:`airflow_provider_cdc.targets.lake.formats.target_interface.WAYS`
     :param actions: of the table's last commit, as its log has them
     :return: ``None`` if that commit is not the one of the marker
     """
-    mine = any((a["txn"]["appId"], a["txn"]["version"]) == (marker.app, marker.batch) for a in actions if "txn" in a)
+    mine = any(
+        (a["txn"]["appId"], a["txn"]["version"]) == (marker.application_name, marker.batch)
+        for a in actions
+        if "txn" in a
+    )
     if not mine:
         return None
     found = next((a["commitInfo"].get("operationMetrics") or {} for a in actions if "commitInfo" in a), {})
@@ -32,4 +36,4 @@ def written(way: str, actions: Sequence[Mapping[str, Any]], marker: Marker) -> W
         for name, names in (_MERGE if way == "merge" else _WRITE).items()
         if all(given in found for given in names)
     }
-    return Written(way, **numbers)
+    return WriteMetrics(way, **numbers)

@@ -1,6 +1,6 @@
 """Commits a batch that is at hand as arrays, in one snapshot and without a MERGE.
 
-A small table's files are written anew (:mod:`airflow_provider_cdc.targets.lake.formats.iceberg.copy_on_write`). A larger table gets a file of the batch's rows, and beside it
+A small table's files are rewritten (:mod:`airflow_provider_cdc.targets.lake.formats.iceberg.copy_on_write`). A larger table gets a file of the batch's rows, and beside it
 a file of deletes. There are two kinds of deletes. Those of **keys** cost what the batch costs, whatever the size of the table; not every reader knows
 them, so that a table says whether it may have them (:data:`BY_KEY`). Those of **positions** all readers know; where the
 rows are, the driver finds, which reads the key columns of the files that may have them (:mod:`airflow_provider_cdc.targets.lake.formats.iceberg.row_positions`), or Spark in a very large table. New keys need neither: by the bounds in the table's metadata no
@@ -23,13 +23,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.targets.lake.formats.iceberg import spark_plans
-from airflow_provider_cdc.targets.lake.formats.iceberg.copy_on_write import CopyOnWrite, Replacement
-from airflow_provider_cdc.targets.lake.formats.iceberg.data_files import NewFiles, fields, unfit
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import ICEBERG, java_list, named, texts
-from airflow_provider_cdc.targets.lake.formats.iceberg.row_positions import Positions
-from airflow_provider_cdc.targets.lake.formats.key_lookup import NotOnArrays
-from airflow_provider_cdc.targets.lake.formats.target import Changes, Written
-from airflow_provider_cdc.targets.lake.types.spark_types import iso_text, quoted
+from airflow_provider_cdc.targets.lake.formats.iceberg.copy_on_write import IcebergCopyOnWrite, IcebergFileReplacement
+from airflow_provider_cdc.targets.lake.formats.iceberg.data_file_writer import (
+    IcebergFileWriter,
+    explain_unfit_columns,
+    read_table_fields,
+)
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import (
+    ICEBERG,
+    java_list,
+    load_jvm_class,
+    to_python_dict,
+)
+from airflow_provider_cdc.targets.lake.formats.iceberg.row_positions import RowPositionFinder
+from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import ArrowUnsupported
+from airflow_provider_cdc.targets.lake.formats.target_interface import KeyedChanges, WriteMetrics
+from airflow_provider_cdc.targets.lake.types.spark_types import iso_text, quote_name
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.formats.iceberg")
 BY_KEY = "cdc.deletes.by-key"
@@ -41,35 +50,37 @@ _VECTORS = 3
 """Version of the format from which on positions are deleted by vectors only."""
 
 
-class ArrayCommit:
-    """One batch, within a transaction.
+class IcebergArrayCommit:
+    """A commit of one batch, within a transaction.
 
     :param table: the table within it (``org.apache.iceberg.Table``)
     """
 
-    def __init__(self, spark: SparkSession, table: Any, changes: Changes) -> None:
+    def __init__(self, spark: SparkSession, table: Any, changes: KeyedChanges) -> None:
         self._spark, self._table, self._changes = spark, table, changes
-        self.written: Written | None = None
+        self.written: WriteMetrics | None = None
         """What was written; ``None`` before it is."""
 
-    def reason(self) -> str:
+    def find_merge_reason(self) -> str:
         """Why the batch has to be merged; empty if it need not be."""
-        return unfit_table(self._spark, self._table, self._changes.names)
+        return unfit_table(self._spark, self._table, self._changes.column_names)
 
-    def write(self, keys: Callable[[], DataFrame], marker: str, batch: int) -> str:
+    def write_batch(self, keys: Callable[[], DataFrame], marker: str, batch: int) -> str:
         """Write the files and the snapshot.
 
         :param keys: gives the key columns of all events; read if rows have to be found
         :param marker: property of the snapshot that gets the number of the batch
         :return: why the batch has to be merged after all; empty if it is done
         """
-        files = NewFiles(self._spark, self._table)
-        physical = files.physical(self._changes.keys)
-        small = CopyOnWrite(self._spark, self._table, files)
-        if small.fits():
+        files = IcebergFileWriter(self._spark, self._table)
+        physical = files.to_file_columns(self._changes.keys)
+        small = IcebergCopyOnWrite(self._spark, self._table, files)
+        if small.is_small_enough():
             with removed_unless_done(files):
-                done = small.replace(physical)
-                put(self._table, done, files.rows(chain(done.rows, self._changes.rows())), marker, batch)
+                done = small.replace_keys(physical)
+                replace_files(
+                    self._table, done, files.write_rows(chain(done.rows, self._changes.read_rows())), marker, batch
+                )
             self._tell(files)
             return ""
         known = self._may_be_there(physical)
@@ -79,26 +90,26 @@ class ArrayCommit:
         with removed_unless_done(files):
             delta = self._table.newRowDelta()
             if known and by_key:
-                delta.addDeletes(files.keys(self._changes.keys))
+                delta.addDeletes(files.write_equality_deletes(self._changes.keys))
             elif known and (found := self._found(keys, physical, files)).num_rows:
-                delta.addDeletes(files.positions(found))
-            for file in files.rows(self._changes.rows()):
+                delta.addDeletes(files.write_position_deletes(found))
+            for file in files.write_rows(self._changes.read_rows()):
                 delta.addRows(file)
             delta.set(marker, str(batch)).commit()
         self._tell(files)
         return ""
 
-    def _tell(self, files: NewFiles) -> None:
-        rows, deleted, sizes = self._changes.number_of_rows(), self._changes.number_of_deletes(), files.sizes
-        self.written = Written("commit", rows, deleted, sum(sizes), len(sizes))
+    def _tell(self, files: IcebergFileWriter) -> None:
+        rows, deleted, sizes = self._changes.number_of_rows(), self._changes.number_of_deletes(), files.file_sizes
+        self.written = WriteMetrics("commit", rows, deleted, sum(sizes), len(sizes))
 
     def _properties(self) -> dict[str, str]:
-        return texts(self._table.properties())
+        return to_python_dict(self._table.properties())
 
     # -- rows with the batch's keys -----------------------------------------------------------------------------------
 
     def _may_be_there(self, keys: pa.Table) -> bool:
-        """Whether a file of the table may have a row with one of the keys, by the bounds of the files' columns."""
+        """Check whether a file of the table may have a row with one of the keys, by the bounds of the files' columns."""
         if not keys.num_rows or self._table.currentSnapshot() is None:
             return False
         planned = self._table.newScan().filter(self._bounds(keys)).planFiles()
@@ -108,7 +119,7 @@ class ArrayCommit:
             planned.close()
 
     def _bounds(self, keys: pa.Table) -> Any:
-        expressions = named(self._spark, f"{ICEBERG}.expressions.Expressions")
+        expressions = load_jvm_class(self._spark, f"{ICEBERG}.expressions.Expressions")
         both, one_of = getattr(expressions, "and"), getattr(expressions, "in")
         found = expressions.alwaysTrue()
         for name in keys.column_names:
@@ -122,26 +133,26 @@ class ArrayCommit:
             found = both(found, expressions.lessThanOrEqual(name, _literal(most)))
         return found
 
-    def _found(self, keys: Callable[[], DataFrame], physical: pa.Table, files: NewFiles) -> pa.Table:
-        """Where the table's rows with some keys are: for each file a list of positions."""
+    def _found(self, keys: Callable[[], DataFrame], physical: pa.Table, files: IcebergFileWriter) -> pa.Table:
+        """Find where the table's rows with some keys are: for each file a list of positions."""
         try:
-            return Positions(self._spark, self._table, files).of(physical, self._bounds(physical))
-        except NotOnArrays as e:
+            return RowPositionFinder(self._spark, self._table, files).find_positions(physical, self._bounds(physical))
+        except ArrowUnsupported as e:
             log.info("Spark looks for the rows that go: %s.", e)
         return self._by_spark(keys(), physical)
 
     def _by_spark(self, keys: DataFrame, physical: pa.Table) -> pa.Table:
         names = self._changes.keys.column_names
-        there = spark_plans.read(self._spark, self._table)
+        there = spark_plans.read_table_rows(self._spark, self._table)
         for name in names:
             values = physical[name]
             if not values.null_count and (
                 pa.types.is_integer(values.type) or pa.types.is_string(values.type)
             ):  # files without such keys are not read
                 least, most = _ends(values)
-                there = there.where(F.col(quoted(name)).between(least.as_py(), most.as_py()))
-        there = there.select(*[F.col(quoted(name)).alias(f"t{i}") for i, name in enumerate(names)], "_file", "_pos")
-        same = reduce(and_, [F.col(f"t{i}").eqNullSafe(F.col(f"k.{quoted(name)}")) for i, name in enumerate(names)])
+                there = there.where(F.col(quote_name(name)).between(least.as_py(), most.as_py()))
+        there = there.select(*[F.col(quote_name(name)).alias(f"t{i}") for i, name in enumerate(names)], "_file", "_pos")
+        same = reduce(and_, [F.col(f"t{i}").eqNullSafe(F.col(f"k.{quote_name(name)}")) for i, name in enumerate(names)])
         wanted = F.broadcast(keys) if physical.num_rows < BROADCAST_KEYS else keys
         rows = there.join(wanted.alias("k"), same, "left_semi")
         return (
@@ -160,7 +171,7 @@ def unfit_table(spark: SparkSession, table: Any, names: Sequence[str], *, others
         return f"it is partitioned by {', '.join(field.name() for field in spec.fields())}"
     if "encryption.key-id" in dict(table.properties()):
         return "it is encrypted"
-    return unfit(fields(spark, table), names, others=others)
+    return explain_unfit_columns(read_table_fields(spark, table), names, others=others)
 
 
 def no_positions(table: Any) -> str:
@@ -175,13 +186,13 @@ def no_positions(table: Any) -> str:
 
 
 def _manifests(table: Any) -> list[Any]:
-    """Of files of rows that there are."""
+    """List the manifests of existing files of rows."""
     snapshot = table.currentSnapshot()
     found = [] if snapshot is None else snapshot.dataManifests(table.io())
     return [one for one in found if one.hasAddedFiles() or one.hasExistingFiles()]
 
 
-def put(table: Any, old: Replacement, new: Iterable[Any], marker: str, batch: int) -> None:
+def replace_files(table: Any, old: IcebergFileReplacement, new: Iterable[Any], marker: str, batch: int) -> None:
     """Put files in the place of others and their deletes.
 
     :param new: what is left of them, and the rows of the batch (``org.apache.iceberg.DataFile``)
@@ -197,12 +208,12 @@ def put(table: Any, old: Replacement, new: Iterable[Any], marker: str, batch: in
 
 
 @contextlib.contextmanager
-def removed_unless_done(files: NewFiles) -> Iterator[None]:
+def removed_unless_done(files: IcebergFileWriter) -> Iterator[None]:
     """No snapshot will have the files of a commit that has failed."""
     try:
         yield
     except BaseException:
-        files.remove()
+        files.remove_files()
         raise
 
 
@@ -217,7 +228,7 @@ def _ends(values: pa.ChunkedArray) -> tuple[pa.Scalar, pa.Scalar]:
 
 
 def _literal(value: pa.Scalar) -> int | str:
-    """A value as Iceberg's expressions take it for every type: days are numbers, times and decimals texts."""
+    """Build a value as Iceberg's expressions take it for every type: days are numbers, times and decimals texts."""
     if pa.types.is_date(value.type):
         return int(value.cast(pa.int32()).as_py())
     if pa.types.is_timestamp(value.type):

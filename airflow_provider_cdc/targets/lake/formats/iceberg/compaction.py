@@ -1,6 +1,6 @@
-"""Writes the files of a table anew when small commits have left too many of them.
+"""Rewrites the files of a table when small commits have left too many of them.
 
-A commit of a batch costs little because it leaves the table's files as they are: what it deletes is in files of its own, which each reader
+A commit of a batch costs little because it leaves the table's files as they are: what it deletes is in separate files, which each reader
 has to apply, and its rows are in small files. Iceberg's own action takes them together.
 """
 
@@ -12,7 +12,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import ICEBERG, activate, named, texts
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import (
+    ICEBERG,
+    activate_session,
+    load_jvm_class,
+    to_python_dict,
+)
 
 DELETES = 20
 """Commits with deletes since the last compaction after which a small table is compacted."""
@@ -25,12 +30,12 @@ _REWRITTEN = "replace"
 """Operation of a snapshot that has changed files, and no rows."""
 
 
-def due(table: Any) -> bool:
-    """Whether a table (``org.apache.iceberg.Table``) is to be compacted."""
+def is_compaction_due(table: Any) -> bool:
+    """Check whether a table (``org.apache.iceberg.Table``) is to be compacted."""
     snapshot = table.currentSnapshot()
     if snapshot is None:
         return False
-    total = texts(snapshot.summary())
+    total = to_python_dict(snapshot.summary())
     most = DELETES + int(total.get("total-files-size", 0)) // BYTES_PER_DELETE
     if int(total.get("total-delete-files", 0)) < most and int(total.get("total-data-files", 0)) < SMALL:
         return False
@@ -47,17 +52,17 @@ def _since_compaction(table: Any) -> Iterator[dict[str, str]]:
     """Summaries of the snapshots that have led to the current one, from the newest on."""
     snapshot = table.currentSnapshot()
     while snapshot is not None and snapshot.operation() != _REWRITTEN:
-        yield texts(snapshot.summary())
+        yield to_python_dict(snapshot.summary())
         parent = snapshot.parentId()
         snapshot = None if parent is None else table.snapshot(parent)
 
 
-def counted(table: Any) -> tuple[int, int, int]:
-    """How many files a table has, how many of deletes, and how many small ones."""
+def count_files(table: Any) -> tuple[int, int, int]:
+    """Count the files of a table, those of deletes, and the small ones."""
     snapshot = table.currentSnapshot()
     if snapshot is None:
         return 0, 0, 0
-    total = texts(snapshot.summary())
+    total = to_python_dict(snapshot.summary())
     planned, small = table.newScan().planFiles(), 0
     try:
         found = planned.iterator()
@@ -68,13 +73,17 @@ def counted(table: Any) -> tuple[int, int, int]:
     return int(total.get("total-data-files", 0)), int(total.get("total-delete-files", 0)), small
 
 
-def compact(spark: SparkSession, table: Any) -> Any:
-    """Write small files, and files of which rows are deleted, anew; in the table's order, if it has one. Rows and markers stay.
+def compact_files(spark: SparkSession, table: Any) -> Any:
+    """Rewrite small files, and files of which rows are deleted; in the table's order, if it has one.
+
+    Rows and markers stay.
 
     :return: what was done (``RewriteDataFiles.Result``)
     """
-    activate(spark)
-    action = named(spark, f"{ICEBERG}.spark.actions.SparkActions").get(spark._jsparkSession).rewriteDataFiles(table)
+    activate_session(spark)
+    action = (
+        load_jvm_class(spark, f"{ICEBERG}.spark.actions.SparkActions").get(spark._jsparkSession).rewriteDataFiles(table)
+    )
     if table.sortOrder().isSorted():
         action = action.sort()
     return action.option("delete-file-threshold", "1").option("remove-dangling-deletes", "true").execute()

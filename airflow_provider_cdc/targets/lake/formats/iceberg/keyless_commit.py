@@ -1,6 +1,6 @@
-"""Takes rows out of an Iceberg table by where they are, and adds others: one snapshot for a batch of a table without a key.
+"""Takes rows out of an Iceberg table by where they are, and adds others.
 
-A small table's files are written anew. A larger one gets a file of deleted positions, which all readers know. Deletes of keys would not do: they
+That is one snapshot for a batch of a table without a key. A small table's files are rewritten. A larger one gets a file of deleted positions, which all readers know. Deletes of keys would not do: they
 delete all rows that are equal.
 """
 
@@ -13,64 +13,68 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.reading.arrow_keys import Numbers
+from airflow_provider_cdc.changelog.reading.arrow_row_matching import Numbers
 from airflow_provider_cdc.targets.lake.formats.iceberg import spark_plans
 from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import (
     no_positions,
-    put,
     removed_unless_done,
+    replace_files,
     unfit_table,
 )
-from airflow_provider_cdc.targets.lake.formats.iceberg.copy_on_write import CopyOnWrite
-from airflow_provider_cdc.targets.lake.formats.iceberg.data_files import NewFiles
-from airflow_provider_cdc.targets.lake.formats.target import Written
-from airflow_provider_cdc.targets.lake.rows.multiset_diff import Difference
-from airflow_provider_cdc.targets.lake.rows.row_locator import found
+from airflow_provider_cdc.targets.lake.formats.iceberg.copy_on_write import IcebergCopyOnWrite
+from airflow_provider_cdc.targets.lake.formats.iceberg.data_file_writer import IcebergFileWriter
+from airflow_provider_cdc.targets.lake.formats.target_interface import WriteMetrics
+from airflow_provider_cdc.targets.lake.rows.multiset_diff import MultisetDifference
+from airflow_provider_cdc.targets.lake.rows.row_locator import locate_rows
 
 _PLACE = "_file", "_pos"
 
 
-class BagCommit:
-    """One batch, within a transaction.
+class IcebergKeylessCommit:
+    """A commit of one batch to a table without a key, within a transaction.
 
     :param table: the table within it (``org.apache.iceberg.Table``)
     """
 
-    def __init__(self, spark: SparkSession, table: Any, changes: Difference) -> None:
+    def __init__(self, spark: SparkSession, table: Any, changes: MultisetDifference) -> None:
         self._spark, self._table, self._changes = spark, table, changes
-        self.written: Written | None = None
+        self.written: WriteMetrics | None = None
 
-    def reason(self) -> str:
+    def find_replace_reason(self) -> str:
         """Why the table has to be replaced; empty if it need not be."""
-        return unfit_table(self._spark, self._table, self._changes.names, others=True)
+        return unfit_table(self._spark, self._table, self._changes.column_names, others=True)
 
-    def take(self, marker: str, batch: int) -> str:
+    def write_snapshot(self, marker: str, batch: int) -> str:
         """Write the files and the snapshot.
 
         :param marker: property of the snapshot that gets the number of the batch
         :return: why the table has to be replaced after all; empty if it is done
         :raises AbsentRows: the table does not have a row that goes
         """
-        files = NewFiles(self._spark, self._table)
-        small = CopyOnWrite(self._spark, self._table, files)
-        fits = small.fits()
-        taken = found(spark_plans.read(self._spark, self._table).select("*", *_PLACE), self._changes, _PLACE)
-        come, places = self._changes.comes(taken), _by_file(taken.places)
+        files = IcebergFileWriter(self._spark, self._table)
+        small = IcebergCopyOnWrite(self._spark, self._table, files)
+        fits = small.is_small_enough()
+        taken = locate_rows(
+            spark_plans.read_table_rows(self._spark, self._table).select("*", *_PLACE), self._changes, _PLACE
+        )
+        come, places = self._changes.build_added_rows(taken), _by_file(taken.places)
         if places and not fits and (reason := no_positions(self._table)):
             return reason
-        new = [come.select(files.names)] if come.num_rows else []
+        new = [come.select(files.column_names)] if come.num_rows else []
         with removed_unless_done(files):
             if fits:
-                done = small.without(places)
-                put(self._table, done, files.rows(chain(done.rows, new)), marker, batch)
+                done = small.remove_rows(places)
+                replace_files(self._table, done, files.write_rows(chain(done.rows, new)), marker, batch)
             else:
                 delta = self._table.newRowDelta()
                 if places:
-                    delta.addDeletes(files.positions(_listed(places)))
-                for file in files.rows(iter(new)):
+                    delta.addDeletes(files.write_position_deletes(_listed(places)))
+                for file in files.write_rows(iter(new)):
                     delta.addRows(file)
                 delta.set(marker, str(batch)).commit()
-        self.written = Written("commit", come.num_rows, len(taken.image), sum(files.sizes), len(files.sizes))
+        self.written = WriteMetrics(
+            "commit", come.num_rows, len(taken.image), sum(files.file_sizes), len(files.file_sizes)
+        )
         return ""
 
 

@@ -1,5 +1,7 @@
-"""Maintenance of an Iceberg table: files and manifests are written anew where there are many small ones or deletes, old snapshots expire, and files
-that no snapshot has are removed."""
+"""Maintenance of an Iceberg table: compaction, and removal of what is not needed any more.
+
+Files and manifests are rewritten where there are many small ones or deletes, old snapshots expire, and files that no snapshot has are removed.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.targets.lake.formats.iceberg import compaction
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import ICEBERG, activate, named, texts
-from airflow_provider_cdc.targets.lake.formats.target import Upkept
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import (
+    ICEBERG,
+    activate_session,
+    load_jvm_class,
+    to_python_dict,
+)
+from airflow_provider_cdc.targets.lake.formats.target_interface import MaintenanceStepResult
 
 FEW = 5
 """So many small files, or manifests, are left alone."""
@@ -22,11 +29,11 @@ YOUNGEST_ORPHAN = timedelta(days=1)
 """A file that no snapshot has may be one that is being written. This long, nobody writes at a batch."""
 
 
-class IcebergUpkeep:
+class IcebergMaintenance:
     """The steps.
 
     :param load: gives the table as it is now (``org.apache.iceberg.Table``)
-    :param alone: while the metadata are replaced, as :meth:`airflow_provider_cdc.targets.lake.formats.iceberg.location.Place.alone`
+    :param alone: while the metadata are replaced, as :meth:`airflow_provider_cdc.targets.lake.formats.iceberg.table_locations.IcebergLocation.lock_metadata`
     """
 
     def __init__(
@@ -34,42 +41,44 @@ class IcebergUpkeep:
     ) -> None:
         self._spark, self._load, self._alone = spark, load, alone
 
-    def compact(self) -> Upkept:
-        """Write small files, and files of which rows are deleted, anew; sorted, if the table has an order."""
+    def compact_files(self) -> MaintenanceStepResult:
+        """Rewrite small files, and files of which rows are deleted; sorted, if the table has an order."""
         table = self._load()
-        files, deletes, small = compaction.counted(table)
+        files, deletes, small = compaction.count_files(table)
         if not deletes and small <= FEW:
-            return Upkept(False, f"of {files} files {small} are small, and there are no deletes")
+            return MaintenanceStepResult(False, f"of {files} files {small} are small, and there are no deletes")
         with self._alone():
             table = self._load()
-            done = compaction.compact(self._spark, table)
+            done = compaction.compact_files(self._spark, table)
         rewritten, added = int(done.rewrittenDataFilesCount()), int(done.addedDataFilesCount())
         if not rewritten:
-            return Upkept(False, f"{files} files are as few as they can be")
-        return Upkept(True, f"{rewritten} files became {added}, and {deletes} files of deletes went into them")
+            return MaintenanceStepResult(False, f"{files} files are as few as they can be")
+        return MaintenanceStepResult(
+            True, f"{rewritten} files became {added}, and {deletes} files of deletes went into them"
+        )
 
-    def rewrite_manifests(self) -> Upkept:
+    def rewrite_manifests(self) -> MaintenanceStepResult:
         """Put the lists of files together."""
         table = self._load()
         snapshot = table.currentSnapshot()
         manifests = [] if snapshot is None else list(snapshot.dataManifests(table.io()))
         small = [one for one in manifests if one.length() < SMALL_MANIFEST]
         if len(small) <= FEW:
-            return Upkept(False, f"of {len(manifests)} manifests {len(small)} are small")
+            return MaintenanceStepResult(False, f"of {len(manifests)} manifests {len(small)} are small")
         with self._alone():
             done = self._action("rewriteManifests", self._load()).execute()
         before, after = (sum(1 for _ in found) for found in (done.rewrittenManifests(), done.addedManifests()))
-        return Upkept(after < before, f"{before} manifests became {after}")
+        return MaintenanceStepResult(after < before, f"{before} manifests became {after}")
 
-    def expire_snapshots(self, keep: timedelta) -> Upkept:
+    def expire_snapshots(self, keep: timedelta) -> MaintenanceStepResult:
         """Forget older snapshots, and remove the files that only they have. The current one stays, however old it is."""
         table, until = self._load(), self._until(keep)
         if reason := _kept_by_itself(table):
-            return Upkept(False, reason)
+            return MaintenanceStepResult(False, reason)
         old = [one for one in table.snapshots() if one.timestampMillis() < until]
         current = table.currentSnapshot()
         if not [one for one in old if one.snapshotId() != current.snapshotId()]:
-            return Upkept(
+            return MaintenanceStepResult(
                 False, f"no snapshot is older than {keep.total_seconds() / 3600:g} hours, but the current one"
             )
         with self._alone():
@@ -81,24 +90,26 @@ class IcebergUpkeep:
         data = int(done.deletedDataFilesCount()) + int(done.deletedPositionDeleteFilesCount())
         data += int(done.deletedEqualityDeleteFilesCount())
         lists = int(done.deletedManifestsCount()) + int(done.deletedManifestListsCount())
-        return Upkept(
+        return MaintenanceStepResult(
             went > 0, f"{went} snapshots expired; {data} files of rows or deletes and {lists} lists are removed"
         )
 
-    def remove_orphans(self, keep: timedelta) -> Upkept:
+    def remove_orphans(self, keep: timedelta) -> MaintenanceStepResult:
         """Remove what killed writers have left."""
         table, keep = self._load(), max(keep, YOUNGEST_ORPHAN)
         if reason := _kept_by_itself(table):
-            return Upkept(False, reason)
+            return MaintenanceStepResult(False, reason)
         done = self._action("deleteOrphanFiles", table).olderThan(self._until(keep)).execute()
         found = sum(1 for _ in done.orphanFileLocations())
         if not found:
-            return Upkept(False, f"no file of nobody is older than {keep.total_seconds() / 3600:g} hours")
-        return Upkept(True, f"{found} files that no snapshot has are removed")
+            return MaintenanceStepResult(
+                False, f"no file of nobody is older than {keep.total_seconds() / 3600:g} hours"
+            )
+        return MaintenanceStepResult(True, f"{found} files that no snapshot has are removed")
 
     def _action(self, name: str, table: Any) -> Any:
-        activate(self._spark)
-        actions = named(self._spark, f"{ICEBERG}.spark.actions.SparkActions").get(self._spark._jsparkSession)
+        activate_session(self._spark)
+        actions = load_jvm_class(self._spark, f"{ICEBERG}.spark.actions.SparkActions").get(self._spark._jsparkSession)
         return getattr(actions, name)(table)
 
     def _until(self, keep: timedelta) -> int:
@@ -106,5 +117,5 @@ class IcebergUpkeep:
 
 
 def _kept_by_itself(table: Any) -> str:
-    off = texts(table.properties()).get("gc.enabled", "true").lower() == "false"
+    off = to_python_dict(table.properties()).get("gc.enabled", "true").lower() == "false"
     return "the table's property gc.enabled is false: its files may be another table's, too" if off else ""

@@ -14,41 +14,49 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.reading.arrow_keys import Numbers
-from airflow_provider_cdc.targets.lake.formats import key_lookup
+from airflow_provider_cdc.changelog.reading.arrow_row_matching import Numbers
+from airflow_provider_cdc.targets.lake.formats import parquet_key_lookup
 from airflow_provider_cdc.targets.lake.formats.iceberg import spark_plans
-from airflow_provider_cdc.targets.lake.formats.iceberg.data_files import NewFiles
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import named, texts
-from airflow_provider_cdc.targets.lake.formats.key_lookup import NotOnArrays, Parts, lookup, opened
+from airflow_provider_cdc.targets.lake.formats.iceberg.data_file_writer import IcebergFileWriter
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import load_jvm_class, to_python_dict
+from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import (
+    ArrowUnsupported,
+    JvmFileStream,
+    find_key_rows,
+    open_parquet_file,
+)
 
 FOUND = pa.schema([("file", pa.string()), ("at", pa.list_(pa.int64()))])
 """For each file the numbers of rows in it, in order."""
 
 
-class Positions:
-    """Of one table, at its newest snapshot.
+class RowPositionFinder:
+    """The rows of one table, at its newest snapshot, by their positions.
 
     :param table: ``org.apache.iceberg.Table``
     :param made: knows its columns
     """
 
-    def __init__(self, spark: SparkSession, table: Any, made: NewFiles) -> None:
+    def __init__(self, spark: SparkSession, table: Any, made: IcebergFileWriter) -> None:
         self._spark, self._table, self._made = spark, table, made
 
-    def of(self, keys: pa.Table, bounds: Any) -> pa.Table:
-        """
+    def find_positions(self, keys: pa.Table, bounds: Any) -> pa.Table:
+        """Find the positions of the rows with some keys.
+
         :param keys: with the table's types
         :param bounds: an expression of Iceberg's that files with such keys meet
         :return: with the columns of :data:`FOUND`; without rows that a file of positions has deleted already
         :raises NotOnArrays: Spark has to look for the rows
         """
-        total = texts(self._table.currentSnapshot().summary())
-        if (number := int(total.get("total-data-files", key_lookup.MOST_FILES + 1))) > key_lookup.MOST_FILES:
-            raise NotOnArrays(f"the table has {number} files")
-        tasks = spark_plans.tasks(self._table.newScan().filter(bounds))
+        total = to_python_dict(self._table.currentSnapshot().summary())
+        if (
+            number := int(total.get("total-data-files", parquet_key_lookup.MOST_FILES + 1))
+        ) > parquet_key_lookup.MOST_FILES:
+            raise ArrowUnsupported(f"the table has {number} files")
+        tasks = spark_plans.list_scan_tasks(self._table.newScan().filter(bounds))
         files, deletes = [task.file() for task in tasks], self._deletes(tasks)
-        if (size := sum(int(file.fileSizeInBytes()) for file in [*files, *deletes])) > key_lookup.MOST_BYTES:
-            raise NotOnArrays(f"the keys may be in files of {size >> 30} GB")
+        if (size := sum(int(file.fileSizeInBytes()) for file in [*files, *deletes])) > parquet_key_lookup.MOST_BYTES:
+            raise ArrowUnsupported(f"the keys may be in files of {size >> 30} GB")
         with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
             found = list(pool.map(lambda file: self._in(file, keys), files))
             gone = list(pool.map(self._gone, deletes)) if any(map(len, found)) else []
@@ -64,8 +72,8 @@ class Positions:
         with self._open(file) as source:
             columns = self._made.in_file(source.schema_arrow, keys.column_names)
             if columns is None:
-                raise NotOnArrays("a file's columns have other types, or no numbers")
-            return lookup(source, keys, columns, self._made.as_now)
+                raise ArrowUnsupported("a file's columns have other types, or no numbers")
+            return find_key_rows(source, keys, columns, self._made.as_now)
 
     def _gone(self, file: Any) -> pa.Table:
         with self._open(file) as source:
@@ -74,17 +82,17 @@ class Positions:
     @contextlib.contextmanager
     def _open(self, file: Any) -> Iterator[pq.ParquetFile]:
         if file.format().name() != "PARQUET":
-            raise NotOnArrays(f"a file is of the format {file.format().name()}")
+            raise ArrowUnsupported(f"a file is of the format {file.format().name()}")
         location = str(file.location())
-        if local := _on_disk(named(self._spark, "org.apache.hadoop.fs.Path")(location)):
-            yield opened(local)
+        if local := _on_disk(load_jvm_class(self._spark, "org.apache.hadoop.fs.Path")(location)):
+            yield open_parquet_file(local)
             return
         with contextlib.closing(self._table.io().newInputFile(location).newStream()) as stream:
-            yield opened(Parts(stream, int(file.fileSizeInBytes())))
+            yield open_parquet_file(JvmFileStream(stream, int(file.fileSizeInBytes())))
 
 
 def _on_disk(path: Any) -> str | None:
-    """A path of Hadoop's on this machine's disk."""
+    """Return the path on this machine's disk for a path of Hadoop's."""
     local: str = path.toUri().getPath()
     return local if path.toUri().getScheme() in (None, "file") and os.path.exists(local) else None
 

@@ -1,4 +1,4 @@
-"""How the columns of an Iceberg table change: what can be done in place, and by which steps."""
+"""Changes of the columns of an Iceberg table: what can be done in place, and by which steps."""
 
 from __future__ import annotations
 
@@ -8,51 +8,61 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.column_renames import renamed, renames
-from airflow_provider_cdc.targets.lake.formats.iceberg.columns import held, iceberg_types, widens
-from airflow_provider_cdc.targets.lake.formats.target import Evolution
-from airflow_provider_cdc.targets.lake.types.spark_types import holds
+from airflow_provider_cdc.targets.lake.formats.column_renames import list_renames, rename_column_types
+from airflow_provider_cdc.targets.lake.formats.iceberg.table_schema import (
+    can_widen_type,
+    iceberg_types,
+    to_iceberg_type,
+)
+from airflow_provider_cdc.targets.lake.formats.target_interface import ColumnEvolution
+from airflow_provider_cdc.targets.lake.types.spark_types import can_hold_type
 
 
-def can_evolve(evolution: Evolution, columns: Mapping[str, str], location: str) -> bool:
-    """As :meth:`airflow_provider_cdc.targets.lake.formats.target.Target.can_evolve`.
+def can_evolve(evolution: ColumnEvolution, columns: Mapping[str, str], location: str) -> bool:
+    """Check an evolution, as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.can_evolve`.
 
     :param columns: the table's, and their types
     """
-    there = renamed(evolution, columns, location)
+    there = rename_column_types(evolution, columns, location)
     if there is None:
         return False
     can = True
     for name, type_ in evolution.types.items():
-        there_type = there.get(name.lower(), held(type_))
-        if holds(there_type, type_) or holds(there_type, held(type_)) or widens(there_type, held(type_)):
+        there_type = there.get(name.lower(), to_iceberg_type(type_))
+        if (
+            can_hold_type(there_type, type_)
+            or can_hold_type(there_type, to_iceberg_type(type_))
+            or can_widen_type(there_type, to_iceberg_type(type_))
+        ):
             continue
         # the table has no smaller integer than int: whether the values fit, a cast of theirs says
-        from_small = there_type == held("tinyint") and holds(type_, "tinyint")
-        if name not in evolution.fills and not (holds(type_, there_type) or from_small):
+        from_small = there_type == to_iceberg_type("tinyint") and can_hold_type(type_, "tinyint")
+        if name not in evolution.fills and not (can_hold_type(type_, there_type) or from_small):
             raise _other_type(name, there_type, type_, location)
         can = False
     return can
 
 
-def updates(spark: SparkSession, evolution: Evolution, there: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
+def list_schema_updates(
+    spark: SparkSession, evolution: ColumnEvolution, there: Mapping[str, str]
+) -> Iterator[tuple[Any, ...]]:
     """Methods of Iceberg's ``UpdateSchema`` with what they are given. It knows columns by the names that they had before.
 
     :param there: the table's columns, and their types
     """
     names, wanted = {name.lower(): name for name in there}, {name.lower(): name for name in evolution.types}
-    for old, new in renames(evolution):
+    for old, new in list_renames(evolution):
         if old in names and new in wanted:
             yield "renameColumn", names[old], wanted[new]
             names[new] = names.pop(old)
-    for name in evolution.going(there):
+    for name in evolution.list_dropped_columns(there):
         yield "deleteColumn", name
     made = iceberg_types(spark, evolution.types)
     for name, type_ in evolution.types.items():
         known = names.get(name.lower())
         if known is None:
             yield "addColumn", None, name, made[name]
-        elif not (holds(there[known], type_) or holds(there[known], held(type_))):
+        elif not (can_hold_type(there[known], type_) or can_hold_type(there[known], to_iceberg_type(type_))):
             yield "updateColumn", known, made[name]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import ICEBERG, named, texts
-from airflow_provider_cdc.targets.lake.formats.target import NEVER
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, load_jvm_class, to_python_dict
+from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER
 
 SNAPSHOT_MARKER = "cdc.batch."
 """Property of a snapshot, followed by the application's name: its batch."""
@@ -22,7 +22,7 @@ _CHERRY_PICKED = "source-snapshot-id"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SnapshotMarker:
     """A marker.
 
     :param later: the snapshots after the one with the marker, newest first; none is known if ``expired``
@@ -34,14 +34,14 @@ class Found:
     expired: bool = False
 
 
-class History:
+class SnapshotHistory:
     """The line of snapshots that has led to a table's rows.
 
     :param metadata: ``org.apache.iceberg.TableMetadata``
     """
 
     def __init__(self, metadata: Any) -> None:
-        self._metadata, properties = metadata, texts(metadata.properties())
+        self._metadata, properties = metadata, to_python_dict(metadata.properties())
         self._recorded = {
             name.removeprefix(MARKER): tuple(map(int, value.split()))
             for name, value in properties.items()
@@ -53,46 +53,46 @@ class History:
             if name.startswith(WRITER)
         }
 
-    def writer(self, app: str) -> str:
-        """As :meth:`airflow_provider_cdc.targets.lake.formats.target.Target.writer`."""
+    def read_last_writer(self, app: str) -> str:
+        """Return the writer, as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.read_last_writer`."""
         batch, writer = self._writers.get(app, ("", ""))
-        return writer if app in self.markers and batch == str(self.markers[app].batch) else ""
+        return writer if app in self.last_markers and batch == str(self.last_markers[app].batch) else ""
 
     @cached_property
-    def markers(self) -> dict[str, Found]:
+    def last_markers(self) -> dict[str, SnapshotMarker]:
         """Application → its marker. Only as many snapshots are read as are needed."""
-        found: dict[str, Found] = {}
+        found: dict[str, SnapshotMarker] = {}
         passed: list[Any] = []
         for snapshot in self._line():
-            for name, value in texts(snapshot.summary()).items():
+            for name, value in to_python_dict(snapshot.summary()).items():
                 if name.startswith(SNAPSHOT_MARKER):
-                    found.setdefault(name.removeprefix(SNAPSHOT_MARKER), Found(int(value), tuple(passed)))
+                    found.setdefault(name.removeprefix(SNAPSHOT_MARKER), SnapshotMarker(int(value), tuple(passed)))
             passed.append(snapshot)
             if self._recorded and found.keys() >= self._recorded.keys():
                 return found
         if passed and passed[-1].parentId() is not None:  # older ones have expired
             for app, (batch, _) in self._recorded.items():
-                found.setdefault(app, Found(batch, tuple(passed), expired=True))
+                found.setdefault(app, SnapshotMarker(batch, tuple(passed), expired=True))
         return found
 
     @property
     def went_back(self) -> dict[str, int]:
-        """Application → the batch to which somebody has rolled the table back, :data:`NEVER` if before its first one."""
-        found = {app: self.markers[app].batch if app in self.markers else NEVER for app in self._recorded}
+        """Application → the batch to which a user has rolled the table back, :data:`NEVER` if before its first one."""
+        found = {app: self.last_markers[app].batch if app in self.last_markers else NEVER for app in self._recorded}
         return {app: batch for app, batch in found.items() if batch < self._recorded[app][0]}
 
     def set_back(self, app: str) -> str:
-        """As :meth:`airflow_provider_cdc.targets.lake.formats.target.Target.set_back`.
+        """Find what has set the rows back, as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.set_back`.
 
         A rollback takes the marker back with the rows. What a rollback to a snapshot after the marker's own
         expired one, or a cherry-picked snapshot, has done to the rows only the one who did it knows. Others may have
-        committed since, as a compaction does: the oldest snapshot that is known tells.
+        committed since, as a compaction does: the oldest snapshot that is known shows it.
         """
-        found = self.markers.get(app)
+        found = self.last_markers.get(app)
         if found is None:
             return ""
         for snapshot in found.later:
-            if _CHERRY_PICKED in texts(snapshot.summary()):
+            if _CHERRY_PICKED in to_python_dict(snapshot.summary()):
                 return f"snapshot {snapshot.snapshotId()} was cherry-picked"
         if found.expired and (oldest := found.later[-1]).sequenceNumber() < self._recorded[app][1]:
             return f"the table was rolled back to snapshot {oldest.snapshotId()}"
@@ -107,7 +107,9 @@ class History:
 
 
 def bring_columns_back(spark: SparkSession, view: Any, went: Mapping[str, int], version: str) -> None:
-    """A rollback brings back rows and marker; columns that have changed since then come back here, as the rows have them.
+    """Bring back columns that have changed since a state to which the table was rolled back.
+
+    A rollback brings back rows and marker; the columns come back here, as the rows have them.
 
     :param view: the table within a transaction
     :param went: application → the batch that it went back to
@@ -117,7 +119,7 @@ def bring_columns_back(spark: SparkSession, view: Any, went: Mapping[str, int], 
     operations = view.operations()
     if current.schemaId() is not None:
         metadata = operations.current()
-        builder = named(spark, f"{ICEBERG}.TableMetadata").buildFrom(metadata)
+        builder = load_jvm_class(spark, f"{ICEBERG}.TableMetadata").buildFrom(metadata)
         operations.commit(metadata, builder.setCurrentSchema(current.schemaId()).build())
     update = view.updateProperties().remove(version)
     for app, batch in went.items():

@@ -3,7 +3,7 @@
 Each write is one replacement of the table's metadata, and succeeds only if the table is in the very state in which its marker was read:
 Spark writes within a transaction (:mod:`airflow_provider_cdc.targets.lake.formats.iceberg.spark_plans`), owner and marker are added to it, then it is published.
 
-The marker is in the snapshot of the data, so that it goes back with the rows when somebody rolls the table back: what is missing is applied again.
+The marker is in the snapshot of the data, so that it goes back with the rows when a user rolls the table back: what is missing is applied again.
 It is also a property of the table, with the snapshot's sequence number: compaction makes a snapshot without a marker, and when the ones
 before it are expired, the property still knows. If it is newer than the rows, :meth:`IcebergTarget.set_back` says so.
 """
@@ -20,68 +20,68 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.targets.lake.formats.column_renames import renames
+from airflow_provider_cdc.targets.lake.formats.column_renames import list_renames
 from airflow_provider_cdc.targets.lake.formats.iceberg import compaction, spark_plans
 from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import (
     BY_KEY,
-    ArrayCommit,
+    IcebergArrayCommit,
     no_positions,
     unfit_table,
 )
-from airflow_provider_cdc.targets.lake.formats.iceberg.columns import (
-    RESERVED,
-    check_types,
-    format_of,
-    lay_out,
-    lays_out,
-    rearrange,
-    schema,
-    transform,
-    types,
-    undocumented,
-    was_partitioned_by_a_column_that_is_gone,
-)
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import (
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import (
     ICEBERG,
-    conflicts,
-    named,
-    reason,
+    extract_error_message,
+    load_jvm_class,
     refused_by_hive,
-    texts,
+    to_python_dict,
+    translate_conflicts,
 )
-from airflow_provider_cdc.targets.lake.formats.iceberg.keyless_commit import BagCommit
-from airflow_provider_cdc.targets.lake.formats.iceberg.location import place
-from airflow_provider_cdc.targets.lake.formats.iceberg.maintenance import IcebergUpkeep
-from airflow_provider_cdc.targets.lake.formats.iceberg.schema_evolution import can_evolve, updates
+from airflow_provider_cdc.targets.lake.formats.iceberg.keyless_commit import IcebergKeylessCommit
+from airflow_provider_cdc.targets.lake.formats.iceberg.maintenance import IcebergMaintenance
+from airflow_provider_cdc.targets.lake.formats.iceberg.schema_evolution import can_evolve, list_schema_updates
 from airflow_provider_cdc.targets.lake.formats.iceberg.snapshot_history import (
     MARKER,
     SNAPSHOT_MARKER,
     WRITER,
-    History,
+    SnapshotHistory,
     bring_columns_back,
     remove_new_files,
 )
-from airflow_provider_cdc.targets.lake.formats.iceberg.write_metrics import written
+from airflow_provider_cdc.targets.lake.formats.iceberg.table_locations import resolve_location
+from airflow_provider_cdc.targets.lake.formats.iceberg.table_schema import (
+    RESERVED,
+    build_iceberg_schema,
+    check_types,
+    find_missing_comments,
+    format_of,
+    lay_out,
+    lays_out,
+    parse_transform,
+    rearrange_columns,
+    spark_types_from_schema,
+    was_partitioned_by_a_column_that_is_gone,
+)
+from airflow_provider_cdc.targets.lake.formats.iceberg.write_metrics import read_write_metrics
 from airflow_provider_cdc.targets.lake.formats.jvm_errors import failed_with
-from airflow_provider_cdc.targets.lake.formats.markers import owned, owner_of
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import build_owner_properties, owner_of
 from airflow_provider_cdc.targets.lake.formats.reserved_names import refuse_reserved
-from airflow_provider_cdc.targets.lake.formats.target import (
+from airflow_provider_cdc.targets.lake.formats.target_interface import (
     PLAIN_LAYOUT,
-    Changes,
-    Comments,
-    Conflict,
-    Evolution,
+    ColumnEvolution,
+    KeyedChanges,
+    KeyedMerge,
+    MaintenanceStepResult,
     Marker,
-    Merge,
     Owner,
-    Pinned,
+    PinnedTableState,
+    TableComments,
     TableLayout,
     Target,
     Upkeep,
-    Upkept,
+    WriteConflict,
 )
-from airflow_provider_cdc.targets.lake.rows.multiset_diff import Difference
-from airflow_provider_cdc.targets.lake.types.spark_types import quoted
+from airflow_provider_cdc.targets.lake.rows.multiset_diff import MultisetDifference
+from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.formats.iceberg")
 
@@ -104,106 +104,108 @@ _FORMAT_VERSION = "format-version"
 
 
 class IcebergTarget(Target):
-    """An Iceberg table; implements :class:`airflow_provider_cdc.targets.lake.formats.target.Target`."""
+    """An Iceberg table; implements :class:`airflow_provider_cdc.targets.lake.formats.target_interface.Target`."""
 
     def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
         super().__init__(spark, location, profile=profile)
-        self._place = place(spark, location)
+        self._place = resolve_location(spark, location)
         self._loaded: Any = None
         self._view: Any = None
         self._before: Any = None
-        self._seen: History | None = None
+        self._seen: SnapshotHistory | None = None
         self._overtaken = False
 
     def exists(self) -> bool:
         """Begins a transaction too: it is what all other methods look at, and what the next write publishes."""
-        self._loaded, self._overtaken = self._place.load(), False
+        self._loaded, self._overtaken = self._place.load_table(), False
         if self._loaded is None:
             return False
         transaction = (
             self._loaded.newTransaction()
         )  # looks at the newest state, though a catalog may have kept the table
         self._before, self._view = self._loaded.operations().current(), self._within(transaction)
-        self._seen = History(self._before)
+        self._seen = SnapshotHistory(self._before)
         if went := self._seen.went_back:
             bring_columns_back(self.spark, self._view, went, _VERSION)
         return True
 
-    def strange(self, owner: Owner) -> str:
-        return self._place.strange(owner)
+    def find_foreign_content(self, owner: Owner) -> str:
+        return self._place.find_foreign_content(owner)
 
-    def owner(self) -> Owner | None:
+    def read_owner(self) -> Owner | None:
         found = self._properties()
         return owner_of(found, _OWNER)
 
-    def claim(self, owner: Owner) -> None:
+    def record_owner(self, owner: Owner) -> None:
         there, version = self._properties(), self._metadata().formatVersion()
         wanted = {**_owned(owner), **{k: v for k, v in _PROPERTIES.items() if there.get(k) != v}}
         self._alter(lambda table: _set(table, wanted | ({_FORMAT_VERSION: "2"} if version < 2 else {})))
 
-    def rule(self) -> str:
+    def read_rule(self) -> str:
         return self._properties().get(_RULE, "")
 
     def record_rule(self, rule: str) -> None:
-        if rule != self.rule():
+        if rule != self.read_rule():
             self.check_stand()
             self._alter(lambda table: _set(table, {_RULE: rule}))
 
-    def variants(self) -> str:
+    def read_variants(self) -> str:
         return self._properties().get(_VARIANTS, "")
 
     def record_variants(self, text: str) -> None:
         self.check_stand()
         self._alter(lambda table: _set(table, {_VARIANTS: text}))
 
-    def markers(self) -> dict[str, int]:
-        return {app: found.batch for app, found in self._history().markers.items()}
+    def read_markers(self) -> dict[str, int]:
+        return {app: found.batch for app, found in self._history().last_markers.items()}
 
-    def writer(self, app: str) -> str:
-        return self._history().writer(app)
+    def read_last_writer(self, app: str) -> str:
+        return self._history().read_last_writer(app)
 
     def set_back(self, app: str) -> str:
         return self._history().set_back(app)
 
-    def _history(self) -> History:
+    def _history(self) -> SnapshotHistory:
         self._table()
         assert self._seen is not None
         return self._seen
 
-    def rows(self) -> DataFrame:
-        return spark_plans.read(self.spark, self._table())
+    def read_rows(self) -> DataFrame:
+        return spark_plans.read_table_rows(self.spark, self._table())
 
-    def pinned(self) -> Pinned:
+    def pin_table_state(self) -> PinnedTableState:
         table = self._table()
-        return Pinned(_version(table), self.markers(), spark_plans.read(self.spark, table))
+        return PinnedTableState(_version(table), self.read_markers(), spark_plans.read_table_rows(self.spark, table))
 
-    def columns(self) -> dict[str, str]:
-        return types(self.spark, self._table().schema())
+    def read_column_types(self) -> dict[str, str]:
+        return spark_types_from_schema(self.spark, self._table().schema())
 
-    def size(self) -> int:
+    def count_file_bytes(self) -> int:
         snapshot = self._table().currentSnapshot()
         return 0 if snapshot is None else int(snapshot.summary().get("total-files-size") or 0)
 
-    def path(self) -> str:
+    def resolve_data_path(self) -> str:
         return str(self._table().location())
 
-    def catalog(self) -> Mapping[str, str]:
-        return self._place.catalog()
+    def describe_catalog(self) -> Mapping[str, str]:
+        return self._place.describe_catalog()
 
     # -- columns ------------------------------------------------------------------------------------------------------
 
-    def version(self, app: str) -> int:
+    def read_schema_version(self, app: str) -> int:
         version, _, owner = self._properties().get(_VERSION, "0").partition(" ")
         return int(version) if owner == app else 0
 
-    def can_evolve(self, evolution: Evolution) -> bool:
+    def can_evolve(self, evolution: ColumnEvolution) -> bool:
         self.check_columns(evolution.types)
-        there = self.columns()
-        return can_evolve(evolution, there, self.location) and not lays_out(self._table(), evolution.going(there))
+        there = self.read_column_types()
+        return can_evolve(evolution, there, self.location) and not lays_out(
+            self._table(), evolution.list_dropped_columns(there)
+        )
 
-    def evolve(self, evolution: Evolution) -> dict[str, str | None]:
-        there = {name.lower(): name for name in self.columns()}
-        changes = [*updates(self.spark, evolution, self.columns())]
+    def evolve_columns(self, evolution: ColumnEvolution) -> dict[str, str | None]:
+        there = {name.lower(): name for name in self.read_column_types()}
+        changes = [*list_schema_updates(self.spark, evolution, self.read_column_types())]
         if changes:
             self.check_stand()  # each commit of this run looks at the table anew
 
@@ -217,15 +219,15 @@ class IcebergTarget(Target):
 
             self._alter(change)
             self.changes_columns(evolution.version)
-        known = set(there) | {new for _, new in renames(evolution)}
+        known = set(there) | {new for _, new in list_renames(evolution)}
         return {
             name: value
             for name, value in evolution.fills.items()
             if value is not None or (name.lower() in known and self._has_values(name))
         }
 
-    def describe(self, comments: Comments) -> None:
-        lacking = undocumented(self.spark, self._table(), comments.columns)
+    def write_comments(self, comments: TableComments) -> None:
+        lacking = find_missing_comments(self.spark, self._table(), comments.columns)
         own = {_COMMENT: comments.table} if comments.table else {}
         if not lacking and own.items() <= self._properties().items():
             return
@@ -240,7 +242,7 @@ class IcebergTarget(Target):
         self._alter(change)
 
     def _has_values(self, name: str) -> bool:
-        return bool(self.rows().where(F.col(quoted(name)).isNotNull()).head(1))
+        return bool(self.read_rows().where(F.col(quote_name(name)).isNotNull()).head(1))
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -252,7 +254,7 @@ class IcebergTarget(Target):
 
     def check_layout(self, layout: TableLayout) -> None:
         for text in layout.partition_by:
-            transform(text)
+            parse_transform(text)
 
     def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
         self.check_columns(rows.columns)
@@ -261,42 +263,44 @@ class IcebergTarget(Target):
             properties[_RULE] = layout.rule
         if self.profile == "fast":
             properties[BY_KEY] = "true"
-        with self._place.creating(marker.owner):
-            with conflicts():
-                transaction = self._place.begin(schema(self.spark, _columns(rows)), properties)
+        with self._place.mark_creation(marker.owner):
+            with translate_conflicts():
+                transaction = self._place.begin_creation(build_iceberg_schema(self.spark, _columns(rows)), properties)
             table = self._within(transaction)
             lay_out(self.spark, table, layout.partition_by, layout.cluster_by)
-            self._write(table, marker, lambda: spark_plans.append(self.spark, table, rows))
-            told = written("create", table)
-            with conflicts(), self._place.alone():
+            self._write(table, marker, lambda: spark_plans.append_rows(self.spark, table, rows))
+            told = read_write_metrics("create", table)
+            with translate_conflicts(), self._place.lock_metadata():
                 transaction.commitTransaction()
         self.written = told
         self.exists()
 
-    def merge(self, merge: Merge, marker: Marker) -> None:
+    def merge(self, merge: KeyedMerge, marker: Marker) -> None:
         def write(table: Any) -> None:
             if was_partitioned_by_a_column_that_is_gone(table):
                 # Spark's writers of deletes look for that column; those that write files anew do not
                 _set(table, {"write.merge.mode": "copy-on-write"})
-            spark_plans.merge(self.spark, table, merge)
+            spark_plans.merge_rows(self.spark, table, merge)
 
         self._put("merge", marker, write)
 
-    def refuses(self, *, inserts_only: bool) -> str:
+    def find_upsert_obstacle(self, *, inserts_only: bool) -> str:
         table = self._table()
-        if why := unfit_table(self.spark, table, list(self.columns())):
+        if why := unfit_table(self.spark, table, list(self.read_column_types())):
             return why
         by_key = self._properties().get(BY_KEY) == "true"
         return "" if inserts_only or by_key else no_positions(table)
 
-    def upsert(self, changes: Changes, keys: Callable[[], DataFrame], marker: Marker) -> str:
-        if self.marker(marker.app) >= marker.batch:
+    def upsert_arrays(self, changes: KeyedChanges, keys: Callable[[], DataFrame], marker: Marker) -> str:
+        if self.read_marker(marker.application_name) >= marker.batch:
             return ""
         table = self._table()
         if changes.made_from not in ("", version := _version(table)):
-            raise Conflict(f"rows were made from snapshot {changes.made_from}, and it is at {version} by now")
-        commit = ArrayCommit(self.spark, table, changes)
-        if why := commit.reason() or commit.write(keys, f"{SNAPSHOT_MARKER}{marker.app}", marker.batch):
+            raise WriteConflict(f"rows were made from snapshot {changes.made_from}, and it is at {version} by now")
+        commit = IcebergArrayCommit(self.spark, table, changes)
+        if why := commit.find_merge_reason() or commit.write_batch(
+            keys, f"{SNAPSHOT_MARKER}{marker.application_name}", marker.batch
+        ):
             return why
         self._record(table, marker)
         self._publish()
@@ -304,12 +308,14 @@ class IcebergTarget(Target):
         self._compact()
         return ""
 
-    def take(self, changes: Difference, marker: Marker) -> str:
-        if self.marker(marker.app) >= marker.batch:
+    def apply_difference(self, changes: MultisetDifference, marker: Marker) -> str:
+        if self.read_marker(marker.application_name) >= marker.batch:
             return ""
         table = self._table()
-        commit = BagCommit(self.spark, table, changes)
-        if why := commit.reason() or commit.take(f"{SNAPSHOT_MARKER}{marker.app}", marker.batch):
+        commit = IcebergKeylessCommit(self.spark, table, changes)
+        if why := commit.find_replace_reason() or commit.write_snapshot(
+            f"{SNAPSHOT_MARKER}{marker.application_name}", marker.batch
+        ):
             return why
         self._record(table, marker)
         self._publish()
@@ -321,42 +327,42 @@ class IcebergTarget(Target):
         given = {name.lower(): name for name in rows.columns}
         whole = rows.select(
             *[
-                (F.col(quoted(given[c.lower()])) if c.lower() in given else F.lit(None)).cast(t).alias(c)
-                for c, t in self.columns().items()
+                (F.col(quote_name(given[c.lower()])) if c.lower() in given else F.lit(None)).cast(t).alias(c)
+                for c, t in self.read_column_types().items()
             ]
         )
-        self._put("append", marker, lambda table: spark_plans.append(self.spark, table, whole))
+        self._put("append", marker, lambda table: spark_plans.append_rows(self.spark, table, whole))
 
     def replace(self, rows: DataFrame, marker: Marker) -> None:
         self.check_columns(rows.columns)
 
         def write(table: Any) -> None:
             _upgrade(table, _columns(rows))
-            rearrange(self.spark, table, _columns(rows))
-            spark_plans.overwrite(self.spark, table, rows)
+            rearrange_columns(self.spark, table, _columns(rows))
+            spark_plans.overwrite_rows(self.spark, table, rows)
 
         self._put("replace", marker, write)
 
-    def rebuild(self, rows: DataFrame, marker: Marker) -> None:
-        table, found = self._table(), self.marker(marker.app)
+    def rebuild_rows(self, rows: DataFrame, marker: Marker) -> None:
+        table, found = self._table(), self.read_marker(marker.application_name)
         if found != marker.batch:
-            raise Conflict(f"another run has brought it to batch {found}")
-        self._write(table, marker, lambda: spark_plans.overwrite(self.spark, table, rows))
+            raise WriteConflict(f"another run has brought it to batch {found}")
+        self._write(table, marker, lambda: spark_plans.overwrite_rows(self.spark, table, rows))
         self._publish()
 
     def _put(self, way: str, marker: Marker, write: Callable[[Any], None]) -> None:
-        if self.marker(marker.app) >= marker.batch:
+        if self.read_marker(marker.application_name) >= marker.batch:
             return
         table = self._table()
         self._write(table, marker, lambda: write(table))
-        told = written(way, table)
+        told = read_write_metrics(way, table)
         self._publish()
         self.written = told
         self._compact()
 
     def _write(self, table: Any, marker: Marker, write: Callable[[], None]) -> None:
         """Write rows within a transaction, and the marker with them."""
-        key = f"spark.sql.iceberg.snapshot-property.{SNAPSHOT_MARKER}{marker.app}"
+        key = f"spark.sql.iceberg.snapshot-property.{SNAPSHOT_MARKER}{marker.application_name}"
         self.spark.conf.set(key, str(marker.batch))
         try:
             write()
@@ -367,29 +373,31 @@ class IcebergTarget(Target):
     def _record(self, table: Any, marker: Marker) -> None:
         """Write the marker of the current snapshot to the table's properties, too."""
         snapshot = table.currentSnapshot()
-        said = {f"{MARKER}{marker.app}": f"{marker.batch} {snapshot.sequenceNumber()}"}
-        _set(table, said | {f"{WRITER}{marker.app}": f"{marker.batch} {marker.writer}"})
+        said = {f"{MARKER}{marker.application_name}": f"{marker.batch} {snapshot.sequenceNumber()}"}
+        _set(table, said | {f"{WRITER}{marker.application_name}": f"{marker.batch} {marker.writer}"})
 
     def _compact(self) -> None:
-        """Write anew what small commits have left, if it is time. The batch is in the table, whatever comes of it."""
-        if not compaction.due(self._table()):
+        """Rewrite what small commits have left, if it is time. The batch is in the table, whatever comes of it."""
+        if not compaction.is_compaction_due(self._table()):
             return
-        markers, overtaken = self.markers(), self._overtaken
+        markers, overtaken = self.read_markers(), self._overtaken
         try:
-            with self._place.alone():
-                compaction.compact(self.spark, self._place.load())
+            with self._place.lock_metadata():
+                compaction.compact_files(self.spark, self._place.load_table())
             log.info("The files of %s were compacted.", self.location)
         except (Py4JJavaError, PySparkException) as e:
             log.warning(
-                "The files of %s could not be compacted; a later commit tries again: %s", self.location, reason(e)
+                "The files of %s could not be compacted; a later commit tries again: %s",
+                self.location,
+                extract_error_message(e),
             )
         self.exists()
-        self._overtaken = overtaken or self.markers() != markers
+        self._overtaken = overtaken or self.read_markers() != markers
 
-    def upkeep(self, keep: timedelta) -> Upkeep:
-        steps = IcebergUpkeep(self.spark, self._place.load, self._place.alone)
-        named: dict[str, Callable[[], Upkept]] = {
-            "compact": steps.compact,
+    def list_maintenance_steps(self, keep: timedelta) -> Upkeep:
+        steps = IcebergMaintenance(self.spark, self._place.load_table, self._place.lock_metadata)
+        named: dict[str, Callable[[], MaintenanceStepResult]] = {
+            "compact": steps.compact_files,
             "rewrite manifests": steps.rewrite_manifests,
             "expire snapshots": lambda: steps.expire_snapshots(keep),
             "remove orphans": lambda: steps.remove_orphans(keep),
@@ -404,31 +412,34 @@ class IcebergTarget(Target):
     # -- commits ------------------------------------------------------------------------------------------------------
 
     def _table(self) -> Any:
-        """The table within the transaction."""
+        """Return the table within the transaction."""
         if self._loaded is None and not self.exists():
-            raise Conflict("there is no table any more")
+            raise WriteConflict("there is no table any more")
         return self._view
 
     def _metadata(self) -> Any:
         return self._table().operations().current()
 
     def _properties(self) -> dict[str, str]:
-        return texts(self._metadata().properties())
+        return to_python_dict(self._metadata().properties())
 
     def _within(self, transaction: Any) -> Any:
-        """The table as it is within a transaction: it can be read, and its commits change nothing but the transaction."""
+        """Return the table as it is within a transaction.
+
+        It can be read, and its commits change nothing but the transaction.
+        """
         inner = transaction.table()
-        return named(self.spark, f"{ICEBERG}.BaseTable")(inner.operations(), inner.name())
+        return load_jvm_class(self.spark, f"{ICEBERG}.BaseTable")(inner.operations(), inner.name())
 
     def _publish(self) -> None:
-        """Make what the transaction has done the table's state, if nobody else has changed it."""
+        """Make what the transaction has done the table's state, if no other writer has changed it."""
         table, before = self._view, self._before
         if self._overtaken:
-            raise Conflict("somebody else has committed in between")
+            raise WriteConflict("somebody else has committed in between")
         try:
-            with conflicts(), self._place.alone():
+            with translate_conflicts(), self._place.lock_metadata():
                 self._loaded.operations().commit(before, table.operations().current())
-        except Conflict:
+        except WriteConflict:
             self._discard(table, before)
             raise
         except (Py4JJavaError, PySparkException) as e:
@@ -437,21 +448,23 @@ class IcebergTarget(Target):
             if refused := refused_by_hive(e, self.location):
                 raise refused from e
             # the table tells whether it was done, when it is read again
-            raise Conflict(f"nobody knows whether the commit was done: {e}") from e
+            raise WriteConflict(f"nobody knows whether the commit was done: {e}") from e
         self.exists()
         # what the caller knows of the table is true only until somebody else commits
         self._overtaken = _snapshot_id(self._table()) != _snapshot_id(table)
 
     def _discard(self, table: Any, before: Any) -> None:
         try:
-            remove_new_files(table, before, self._place.load())
+            remove_new_files(table, before, self._place.load_table())
         except (Py4JJavaError, PySparkException) as e:
-            log.warning("Files of a commit to %s that was not done may be left: %s", self.location, reason(e))
+            log.warning(
+                "Files of a commit to %s that was not done may be left: %s", self.location, extract_error_message(e)
+            )
 
 
-def _or_conflict(step: Callable[[], Upkept]) -> Callable[[], Upkept]:
-    def work() -> Upkept:
-        with conflicts("ValidationException"):
+def _or_conflict(step: Callable[[], MaintenanceStepResult]) -> Callable[[], MaintenanceStepResult]:
+    def work() -> MaintenanceStepResult:
+        with translate_conflicts("ValidationException"):
             return step()
 
     return work
@@ -463,7 +476,7 @@ def _snapshot_id(table: Any) -> int | None:
 
 
 def _version(table: Any) -> str:
-    """As :attr:`Pinned.version`."""
+    """Return the version, as :attr:`PinnedTableState.version`."""
     snapshot = _snapshot_id(table)
     return "no snapshot" if snapshot is None else str(snapshot)
 
@@ -483,7 +496,7 @@ def _upgrade(table: Any, types: Mapping[str, str]) -> None:
 
 
 def _owned(owner: Owner) -> dict[str, str]:
-    return owned(owner, _OWNER)
+    return build_owner_properties(owner, _OWNER)
 
 
 def _columns(rows: DataFrame) -> dict[str, str]:

@@ -1,27 +1,27 @@
-"""What Iceberg says of a write in the snapshot that it made."""
+"""Metrics that Iceberg has of a write in the snapshot that it made."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import texts
-from airflow_provider_cdc.targets.lake.formats.target import Written
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import to_python_dict
+from airflow_provider_cdc.targets.lake.formats.target_interface import WriteMetrics
 
 
-def written(way: str, table: Any) -> Written:
-    """What a write of Spark's has written.
+def read_write_metrics(way: str, table: Any) -> WriteMetrics:
+    """Return what a write of Spark's has written.
 
-    :param way: one of :data:`airflow_provider_cdc.targets.lake.formats.target.WAYS`
+    :param way: one of :data:`airflow_provider_cdc.targets.lake.formats.target_interface.WAYS`
     :param table: within the transaction, after the write (``org.apache.iceberg.Table``)
     """
-    summary = texts(table.currentSnapshot().summary())
+    summary = to_python_dict(table.currentSnapshot().summary())
 
     def told(name: str) -> int:
         return int(summary.get(name) or 0)
 
     copied = way == "merge" and told("deleted-data-files") > 0
     files = told("added-data-files") + told("added-delete-files")
-    return Written(
+    return WriteMetrics(
         way,
         rows=None if copied else told("added-records"),
         # a delete of a position may be that of a row that was written anew

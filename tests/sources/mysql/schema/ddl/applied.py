@@ -22,8 +22,8 @@ from airflow_provider_cdc.sources.mysql.schema.ddl import (
     SetDefault,
     Statement,
     TableCharset,
-    convert,
-    resolve,
+    convert_charset,
+    resolve_charset,
     typed_default,
 )
 
@@ -67,7 +67,7 @@ class Table:
             self.charset, self.collation = charset, collation
 
     def _resolved(self, column: ColumnDef) -> ColumnDef:
-        return resolve(column, self.charset, self.collation)
+        return resolve_charset(column, self.charset, self.collation)
 
     def _add_key(self, key: AddKey) -> None:
         columns = tuple(self._column(c).name for c in key.columns)
@@ -106,7 +106,7 @@ class Table:
         self._alter_columns(actions)
         for action in actions:
             if isinstance(action, ConvertCharset):
-                self.columns = [convert(c, action.charset or "", action.collation) for c in self.columns]
+                self.columns = [convert_charset(c, action.charset or "", action.collation) for c in self.columns]
             elif isinstance(action, RenameIndex) and action.old in self.keys:  # unless it went with its columns
                 self.keys[action.new] = self.keys.pop(action.old)
             elif isinstance(action, AddColumn | ChangeColumn):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
+from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog
 from tests.support.connectors import mysql_connector
 
 TEXTS = (
@@ -76,18 +76,18 @@ def test_any_text_is_what_the_catalog_says(kind: str, request: pytest.FixtureReq
     config = MySqlConfig.parse({**connector.properties, **connector.secrets, "topic.prefix": "x"})
     expected: dict[str, TableSchema | None] = {}
     with server.connect(database=database) as connection, connection.cursor() as cursor:
-        catalog = Catalog(connection, config, mariadb=source == "mariadb")
+        catalog = MySqlCatalog(connection, config, mariadb=source == "mariadb")
         for case in cases:
             cursor.execute("SET sql_mode = %s", (f"STRICT_ALL_TABLES,{case.mode}",))
             for statement in case.statements():
                 cursor.execute(statement)
-            expected[case.table] = catalog.table(TableId(namespace=database, name=case.table))
+            expected[case.table] = catalog.read_table(TableId(namespace=database, name=case.table))
             for statement in case.afterwards():
                 cursor.execute(statement)
     connector.capture()
     told: dict[str, list[TableSchema]] = {}
     operations: dict[str, int] = {}
-    for manifest in connector.changelog.manifests(connector.name):
+    for manifest in connector.changelog.read_manifests(connector.name):
         for record in manifest.schema_changes:
             for change in record.changes:
                 if change.table is not None and not record.snapshot:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from airflow_provider_cdc.sources.mysql.schema.ddl import (
     ColumnDef,
     CreateTable,
-    Default,
-    Name,
+    MySqlColumnDefault,
+    QualifiedName,
     Statement,
+    parse_statements,
     parse_type,
-    read,
     tables_of,
 )
 
@@ -29,7 +29,7 @@ def check(sql: str, **modes: Any) -> None:
     """Reading gives statements, in time: of the processor, whatever else it has to do."""
     for attempt in range(3):  # the machine may be busy with something else
         start = time.thread_time()
-        statements = read(sql, **modes)
+        statements = parse_statements(sql, **modes)
         elapsed = time.thread_time() - start
         if elapsed < _SECONDS:
             break
@@ -112,8 +112,8 @@ VALID = (
 @pytest.mark.parametrize("sql", VALID)
 def test_every_cut_of_a_statement(sql: str) -> None:
     for at in range(len(sql)):
-        read(sql[:at])
-        read(sql[at:])
+        parse_statements(sql[:at])
+        parse_statements(sql[at:])
 
 
 @settings(max_examples=300, deadline=None)
@@ -285,14 +285,14 @@ def attribute(draw: st.DrawFn, type_: str) -> tuple[str, dict[str, Any]]:
         case "default":
             if type_ in ("char", "varchar", "mediumtext", "json", "longblob", "binary", "varbinary"):
                 value = draw(TEXTS)
-                return draw(words("DEFAULT")) + " " + quoted(value), {"default": Default(value)}
+                return draw(words("DEFAULT")) + " " + quoted(value), {"default": MySqlColumnDefault(value)}
             number = str(draw(st.integers(0, 10**6)))
             if type_ in ("tinyint", "mediumint", "int", "bigint", "double", "bit"):
-                return draw(words("DEFAULT")) + f" {number}", {"default": Default(number)}
-            return draw(words("DEFAULT NULL")), {"default": Default(None)}
+                return draw(words("DEFAULT")) + f" {number}", {"default": MySqlColumnDefault(number)}
+            return draw(words("DEFAULT NULL")), {"default": MySqlColumnDefault(None)}
         case "expression":
             text = draw(st.sampled_from(["CURRENT_TIMESTAMP(3)", "(a + ')' + `b)`)", "uuid()", "now()"]))
-            return f"DEFAULT {text}", {"default": Default(text, True)}
+            return f"DEFAULT {text}", {"default": MySqlColumnDefault(text, True)}
         case "key":
             return draw(words("UNIQUE KEY")), {"unique": True}
         case "generated":
@@ -337,7 +337,7 @@ def table(draw: st.DrawFn) -> tuple[str, CreateTable]:
     body = ",".join(draw(gap()) + e for e in elements)
     if_not_exists = draw(st.booleans())
     charset = draw(st.sampled_from([None, "latin1", "utf8mb4"]))
-    name = Name(draw(st.sampled_from([None, "s"])), draw(NAMES))
+    name = QualifiedName(draw(st.sampled_from([None, "s"])), draw(NAMES))
     sql = draw(words("CREATE TABLE IF NOT EXISTS" if if_not_exists else "CREATE TABLE")) + draw(gap())
     sql += ("s." if name.namespace else "") + draw(identifier(name.name)) + draw(gap()) + f"({body})"
     sql += draw(gap()) + "ENGINE=InnoDB" + (f" DEFAULT CHARSET={charset}" if charset else "")
@@ -355,7 +355,7 @@ def table(draw: st.DrawFn) -> tuple[str, CreateTable]:
 @given(table())
 def test_random_tables_are_read_as_meant(case: tuple[str, CreateTable]) -> None:
     sql, expected = case
-    (found,) = read(sql)
+    (found,) = parse_statements(sql)
     assert isinstance(found, CreateTable), found
     assert len(found.unique_key_names) == len(found.unique_keys)
     assert replace(found, unique_key_names=()) == expected

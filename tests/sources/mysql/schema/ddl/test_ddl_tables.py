@@ -15,29 +15,29 @@ from airflow_provider_cdc.sources.mysql.schema.ddl import (
     ColumnDef,
     ConvertCharset,
     CreateTable,
-    Default,
     DropColumn,
     DropKey,
-    Name,
+    MySqlColumnDefault,
     NoColumnChange,
-    PartitionData,
+    PartitionDataChange,
     PartitionToTable,
+    QualifiedName,
     RenameColumn,
     RenameIndex,
     RenameTo,
     SetDefault,
     TableCharset,
     TableComment,
-    Unknown,
-    read,
+    UnknownStatement,
+    parse_statements,
     tables_of,
 )
 
-T = Name(None, "t")
+T = QualifiedName(None, "t")
 A, B = ColumnDef("a", "int"), ColumnDef("b", "int")
 
 
-def create(columns: tuple[ColumnDef, ...] = (A,), table: Name = T, **fields: Any) -> CreateTable:
+def create(columns: tuple[ColumnDef, ...] = (A,), table: QualifiedName = T, **fields: Any) -> CreateTable:
     return CreateTable(table, columns, **fields)
 
 
@@ -56,15 +56,15 @@ CREATES: list[tuple[str, CreateTable]] = [
     ("/*!50003 CREATE*/ /*!50003 TABLE*/ t (a INT)", create()),
     ("CREATE /*M!100100 OR REPLACE */ TABLE t (a INT)", create(or_replace=True)),
     ("/* app:web */ CREATE TABLE t -- new\n(a INT # first\n)", create()),
-    ("CREATE TABLE shop.t (a INT)", create(table=Name("shop", "t"))),
-    ("CREATE TABLE `shop`.`t` (a INT)", create(table=Name("shop", "t"))),
-    ("CREATE TABLE shop . t (a INT)", create(table=Name("shop", "t"))),
+    ("CREATE TABLE shop.t (a INT)", create(table=QualifiedName("shop", "t"))),
+    ("CREATE TABLE `shop`.`t` (a INT)", create(table=QualifiedName("shop", "t"))),
+    ("CREATE TABLE shop . t (a INT)", create(table=QualifiedName("shop", "t"))),
     ("CREATE TABLE .t (a INT)", create()),
-    ("CREATE TABLE `my``shop`.`or ders` (a INT)", create(table=Name("my`shop", "or ders"))),
-    ("CREATE TABLE größe.täg (a INT)", create(table=Name("größe", "täg"))),
-    ("CREATE TABLE 1a.2e5 (a INT)", create(table=Name("1a", "2e5"))),
-    ("CREATE TABLE shop.table (a INT)", create(table=Name("shop", "table"))),
-    ("CREATE TABLE shop.1e5 (a INT)", create(table=Name("shop", "1e5"))),
+    ("CREATE TABLE `my``shop`.`or ders` (a INT)", create(table=QualifiedName("my`shop", "or ders"))),
+    ("CREATE TABLE größe.täg (a INT)", create(table=QualifiedName("größe", "täg"))),
+    ("CREATE TABLE 1a.2e5 (a INT)", create(table=QualifiedName("1a", "2e5"))),
+    ("CREATE TABLE shop.table (a INT)", create(table=QualifiedName("shop", "table"))),
+    ("CREATE TABLE shop.1e5 (a INT)", create(table=QualifiedName("shop", "1e5"))),
     ("CREATE TABLE t (t.a INT, shop.t.b INT)", create((A, B))),
     # names that are words of the grammar
     (
@@ -155,11 +155,11 @@ CREATES: list[tuple[str, CreateTable]] = [
     ("CREATE TABLE t (a INT)\n/*!50100 PARTITION BY LIST COLUMNS(a)\n(PARTITION p VALUES IN (1,2)) */", create()),
     ("CREATE TABLE t (a INT) PARTITION BY LINEAR KEY ALGORITHM=2 (a) PARTITIONS 4", create()),
     # other sources of the structure
-    ("CREATE TABLE t LIKE s.u", create((), like=Name("s", "u"))),
-    ("CREATE TABLE t (LIKE u)", create((), like=Name(None, "u"))),
+    ("CREATE TABLE t LIKE s.u", create((), like=QualifiedName("s", "u"))),
+    ("CREATE TABLE t (LIKE u)", create((), like=QualifiedName(None, "u"))),
     (
         "create /* gh-ost */ table `shop`.`_t_gho` like `shop`.`t`",
-        create((), Name("shop", "_t_gho"), like=Name("shop", "t")),
+        create((), QualifiedName("shop", "_t_gho"), like=QualifiedName("shop", "t")),
     ),
     ("CREATE TABLE t SELECT * FROM u", create((), select=True)),
     ("CREATE TABLE t AS SELECT 1; ", create((), select=True)),
@@ -179,7 +179,7 @@ CREATES: list[tuple[str, CreateTable]] = [
 
 @pytest.mark.parametrize(("sql", "expected"), CREATES, ids=[c[0][:60] for c in CREATES])
 def test_create_table(sql: str, expected: CreateTable) -> None:
-    assert read(sql) == [expected]
+    assert parse_statements(sql) == [expected]
     assert tables_of(expected) == (expected.table,)
 
 
@@ -225,9 +225,12 @@ ALTERS: list[tuple[str, tuple[Action, ...]]] = [
     ),
     ("RENAME COLUMN a TO b, RENAME COLUMN b TO a", (RenameColumn("a", "b"), RenameColumn("b", "a"))),
     ("RENAME COLUMN IF EXISTS a TO b", (RenameColumn("a", "b", True),)),
-    ("ALTER a SET DEFAULT 5", (SetDefault("a", Default("5")),)),
-    ("ALTER COLUMN a SET DEFAULT (uuid())", (SetDefault("a", Default("(uuid())", True)),)),
-    ("ALTER COLUMN a SET DEFAULT NULL, ALTER b DROP DEFAULT", (SetDefault("a", Default(None)), SetDefault("b", None))),
+    ("ALTER a SET DEFAULT 5", (SetDefault("a", MySqlColumnDefault("5")),)),
+    ("ALTER COLUMN a SET DEFAULT (uuid())", (SetDefault("a", MySqlColumnDefault("(uuid())", True)),)),
+    (
+        "ALTER COLUMN a SET DEFAULT NULL, ALTER b DROP DEFAULT",
+        (SetDefault("a", MySqlColumnDefault(None)), SetDefault("b", None)),
+    ),
     ("ALTER COLUMN IF EXISTS a DROP DEFAULT", (SetDefault("a", None, True),)),
     ("ALTER COLUMN a SET INVISIBLE, ALTER a SET VISIBLE", (same("column visibility"), same("column visibility"))),
     # keys
@@ -266,10 +269,10 @@ ALTERS: list[tuple[str, tuple[Action, ...]]] = [
         (same("alter index"), same("alter index"), same("alter constraint"), same("alter constraint")),
     ),
     # the table
-    ("RENAME TO u", (RenameTo(Name(None, "u")),)),
-    ("RENAME AS s.u", (RenameTo(Name("s", "u")),)),
-    ("RENAME = u", (RenameTo(Name(None, "u")),)),
-    ("RENAME u, ADD a INT", (RenameTo(Name(None, "u")), add())),
+    ("RENAME TO u", (RenameTo(QualifiedName(None, "u")),)),
+    ("RENAME AS s.u", (RenameTo(QualifiedName("s", "u")),)),
+    ("RENAME = u", (RenameTo(QualifiedName(None, "u")),)),
+    ("RENAME u, ADD a INT", (RenameTo(QualifiedName(None, "u")), add())),
     ("CONVERT TO CHARACTER SET utf8mb4", (ConvertCharset("utf8mb4"),)),
     ("CONVERT TO CHARSET utf8mb4 COLLATE utf8mb4_bin", (ConvertCharset("utf8mb4", "utf8mb4_bin"),)),
     ("CONVERT TO CHARACTER SET DEFAULT", (ConvertCharset(None),)),
@@ -279,7 +282,7 @@ ALTERS: list[tuple[str, tuple[Action, ...]]] = [
     ("DEFAULT CHARSET DEFAULT", (TableCharset(None),)),
     ("ENGINE=InnoDB ROW_FORMAT=DYNAMIC, COMMENT 'x', AUTO_INCREMENT = 10", (OPTIONS, TableComment("x"), OPTIONS)),
     ("ENGINE InnoDB, ADD a INT", (OPTIONS, add())),
-    ("ENGINE=blackhole", (PartitionData("ENGINE=BLACKHOLE"),)),
+    ("ENGINE=blackhole", (PartitionDataChange("ENGINE=BLACKHOLE"),)),
     ("TABLESPACE ts STORAGE DISK, ENCRYPTION='Y', SECONDARY_ENGINE=NULL", (OPTIONS, OPTIONS, OPTIONS)),
     ("FORCE, LOCK=NONE, ALGORITHM INPLACE", (same("no change"), same("algorithm or lock"), same("algorithm or lock"))),
     ("ORDER BY a, b DESC, t.c ASC", (same("order by"),)),
@@ -293,20 +296,20 @@ ALTERS: list[tuple[str, tuple[Action, ...]]] = [
         (same("add partition"),),
     ),
     ("ADD PARTITION IF NOT EXISTS PARTITIONS 4", (same("add partition"),)),
-    ("DROP PARTITION IF EXISTS p0, p1", (PartitionData("drop partition"),)),
-    ("TRUNCATE PARTITION ALL", (PartitionData("truncate partition"),)),
+    ("DROP PARTITION IF EXISTS p0, p1", (PartitionDataChange("drop partition"),)),
+    ("TRUNCATE PARTITION ALL", (PartitionDataChange("truncate partition"),)),
     (
         "EXCHANGE PARTITION p WITH TABLE s.u WITHOUT VALIDATION",
-        (PartitionData("exchange partition", (Name("s", "u"),)),),
+        (PartitionDataChange("exchange partition", (QualifiedName("s", "u"),)),),
     ),
-    ("CONVERT PARTITION p TO TABLE u", (PartitionToTable("convert partition to table", (Name(None, "u"),)),)),
+    ("CONVERT PARTITION p TO TABLE u", (PartitionToTable("convert partition to table", (QualifiedName(None, "u"),)),)),
     (
         "CONVERT TABLE u TO PARTITION p VALUES LESS THAN (5)",
-        (PartitionData("convert table to partition", (Name(None, "u"),)),),
+        (PartitionDataChange("convert table to partition", (QualifiedName(None, "u"),)),),
     ),
-    ("DISCARD TABLESPACE", (PartitionData("discard tablespace"),)),
-    ("IMPORT TABLESPACE", (PartitionData("import tablespace"),)),
-    ("DISCARD PARTITION p, q TABLESPACE", (PartitionData("discard partition tablespace"),)),
+    ("DISCARD TABLESPACE", (PartitionDataChange("discard tablespace"),)),
+    ("IMPORT TABLESPACE", (PartitionDataChange("import tablespace"),)),
+    ("DISCARD PARTITION p, q TABLESPACE", (PartitionDataChange("discard partition tablespace"),)),
     ("REORGANIZE PARTITION p INTO (PARTITION a VALUES LESS THAN (1))", (same("partition upkeep"),)),
     ("COALESCE PARTITION 2", (same("partition upkeep"),)),
     ("ANALYZE PARTITION p, q", (same("partition upkeep"),)),
@@ -321,8 +324,8 @@ ALTERS: list[tuple[str, tuple[Action, ...]]] = [
 
 @pytest.mark.parametrize(("actions", "expected"), ALTERS, ids=[a[0][:60] for a in ALTERS])
 def test_alter_table(actions: str, expected: tuple[Action, ...]) -> None:
-    (statement,) = read(f"ALTER TABLE `shop`.t {actions}")
-    assert statement == AlterTable(Name("shop", "t"), expected)
+    (statement,) = parse_statements(f"ALTER TABLE `shop`.t {actions}")
+    assert statement == AlterTable(QualifiedName("shop", "t"), expected)
 
 
 @pytest.mark.parametrize(
@@ -342,14 +345,14 @@ def test_alter_table(actions: str, expected: tuple[Action, ...]) -> None:
     ],
 )
 def test_alter_table_around_the_actions(sql: str, fields: dict[str, Any]) -> None:
-    assert read(sql) == [AlterTable(T, (add(),), **fields)]
+    assert parse_statements(sql) == [AlterTable(T, (add(),), **fields)]
 
 
 def test_tables_of_alter_table() -> None:
-    (statement,) = read("ALTER TABLE t ADD a INT, RENAME TO s.u")
-    assert tables_of(statement) == (T, Name("s", "u"))
-    (statement,) = read("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u")
-    assert tables_of(statement) == (T, Name(None, "u"))
+    (statement,) = parse_statements("ALTER TABLE t ADD a INT, RENAME TO s.u")
+    assert tables_of(statement) == (T, QualifiedName("s", "u"))
+    (statement,) = parse_statements("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u")
+    assert tables_of(statement) == (T, QualifiedName(None, "u"))
 
 
 @pytest.mark.parametrize(
@@ -408,8 +411,8 @@ def test_tables_of_alter_table() -> None:
     ],
 )
 def test_unknown_with_its_table(sql: str) -> None:
-    (statement,) = read(sql)
-    assert isinstance(statement, Unknown), statement
+    (statement,) = parse_statements(sql)
+    assert isinstance(statement, UnknownStatement), statement
     assert statement.tables == (T,)
     assert statement.text == sql
     assert statement.reason

@@ -10,19 +10,19 @@ from airflow_provider_cdc.sources.mysql.schema.ddl import (
     AddColumn,
     AlterTable,
     ColumnDef,
-    Default,
+    MySqlColumnDefault,
     SetDefault,
-    Unknown,
-    convert,
+    UnknownStatement,
+    convert_charset,
+    parse_statements,
     parse_type,
-    read,
-    resolve,
+    resolve_charset,
     typed_default,
 )
 
 
 def column(definition: str, **modes: Any) -> ColumnDef:
-    (statement,) = read(f"ALTER TABLE t ADD COLUMN {definition}", **modes)
+    (statement,) = parse_statements(f"ALTER TABLE t ADD COLUMN {definition}", **modes)
     assert isinstance(statement, AlterTable), statement
     (action,) = statement.actions
     assert isinstance(action, AddColumn)
@@ -257,7 +257,10 @@ ATTRIBUTES: list[tuple[str, dict[str, Any]]] = [
     ("/*!80023 INVISIBLE */", {"invisible": True}),
     ("VISIBLE", {}),
     ("COLUMN_FORMAT FIXED STORAGE DISK", {}),
-    ("/*!50606 STORAGE MEMORY */ /*!50606 COLUMN_FORMAT DYNAMIC */ DEFAULT NULL", {"default": Default(None)}),
+    (
+        "/*!50606 STORAGE MEMORY */ /*!50606 COLUMN_FORMAT DYNAMIC */ DEFAULT NULL",
+        {"default": MySqlColumnDefault(None)},
+    ),
     ("ENGINE_ATTRIBUTE='{\"a\":1}' SECONDARY_ENGINE_ATTRIBUTE '{}'", {}),
     ("NOT SECONDARY", {}),
     ("REFERENCES p(id) ON DELETE SET NULL ON UPDATE NO ACTION", {}),
@@ -373,35 +376,35 @@ DEFAULTS: list[tuple[str, str | None, bool]] = [
 @pytest.mark.parametrize(("text", "value", "is_expression"), DEFAULTS, ids=[d[0] for d in DEFAULTS])
 def test_defaults(text: str, value: str | None, is_expression: bool) -> None:
     found = column(f"a {text} NOT NULL COMMENT 'after'")
-    assert found.default == Default(value, is_expression)
+    assert found.default == MySqlColumnDefault(value, is_expression)
     assert (found.nullable, found.comment) == (False, "after")  # the default took what was its own, and no more
 
 
 def test_on_update() -> None:
     found = column("a TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3)")
     assert found.on_update == "CURRENT_TIMESTAMP(3)"
-    assert found.default == Default("CURRENT_TIMESTAMP(3)", True)
+    assert found.default == MySqlColumnDefault("CURRENT_TIMESTAMP(3)", True)
     assert column("a TIMESTAMP ON UPDATE now() NOT NULL").on_update == "now()"
 
 
 def test_defaults_without_a_type_are_read_for_a_column() -> None:
-    def set_default(text: str) -> Default:
-        (statement,) = read(f"ALTER TABLE t ALTER a SET DEFAULT {text}")
+    def set_default(text: str) -> MySqlColumnDefault:
+        (statement,) = parse_statements(f"ALTER TABLE t ALTER a SET DEFAULT {text}")
         assert isinstance(statement, AlterTable)
         (action,) = statement.actions
         assert isinstance(action, SetDefault)
         assert action.default is not None
         return action.default
 
-    assert set_default("0x41") == Default("0x41", True)
-    assert typed_default(set_default("0x41"), ColumnDef("a", "int")) == Default("65")
-    assert typed_default(set_default("0x41"), ColumnDef("a", "varchar", 5)) == Default("A")
-    assert typed_default(set_default("b'1'"), ColumnDef("a", "bit", 1)) == Default("1")
-    assert typed_default(set_default("1"), ColumnDef("a", "bit", 1)) == Default("1")
-    assert typed_default(set_default("1.5"), ColumnDef("a", "int")) == Default("2")
-    assert typed_default(set_default("'B'"), ColumnDef("a", "enum", values=("a", "b"))) == Default("b")
-    assert typed_default(set_default("now()"), ColumnDef("a", "datetime")) == Default("now()", True)
-    assert typed_default(set_default("NULL"), ColumnDef("a", "int")) == Default(None)
+    assert set_default("0x41") == MySqlColumnDefault("0x41", True)
+    assert typed_default(set_default("0x41"), ColumnDef("a", "int")) == MySqlColumnDefault("65")
+    assert typed_default(set_default("0x41"), ColumnDef("a", "varchar", 5)) == MySqlColumnDefault("A")
+    assert typed_default(set_default("b'1'"), ColumnDef("a", "bit", 1)) == MySqlColumnDefault("1")
+    assert typed_default(set_default("1"), ColumnDef("a", "bit", 1)) == MySqlColumnDefault("1")
+    assert typed_default(set_default("1.5"), ColumnDef("a", "int")) == MySqlColumnDefault("2")
+    assert typed_default(set_default("'B'"), ColumnDef("a", "enum", values=("a", "b"))) == MySqlColumnDefault("b")
+    assert typed_default(set_default("now()"), ColumnDef("a", "datetime")) == MySqlColumnDefault("now()", True)
+    assert typed_default(set_default("NULL"), ColumnDef("a", "int")) == MySqlColumnDefault(None)
 
 
 @pytest.mark.parametrize(
@@ -429,7 +432,7 @@ def test_defaults_without_a_type_are_read_for_a_column() -> None:
             "a ENUM('a ') DEFAULT 'a '",
             "latin1",
             None,
-            ColumnDef("a", "enum", values=("a",), charset="latin1", default=Default("a")),
+            ColumnDef("a", "enum", values=("a",), charset="latin1", default=MySqlColumnDefault("a")),
         ),
         ("a ENUM('a ')", "binary", None, ColumnDef("a", "enum", values=("a ",), charset="binary")),
         ("a ENUM('a ')", None, None, ColumnDef("a", "enum", values=("a ",))),
@@ -437,9 +440,9 @@ def test_defaults_without_a_type_are_read_for_a_column() -> None:
     ],
 )
 def test_resolve(definition: str, charset: str | None, collation: str | None, expected: ColumnDef) -> None:
-    resolved = resolve(column(definition), charset, collation)
+    resolved = resolve_charset(column(definition), charset, collation)
     assert resolved == expected
-    assert resolve(resolved, charset, collation) == expected
+    assert resolve_charset(resolved, charset, collation) == expected
 
 
 @pytest.mark.parametrize(
@@ -457,14 +460,14 @@ def test_resolve(definition: str, charset: str | None, collation: str | None, ex
     ],
 )
 def test_convert(type_: str, old: str, new: str, expected: str) -> None:
-    found = convert(ColumnDef("a", type_, charset=old), new)
+    found = convert_charset(ColumnDef("a", type_, charset=old), new)
     assert found.type == expected
     assert found.charset == {"enum": "binary", "blob": None}.get(expected, new)
 
 
 def test_convert_makes_text_of_a_varchar_that_is_too_long() -> None:
-    assert convert(ColumnDef("a", "varchar", 30_000, charset="latin1"), "utf8mb4").type == "mediumtext"
-    assert convert(ColumnDef("a", "varbinary", 30), "utf8mb4") == ColumnDef("a", "varbinary", 30)
+    assert convert_charset(ColumnDef("a", "varchar", 30_000, charset="latin1"), "utf8mb4").type == "mediumtext"
+    assert convert_charset(ColumnDef("a", "varbinary", 30), "utf8mb4") == ColumnDef("a", "varbinary", 30)
 
 
 @pytest.mark.parametrize(
@@ -499,7 +502,7 @@ def test_convert_makes_text_of_a_varchar_that_is_too_long() -> None:
     ],
 )
 def test_what_is_not_sure_is_unknown(definition: str) -> None:
-    (statement,) = read(f"ALTER TABLE t ADD {definition}")
-    assert isinstance(statement, Unknown)
+    (statement,) = parse_statements(f"ALTER TABLE t ADD {definition}")
+    assert isinstance(statement, UnknownStatement)
     assert statement.tables[0].name == "t"
     assert statement.reason

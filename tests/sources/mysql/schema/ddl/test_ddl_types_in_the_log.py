@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
+from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog
 from tests.sources.mysql.schema.ddl.type_words import MARIADB, MARIADB_11_8, MYSQL, MYSQL_9, Word, words
 from tests.support.connectors import Connector, mysql_connector
 
@@ -113,7 +113,7 @@ def server(request: pytest.FixtureRequest, mariadb: Any) -> Any:
 def _write(server: Any, connector: Connector, database: str, all_cases: list[Case]) -> None:
     config = MySqlConfig.parse({**connector.properties, **connector.secrets, "topic.prefix": "x"})
     with server.connect(database=database) as connection, connection.cursor() as cursor:
-        catalog = Catalog(connection, config, mariadb=connector.source == "mariadb")
+        catalog = MySqlCatalog(connection, config, mariadb=connector.source == "mariadb")
         cursor.execute("SELECT @@version")
         whole = "11.8.9" not in str(cursor.fetchall())  # this release leaves generated columns out of updates
         for case in all_cases:
@@ -121,7 +121,7 @@ def _write(server: Any, connector: Connector, database: str, all_cases: list[Cas
             cursor.execute("SET sql_mode = %s", ("" if mode == "-STRICT" else f"{STRICT},{mode}",))
             for statement in case.statements():
                 cursor.execute(statement)
-            case.expected = catalog.table(TableId(namespace=database, name=case.table))
+            case.expected = catalog.read_table(TableId(namespace=database, name=case.table))
             for statement in case.inserts():
                 cursor.execute(statement)
             cursor.execute(f"ALTER TABLE {case.table} ADD after_that INT FIRST")
@@ -132,7 +132,7 @@ def _write(server: Any, connector: Connector, database: str, all_cases: list[Cas
 def _differences(connector: Connector, database: str, all_cases: list[Case]) -> list[str]:
     """Where the structures that the text of the statements gave are not those of the catalog."""
     told: dict[str, list[TableSchema]] = {}
-    for manifest in connector.changelog.manifests(connector.name):
+    for manifest in connector.changelog.read_manifests(connector.name):
         for record in manifest.schema_changes:
             for change in record.changes:
                 if change.table is not None and not record.snapshot:
@@ -141,14 +141,14 @@ def _differences(connector: Connector, database: str, all_cases: list[Case]) -> 
     for case in all_cases:
         assert case.expected is not None
         *_, schema, after_that = told[case.table]
-        assert after_that.names == ("after_that", *schema.names)
+        assert after_that.column_names == ("after_that", *schema.column_names)
         found += _columns_that_differ(case, case.expected, schema)
     return found
 
 
 def _columns_that_differ(case: Case, expected: TableSchema, schema: TableSchema) -> Iterator[str]:
-    if expected.names != schema.names or expected.key != schema.key:
-        yield f"{case.table}: {schema.names} {schema.key} instead of {expected.names} {expected.key}"
+    if expected.column_names != schema.column_names or expected.key != schema.key:
+        yield f"{case.table}: {schema.column_names} {schema.key} instead of {expected.column_names} {expected.key}"
         return
     for mine, theirs in zip(schema.columns, expected.columns, strict=True):
         a, z = _facts(mine), _facts(theirs)

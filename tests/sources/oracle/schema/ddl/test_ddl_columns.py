@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
 from airflow_provider_cdc.sources.oracle.schema.ddl import (
     AddColumn,
     AddKey,
     AlterTable,
-    ColumnDef,
-    Default,
-    Key,
-    read,
+    ColumnDefault,
+    ColumnDefinition,
+    KeyDefinition,
+    parse_ddl_statement,
     read_default,
 )
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 
 
-def column(definition: str) -> ColumnDef:
-    statement = read(f"ALTER TABLE t ADD c {definition}")
+def column(definition: str) -> ColumnDefinition:
+    statement = parse_ddl_statement(f"ALTER TABLE t ADD c {definition}")
     assert isinstance(statement, AlterTable), statement
     action = statement.actions[0]
     assert isinstance(action, AddColumn)
@@ -46,7 +46,7 @@ TYPES = [
 def test_every_type_is_read_as_the_dictionary_spells_it(text: str, expression: str) -> None:
     found = column(f"{text} NOT NULL")
     assert found.type is not None
-    assert found.type.expression == expression
+    assert found.type.ddl_expression == expression
     assert (found.type_text, found.built_in, found.nullable) == (text, True, False)
 
 
@@ -69,37 +69,37 @@ def test_types_of_users_are_left_to_the_dictionary() -> None:
 
 
 DEFAULTS = [
-    ("5", Default("5", "number", "5")), ("-1.50", Default("-1.50", "number", "-1.50")), ("(+.5)", Default("(+.5)", "number", ".5")),
-    ("1e3", Default("1e3", "number", "1e3")), ("'it''s'", Default("'it''s'", "string", "it's")), ("''", Default("''", "null")),
-    ("NULL", Default("NULL", "null")), ("q'{a'b}'", Default("q'{a'b}'", "string", "a'b")), ("N'é'", Default("N'é'", "string", "é")),
-    ("DATE '2024-02-29'", Default("DATE '2024-02-29'", "date", "2024-02-29")),
-    ("TIMESTAMP '2024-02-29 01:02:03.5'", Default("TIMESTAMP '2024-02-29 01:02:03.5'", "timestamp", "2024-02-29 01:02:03.5")),
-    ("TO_DATE('2024-02-29', 'yyyy-mm-dd')", Default("TO_DATE('2024-02-29', 'yyyy-mm-dd')", "date", "2024-02-29")),
-    ("TO_DATE('29.02.24', 'DD.MM.RR')", Default("TO_DATE('29.02.24', 'DD.MM.RR')", "expression")),
-    ("SYSDATE", Default("SYSDATE", "expression")), ("1 + 1", Default("1 + 1", "expression")), ("1d", Default("1d", "expression")),
-    ("s.seq.NEXTVAL", Default("s.seq.NEXTVAL", "expression")), ("'a' || USER", Default("'a' || USER", "expression")),
-    ("SYSTIMESTAMP AT TIME ZONE 'UTC'", Default("SYSTIMESTAMP AT TIME ZONE 'UTC'", "expression")),
-    ("CASE WHEN 1 IS NOT NULL THEN 'a' ELSE 'b' END", Default("CASE WHEN 1 IS NOT NULL THEN 'a' ELSE 'b' END", "expression")),
-    ("INTERVAL '1' DAY(2) TO SECOND(3)", Default("INTERVAL '1' DAY(2) TO SECOND(3)", "expression")),
-    ("SYS_GUID()", Default("SYS_GUID()", "expression")), ("EMPTY_CLOB()", Default("EMPTY_CLOB()", "expression")),
+    ("5", ColumnDefault("5", "number", "5")), ("-1.50", ColumnDefault("-1.50", "number", "-1.50")), ("(+.5)", ColumnDefault("(+.5)", "number", ".5")),
+    ("1e3", ColumnDefault("1e3", "number", "1e3")), ("'it''s'", ColumnDefault("'it''s'", "string", "it's")), ("''", ColumnDefault("''", "null")),
+    ("NULL", ColumnDefault("NULL", "null")), ("q'{a'b}'", ColumnDefault("q'{a'b}'", "string", "a'b")), ("N'é'", ColumnDefault("N'é'", "string", "é")),
+    ("DATE '2024-02-29'", ColumnDefault("DATE '2024-02-29'", "date", "2024-02-29")),
+    ("TIMESTAMP '2024-02-29 01:02:03.5'", ColumnDefault("TIMESTAMP '2024-02-29 01:02:03.5'", "timestamp", "2024-02-29 01:02:03.5")),
+    ("TO_DATE('2024-02-29', 'yyyy-mm-dd')", ColumnDefault("TO_DATE('2024-02-29', 'yyyy-mm-dd')", "date", "2024-02-29")),
+    ("TO_DATE('29.02.24', 'DD.MM.RR')", ColumnDefault("TO_DATE('29.02.24', 'DD.MM.RR')", "expression")),
+    ("SYSDATE", ColumnDefault("SYSDATE", "expression")), ("1 + 1", ColumnDefault("1 + 1", "expression")), ("1d", ColumnDefault("1d", "expression")),
+    ("s.seq.NEXTVAL", ColumnDefault("s.seq.NEXTVAL", "expression")), ("'a' || USER", ColumnDefault("'a' || USER", "expression")),
+    ("SYSTIMESTAMP AT TIME ZONE 'UTC'", ColumnDefault("SYSTIMESTAMP AT TIME ZONE 'UTC'", "expression")),
+    ("CASE WHEN 1 IS NOT NULL THEN 'a' ELSE 'b' END", ColumnDefault("CASE WHEN 1 IS NOT NULL THEN 'a' ELSE 'b' END", "expression")),
+    ("INTERVAL '1' DAY(2) TO SECOND(3)", ColumnDefault("INTERVAL '1' DAY(2) TO SECOND(3)", "expression")),
+    ("SYS_GUID()", ColumnDefault("SYS_GUID()", "expression")), ("EMPTY_CLOB()", ColumnDefault("EMPTY_CLOB()", "expression")),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "expected"), DEFAULTS)
-def test_defaults_end_where_the_next_attribute_begins(text: str, expected: Default) -> None:
+def test_defaults_end_where_the_next_attribute_begins(text: str, expected: ColumnDefault) -> None:
     found = column(f"NUMBER DEFAULT {text} NOT NULL")
     assert (found.default, found.nullable) == (expected, False)
     assert read_default(f" {text} ") == expected
 
 
 def test_a_default_that_cannot_be_read_is_an_expression() -> None:
-    assert read_default("??? ") == Default("???", "expression")
+    assert read_default("??? ") == ColumnDefault("???", "expression")
 
 
 def test_default_on_null_makes_a_column_not_null() -> None:
     for words in ("ON NULL", "ON NULL FOR INSERT ONLY", "ON NULL FOR INSERT AND UPDATE"):
         found = column(f"NUMBER DEFAULT {words} 7")
-        assert found.default == Default("7", "number", "7", on_null=True)
+        assert found.default == ColumnDefault("7", "number", "7", on_null=True)
         assert found.nullable is False
 
 
@@ -123,22 +123,22 @@ def test_identity_and_virtual_and_invisible_columns() -> None:
 
 
 def test_keys_come_along_with_their_names() -> None:
-    def keys(definition: str) -> list[Key]:
-        statement = read(f"ALTER TABLE t ADD ({definition})")
+    def keys(definition: str) -> list[KeyDefinition]:
+        statement = parse_ddl_statement(f"ALTER TABLE t ADD ({definition})")
         assert isinstance(statement, AlterTable), statement
         return [a.key for a in statement.actions if isinstance(a, AddKey)]
 
-    assert keys("c NUMBER PRIMARY KEY") == [Key("primary", ("C",))]
-    assert keys("c NUMBER CONSTRAINT k UNIQUE NOT NULL") == [Key("unique", ("C",), "K")]
+    assert keys("c NUMBER PRIMARY KEY") == [KeyDefinition("primary", ("C",))]
+    assert keys("c NUMBER CONSTRAINT k UNIQUE NOT NULL") == [KeyDefinition("unique", ("C",), "K")]
     assert keys("CONSTRAINT k UNIQUE (a, b) USING INDEX TABLESPACE x DISABLE") == [
-        Key("unique", ("A", "B"), "K", False)
+        KeyDefinition("unique", ("A", "B"), "K", False)
     ]
-    assert keys("c NUMBER UNIQUE CHECK (c > 0) REFERENCES p") == [Key("unique", ("C",))]
+    assert keys("c NUMBER UNIQUE CHECK (c > 0) REFERENCES p") == [KeyDefinition("unique", ("C",))]
     assert keys("primary NUMBER, c NUMBER") == []
 
 
 def test_names_are_folded_to_upper_case_unless_quoted() -> None:
-    statement = read('ALTER TABLE "s".t ADD ("c d" NUMBER, "E" NUMBER, größe NUMBER, a$#_1 NUMBER)')
+    statement = parse_ddl_statement('ALTER TABLE "s".t ADD ("c d" NUMBER, "E" NUMBER, größe NUMBER, a$#_1 NUMBER)')
     assert isinstance(statement, AlterTable)
     assert str(statement.table) == "s.T"
     assert [a.column.name for a in statement.actions if isinstance(a, AddColumn)] == ["c d", "E", "GRÖßE", "A$#_1"]

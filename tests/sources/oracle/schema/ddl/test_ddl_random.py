@@ -10,25 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
 from airflow_provider_cdc.sources.oracle.schema.ddl import (
     AddColumn,
     AddKey,
     AlterTable,
-    ColumnDef,
+    ColumnDefault,
+    ColumnDefinition,
     CreateTable,
-    Default,
-    Key,
-    Name,
+    KeyDefinition,
+    QualifiedName,
     Statement,
-    Unknown,
-    read,
+    UnknownStatement,
+    parse_ddl_statement,
     read_default,
     tables_of,
 )
-from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import RESERVED
-from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.tokens import fold, tokenize
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
-from airflow_provider_cdc.sources.relational.tokens import END
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.ddl_cursor import RESERVED
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.sql_tokenizer import fold_name, tokenize
+from airflow_provider_cdc.sources.relational.sql_token_cursor import END
 
 _STATEMENTS = get_args(Statement)
 _SECONDS = 0.1
@@ -38,7 +38,7 @@ def check(sql: str) -> None:
     """Reading gives a statement, in time: of the processor, whatever else it has to do."""
     for attempt in range(3):  # the machine may be busy with something else
         start = time.thread_time()
-        statement = read(sql)
+        statement = parse_ddl_statement(sql)
         read_default(sql)
         elapsed = time.thread_time() - start
         if elapsed < _SECONDS:
@@ -233,7 +233,7 @@ def quoted(text: str) -> str:
 def identifier(draw: st.DrawFn, name: str) -> str:
     """A name as a statement may write it: without quotes, in any case, where it is one then."""
     plain = name.isalnum() or set(name) <= set("A$#_1")
-    if plain and name[0].isalpha() and fold(name.lower()) == name and name not in RESERVED and draw(st.booleans()):
+    if plain and name[0].isalpha() and fold_name(name.lower()) == name and name not in RESERVED and draw(st.booleans()):
         return draw(st.sampled_from([name, name.lower()]))
     return f'"{name}"'
 
@@ -280,7 +280,7 @@ def sized(draw: st.DrawFn) -> tuple[str, ColumnType, str | None]:
 
 
 @st.composite
-def column(draw: st.DrawFn, name: str) -> tuple[str, ColumnDef, list[Key]]:
+def column(draw: st.DrawFn, name: str) -> tuple[str, ColumnDefinition, list[KeyDefinition]]:
     text, type_, unit = draw(sized())
     parts, fields, keys = [draw(identifier(name)), text], {}, []
     chosen = draw(
@@ -295,8 +295,8 @@ def column(draw: st.DrawFn, name: str) -> tuple[str, ColumnDef, list[Key]]:
                 written, default = draw(
                     st.sampled_from(
                         [
-                            (quoted(value), Default(quoted(value), "string", value)), ("-5", Default("-5", "number", "-5")),
-                            ("f(')', x)", Default("f(')', x)", "expression")), ("NULL", Default("NULL", "null")),
+                            (quoted(value), ColumnDefault(quoted(value), "string", value)), ("-5", ColumnDefault("-5", "number", "-5")),
+                            ("f(')', x)", ColumnDefault("f(')', x)", "expression")), ("NULL", ColumnDefault("NULL", "null")),
                         ]
                     )
                 )  # fmt: skip
@@ -310,17 +310,17 @@ def column(draw: st.DrawFn, name: str) -> tuple[str, ColumnDef, list[Key]]:
                 fields["visible"] = False
             case "unique":
                 parts.append(draw(words("CONSTRAINT k UNIQUE")))
-                keys.append(Key("unique", (name,), "K"))
+                keys.append(KeyDefinition("unique", (name,), "K"))
             case "check":
                 parts.append("CHECK (a > 0 AND b <> ')')")
             case _:
                 parts.append(draw(words("REFERENCES p")) + "(id) ON DELETE CASCADE")
-    definition = ColumnDef(name, type_, text, unit=unit, **fields)  # type: ignore[arg-type]
+    definition = ColumnDefinition(name, type_, text, unit=unit, **fields)  # type: ignore[arg-type]
     return draw(gap()).join(parts), definition, keys
 
 
 @st.composite
-def elements(draw: st.DrawFn) -> tuple[str, list[ColumnDef], list[Key]]:
+def elements(draw: st.DrawFn) -> tuple[str, list[ColumnDefinition], list[KeyDefinition]]:
     """``(column, …)`` and what is in it."""
     names = draw(st.lists(NAMES, min_size=1, max_size=6, unique=True))
     made = [draw(column(n)) for n in names]
@@ -328,7 +328,7 @@ def elements(draw: st.DrawFn) -> tuple[str, list[ColumnDef], list[Key]]:
     primary = tuple(draw(st.lists(st.sampled_from(names), max_size=3, unique=True)))
     if primary:
         texts.append("CONSTRAINT pk PRIMARY KEY (" + ", ".join([draw(identifier(n)) for n in primary]) + ")")
-        keys.append(Key("primary", primary, "PK"))
+        keys.append(KeyDefinition("primary", primary, "PK"))
     for extra in draw(
         st.lists(st.sampled_from(["CHECK (a in (1,2))", "SUPPLEMENTAL LOG DATA (ALL) COLUMNS"]), max_size=2)
     ):
@@ -340,7 +340,7 @@ def elements(draw: st.DrawFn) -> tuple[str, list[ColumnDef], list[Key]]:
 def table(draw: st.DrawFn) -> tuple[str, Statement]:
     """A CREATE TABLE or ALTER TABLE ADD, and what it says."""
     body, columns, keys = draw(elements())
-    name = Name(draw(st.sampled_from([None, "S"])), draw(NAMES))
+    name = QualifiedName(draw(st.sampled_from([None, "S"])), draw(NAMES))
     full = ("s." if name.namespace else "") + draw(identifier(name.name)) + draw(gap())
     end = draw(st.sampled_from(["", ";", " ;\n", "\n/\n", " -- end"]))
     if draw(st.booleans()):
@@ -374,7 +374,7 @@ def same(found: Statement, expected: Statement) -> bool:
 @given(table())
 def test_random_tables_are_read_as_meant(case: tuple[str, Statement]) -> None:
     sql, expected = case
-    found = read(sql)
+    found = parse_ddl_statement(sql)
     assert same(found, expected), found
 
 
@@ -388,12 +388,12 @@ def shown(statement: Statement) -> str:
 def test_damage_is_never_taken_for_another_change(case: tuple[str, Statement], data: st.DataObject) -> None:
     """Where it is in a part that says nothing about the table, the statement is what it was; anywhere else it is not understood."""
     sql, _ = case
-    meant = read(sql)
+    meant = parse_ddl_statement(sql)
     tokens = tokenize(sql)
     token = data.draw(st.sampled_from(tokens))
     junk = data.draw(st.sampled_from(["@", "?", "!", "(", ")", "'", '"', "~~", "5a", "<>", ",,", "1 1", "'x' 'y'"]))
-    damaged = read(f"{sql[: token.start]} {junk} {sql[token.start :]}")
-    assert isinstance(damaged, Unknown) or shown(damaged) == shown(meant)
+    damaged = parse_ddl_statement(f"{sql[: token.start]} {junk} {sql[token.start :]}")
+    assert isinstance(damaged, UnknownStatement) or shown(damaged) == shown(meant)
 
 
 @settings(max_examples=200, deadline=None)
@@ -405,7 +405,7 @@ def test_a_statement_that_was_cut_off_is_not_understood(case: tuple[str, Stateme
     first = next(i for i, t in enumerate(tokens) if t.key == "(")
     last = next(i for i in range(first, last + 1) if _depth([*tokens[: i + 1]]) == 0)
     cut = data.draw(st.integers(1, tokens[last].start))
-    assert isinstance(read(sql[:cut]), Unknown) or not sql[:cut].strip("/*+ ;\n\t-hint")
+    assert isinstance(parse_ddl_statement(sql[:cut]), UnknownStatement) or not sql[:cut].strip("/*+ ;\n\t-hint")
 
 
 def _depth(tokens: list[object]) -> int:

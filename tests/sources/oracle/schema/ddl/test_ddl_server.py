@@ -8,8 +8,8 @@ from contextlib import closing
 import oracledb
 import pytest
 
-from airflow_provider_cdc.sources.oracle.schema.ddl import Unknown, read
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.ddl import UnknownStatement, parse_ddl_statement
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.schema.ddl.world import World
 from tests.support.oracle_server import mine, rows, run
@@ -35,7 +35,7 @@ def compare(owner: oracledb.Connection, world: World, name: str, history: list[s
     for column, (_, data_type, length, precision, scale, nullable) in zip(table.columns, found, strict=True):
         problem = f"{column}\n{data_type} {length} {precision} {scale}\n{context}"
         expected = ColumnType.of_catalog(data_type, length, precision, scale)
-        assert ColumnType.of(column) == expected, problem
+        assert ColumnType.from_column(column) == expected, problem
         assert column.nullable == (nullable == "Y"), problem
     primary = tuple(r[0] for r in rows(owner, PRIMARY, name))
     if primary:
@@ -84,14 +84,14 @@ def test_every_statement_of_the_log_leaves_what_the_dictionary_has(server: Oracl
         for name in ("T", "T2"):
             if rows(owner, COLUMNS, name):
                 compare(owner, live, name, history)
-    assert live.history.tables == []
+    assert live.history.current_tables == []
     with closing(server.capture()) as capture:
         texts = mine(capture, start, columns="sql_redo, seg_owner", where="operation_code = 5")
     replayed = World()
     assert len(texts) == len(SCRIPT) + 1  # the dropped table is renamed first
     for text, seg_owner in texts:
         found = replayed.run(text, owner=seg_owner)
-    assert replayed.history.tables == []
+    assert replayed.history.current_tables == []
     assert found.changes == []  # it was gone with the renaming
 
 
@@ -173,7 +173,7 @@ def test_what_the_server_accepts_is_understood_and_both_end_alike(owner: oracled
             continue
         accepted += 1
         history.append(sql)
-        assert not isinstance(read(sql), Unknown), read(sql)
+        assert not isinstance(parse_ddl_statement(sql), UnknownStatement), parse_ddl_statement(sql)
         world.run(sql)
         compare(owner, world, "R", history)
     assert accepted > 15

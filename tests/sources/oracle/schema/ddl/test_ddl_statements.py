@@ -9,6 +9,7 @@ from airflow_provider_cdc.sources.oracle.schema.ddl import (
     AddKey,
     AlterIndex,
     AlterTable,
+    ChangePartitionData,
     CreateIndex,
     CreateTable,
     DropColumn,
@@ -16,31 +17,30 @@ from airflow_provider_cdc.sources.oracle.schema.ddl import (
     DropTable,
     DropUser,
     FlashbackTable,
-    Ignored,
+    IgnoredStatement,
     KeysChanged,
     ModifyColumn,
-    Name,
     NoColumnChange,
-    PartitionData,
-    Rename,
+    QualifiedName,
     RenameColumn,
+    RenameObject,
     RenameTo,
     Statement,
     TruncateCluster,
     TruncateTable,
-    Unknown,
-    read,
+    UnknownStatement,
+    parse_ddl_statement,
     tables_of,
 )
 
-T = Name(None, "T")
-ST = Name("S", "T")
+T = QualifiedName(None, "T")
+ST = QualifiedName("S", "T")
 
 
 def said(statement: Statement) -> list[str]:
     """The statement in short: one word for each thing that it does."""
     if isinstance(statement, CreateTable):
-        return ["create", *(f"{c.name} {c.type.expression if c.type else '-'}" for c in statement.columns)] + [
+        return ["create", *(f"{c.name} {c.type.ddl_expression if c.type else '-'}" for c in statement.columns)] + [
             f"{k.kind}({','.join(k.columns)})" for k in statement.keys
         ]
     assert isinstance(statement, AlterTable), statement
@@ -51,7 +51,7 @@ def said(statement: Statement) -> list[str]:
                 c = action.column
                 null = {None: "", True: " null", False: " not null"}[c.nullable]
                 verb = "add" if isinstance(action, AddColumn) else "modify"
-                found.append(f"{verb} {c.name} {c.type.expression if c.type else '-'}{null}")
+                found.append(f"{verb} {c.name} {c.type.ddl_expression if c.type else '-'}{null}")
             case DropColumn():
                 found.append(f"drop {action.name}")
             case RenameColumn():
@@ -62,7 +62,7 @@ def said(statement: Statement) -> list[str]:
                 found.append(f"{action.key.kind}({','.join(action.key.columns)})")
             case KeysChanged():
                 found.append("keys" + ("!" if action.primary else ""))
-            case PartitionData():
+            case ChangePartitionData():
                 words = ["rows", *map(str, action.tables), *(["cascade"] if action.cascade else [])]
                 found.append(" ".join(words))
             case NoColumnChange():
@@ -102,7 +102,7 @@ CREATES = [
 
 @pytest.mark.parametrize(("sql", "expected"), CREATES)
 def test_create_table_is_read_whole(sql: str, expected: list[str]) -> None:
-    statement = read(sql)
+    statement = parse_ddl_statement(sql)
     assert said(statement) == ["create", *expected]
     assert isinstance(statement, CreateTable)
     assert (statement.select, statement.temporary, statement.of) == (False, False, None)
@@ -110,7 +110,7 @@ def test_create_table_is_read_whole(sql: str, expected: list[str]) -> None:
 
 def test_what_kind_of_table_it_is() -> None:
     def create(sql: str) -> CreateTable:
-        statement = read(sql)
+        statement = parse_ddl_statement(sql)
         assert isinstance(statement, CreateTable), statement
         return statement
 
@@ -232,7 +232,7 @@ ALTERS = [
 
 @pytest.mark.parametrize(("clause", "expected"), ALTERS)
 def test_alter_table_is_read_whole(clause: str, expected: list[str]) -> None:
-    statement = read(f"ALTER TABLE s.t {clause};")
+    statement = parse_ddl_statement(f"ALTER TABLE s.t {clause};")
     assert said(statement) == expected
     assert tables_of(statement)[0] == ST
 
@@ -243,29 +243,29 @@ OTHERS: list[tuple[str, Statement]] = [
     ('drop table t AS "BIN$a+/==$0" ;', DropTable(T, bin_name="BIN$a+/==$0")),
     ("DROP TABLE IF EXISTS t PURGE", DropTable(T, purge=True)),
     ('drop table t cascade constraints AS "BIN$yv+1==$0" ;', DropTable(T, bin_name="BIN$yv+1==$0")),
-    ("RENAME t TO u", Rename(T, Name(None, "U"))),
+    ("RENAME t TO u", RenameObject(T, QualifiedName(None, "U"))),
     ("TRUNCATE TABLE s.t", TruncateTable(ST)),
     ("TRUNCATE TABLE t PRESERVE MATERIALIZED VIEW LOG REUSE STORAGE", TruncateTable(T)),
     ("TRUNCATE TABLE t DROP ALL STORAGE CASCADE", TruncateTable(T, cascade=True)),
-    ("TRUNCATE CLUSTER s.c REUSE STORAGE", TruncateCluster(Name("S", "C"))),
+    ("TRUNCATE CLUSTER s.c REUSE STORAGE", TruncateCluster(QualifiedName("S", "C"))),
     ("FLASHBACK TABLE t TO BEFORE DROP", FlashbackTable((T,), True)),
-    ('FLASHBACK TABLE "BIN$x==$0" TO BEFORE DROP RENAME TO t', FlashbackTable((Name(None, "BIN$x==$0"),), True, T)),
+    ('FLASHBACK TABLE "BIN$x==$0" TO BEFORE DROP RENAME TO t', FlashbackTable((QualifiedName(None, "BIN$x==$0"),), True, T)),
     ("FLASHBACK TABLE t, s.t TO TIMESTAMP SYSTIMESTAMP - 1", FlashbackTable((T, ST))),
     ("FLASHBACK TABLE t TO SCN 123456 ENABLE TRIGGERS", FlashbackTable((T,))),
-    ("CREATE INDEX i ON t (a)", CreateIndex(Name(None, "I"), T, False, ("A",))),
-    ("CREATE UNIQUE INDEX s.i ON s.t (a, b DESC) TABLESPACE x ONLINE", CreateIndex(Name("S", "I"), ST, True, ("A", "B"))),
-    ("CREATE UNIQUE INDEX i ON t (UPPER(a))", CreateIndex(Name(None, "I"), T, True)),
-    ("CREATE BITMAP INDEX i ON t (a) LOCAL", CreateIndex(Name(None, "I"), T, False, ("A",))),
-    ("DROP INDEX s.i ONLINE", DropIndex(Name("S", "I"))),
-    ("ALTER INDEX i REBUILD ONLINE", AlterIndex(Name(None, "I"))),
-    ("ALTER INDEX i RENAME TO j", AlterIndex(Name(None, "I"), "J")),
+    ("CREATE INDEX i ON t (a)", CreateIndex(QualifiedName(None, "I"), T, False, ("A",))),
+    ("CREATE UNIQUE INDEX s.i ON s.t (a, b DESC) TABLESPACE x ONLINE", CreateIndex(QualifiedName("S", "I"), ST, True, ("A", "B"))),
+    ("CREATE UNIQUE INDEX i ON t (UPPER(a))", CreateIndex(QualifiedName(None, "I"), T, True)),
+    ("CREATE BITMAP INDEX i ON t (a) LOCAL", CreateIndex(QualifiedName(None, "I"), T, False, ("A",))),
+    ("DROP INDEX s.i ONLINE", DropIndex(QualifiedName("S", "I"))),
+    ("ALTER INDEX i REBUILD ONLINE", AlterIndex(QualifiedName(None, "I"))),
+    ("ALTER INDEX i RENAME TO j", AlterIndex(QualifiedName(None, "I"), "J")),
     ("DROP USER app CASCADE", DropUser("APP")),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("sql", "expected"), OTHERS)
 def test_other_statements_on_tables_and_indexes(sql: str, expected: Statement) -> None:
-    assert read(sql) == expected
+    assert parse_ddl_statement(sql) == expected
 
 
 IGNORED = [
@@ -311,7 +311,7 @@ IGNORED = [
 
 @pytest.mark.parametrize(("sql", "kind"), IGNORED)
 def test_what_concerns_no_table_is_ignored(sql: str, kind: str) -> None:
-    assert read(sql) == Ignored(kind)
+    assert parse_ddl_statement(sql) == IgnoredStatement(kind)
 
 
 UNKNOWN = [
@@ -347,7 +347,7 @@ UNKNOWN = [
     ("DROP TABLE t CASCADE", (T,)),
     ("DROP TABLESPACE x INCLUDING CONTENTS AND DATAFILES", ()),
     ("DROP CLUSTER c INCLUDING TABLES CASCADE CONSTRAINTS", ()),
-    ("DROP MATERIALIZED VIEW m PRESERVE TABLE", (Name(None, "M"),)),
+    ("DROP MATERIALIZED VIEW m PRESERVE TABLE", (QualifiedName(None, "M"),)),
     ("RENAME t", (T,)),
     ("TRUNCATE t", ()),
     ("INSERT INTO t VALUES (1)", ()),
@@ -355,8 +355,8 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize(("sql", "tables"), UNKNOWN)
-def test_what_is_not_understood_says_why_and_which_tables(sql: str, tables: tuple[Name, ...]) -> None:
-    statement = read(sql)
-    assert isinstance(statement, Unknown), statement
+def test_what_is_not_understood_says_why_and_which_tables(sql: str, tables: tuple[QualifiedName, ...]) -> None:
+    statement = parse_ddl_statement(sql)
+    assert isinstance(statement, UnknownStatement), statement
     assert statement.reason
     assert statement.tables == tables

@@ -7,13 +7,13 @@ from typing import Any
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.capture.ddl_row_effects import rewrite_reason
-from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.sources.oracle.schema.catalog_questions import NoLookups
-from airflow_provider_cdc.sources.oracle.schema.ddl import Unknown, read
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.ddl import UnknownStatement, parse_ddl_statement
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlEffect
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.stream_lookups import NoLookups
 from tests.sources.oracle.redo.redo_tables import config
 
 CATALOG = "PDB1"
@@ -29,7 +29,7 @@ class _Dictionary(NoLookups):
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def table(self, table: TableId) -> TableSchema | None:
+    def read_table(self, table: TableId) -> TableSchema | None:
         self._world.asked.append(table)
         return self._world.dictionary.get(table)
 
@@ -56,31 +56,33 @@ class World:
         """Apply statements; what the last one meant. ``reasons`` is why each of its changes has to be read again."""
         found = DdlEffect()
         for sql in statements:
-            statement = read(sql)
-            assert isinstance(statement, Unknown) is not understood, statement
+            statement = parse_ddl_statement(sql)
+            assert isinstance(statement, UnknownStatement) is not understood, statement
             found = self.reader.apply(statement, owner, "SCN 5")
             self.reasons = [rewrite_reason(self._before(c), c) for c in found.changes]
-            self.history.leave(found.changes)
-            found.changes = [self.history.apply(c) or c for c in found.changes]
+            self.history.remove_renamed(found.changes)
+            found.changes = [self.history.apply_change(c) or c for c in found.changes]
         return found
 
     def _before(self, change: TableChange) -> TableSchema | None:
-        return self.history.get(change.previous_id or change.id)
+        return self.history.find_schema(change.previous_id or change.id)
 
     def table(self, name: str = "T", owner: str = "APP") -> TableSchema:
-        found = self.history.get(table_id(name, owner))
+        found = self.history.find_schema(table_id(name, owner))
         assert found is not None, f"there is no {owner}.{name}"
         return found
 
     def shape(self, name: str = "T") -> list[str]:
         """The table in short: each column with its type, ``!`` where it is not null, and the key at the end."""
         table = self.table(name)
-        columns = [f"{c.name} {ColumnType.of(c).expression}{'' if c.nullable else '!'}" for c in table.columns]
+        columns = [
+            f"{c.name} {ColumnType.from_column(c).ddl_expression}{'' if c.nullable else '!'}" for c in table.columns
+        ]
         return [*columns, f"({','.join(table.key)})"]
 
     def other(self, *statements: str) -> World:
         """What the dictionary says: the structures after these statements, in another world."""
         there = World(self.properties)
         there.run(*statements)
-        self.dictionary |= {t: there.table(t.name, t.namespace) for t in there.history.tables}
+        self.dictionary |= {t: there.table(t.name, t.namespace) for t in there.history.current_tables}
         return there

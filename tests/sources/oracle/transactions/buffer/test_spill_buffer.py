@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.errors import StorageFull
-from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
-from airflow_provider_cdc.sources.oracle.transactions.buffer.rollback import not_rolled_back
-from airflow_provider_cdc.sources.oracle.transactions.buffer.segments import ROWS
+from airflow_provider_cdc.sources.oracle.kernels.operation_codes import NO_ROW_ID
+from airflow_provider_cdc.sources.oracle.transactions.buffer.rolled_back_rows import not_rolled_back
+from airflow_provider_cdc.sources.oracle.transactions.buffer.row_segments import ROWS
 from airflow_provider_cdc.sources.oracle.transactions.buffer.spill_buffer import SpillBuffer
 
 
@@ -39,7 +39,7 @@ def test_transactions_come_out_as_they_went_in(seed: int, max_bytes: int, tmp_pa
         size = chance.choice([1, 5, 300])
         transactions = [chance.randint(max(0, newest - 40), newest + 2) for _ in range(size)]
         newest = max(newest, *transactions)
-        buffer.add(rows_of(transactions, scn))
+        buffer.add_rows(rows_of(transactions, scn))
         for i, tx in enumerate(transactions):
             waiting.setdefault(tx, []).append(scn + i)
         scn += size
@@ -49,10 +49,10 @@ def test_transactions_come_out_as_they_went_in(seed: int, max_bytes: int, tmp_pa
         assert read.column("scn").to_pylist() == [s for tx in chosen for s in waiting[tx]]
         assert read.column("sql").to_pylist() == [f"text {s}" for tx in chosen for s in waiting[tx]]
         if chosen:
-            pieces = list(buffer.pieces(chosen[0], 7, ["scn", "row_id"]))
+            pieces = list(buffer.read_pieces(chosen[0], 7, ["scn", "row_id"]))
             assert all(p.num_rows <= 7 and p.column_names == ["scn", "row_id"] for p in pieces)
             assert [s for p in pieces for s in p.column("scn").to_pylist()] == waiting[chosen[0]]
-        buffer.drop(chosen)
+        buffer.drop_transactions(chosen)
         for tx in chosen:
             del waiting[tx]
     assert (buffer.spilled_rows > 0) == (max_bytes < 1 << 30)
@@ -63,23 +63,23 @@ def test_transactions_come_out_as_they_went_in(seed: int, max_bytes: int, tmp_pa
 def test_many_open_transactions_are_few_segments() -> None:
     buffer = SpillBuffer(1 << 30)
     for start in range(0, 20_000, 20):
-        buffer.add(rows_of(list(range(start, start + 20)), start))
-    assert buffer.segments < 12
+        buffer.add_rows(rows_of(list(range(start, start + 20)), start))
+    assert buffer.segment_count < 12
     assert len(buffer.counts) == 20_000
 
 
 def test_what_has_left_is_not_kept_in_memory() -> None:
     buffer = SpillBuffer(1 << 30)
-    buffer.add(rows_of(list(range(10_000)), 0))
+    buffer.add_rows(rows_of(list(range(10_000)), 0))
     full = buffer.nbytes
-    buffer.drop(list(range(9_000)))
+    buffer.drop_transactions(list(range(9_000)))
     assert buffer.nbytes < full / 5
 
 
 def test_a_full_disk_says_which_folder(tmp_path: Path) -> None:
     buffer = SpillBuffer(0, str(tmp_path / "missing"))
     with pytest.raises(StorageFull, match=r"missing.*(?s:.*)log\.mining\.buffer\.spill\.folder"):
-        buffer.add(rows_of([1], 0))
+        buffer.add_rows(rows_of([1], 0))
 
 
 # undo

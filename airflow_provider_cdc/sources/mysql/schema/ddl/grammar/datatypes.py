@@ -1,6 +1,6 @@
 """The type of a column: every spelling that MySQL and MariaDB know → one base type with its numbers and members.
 
-The list is closed. A word that is not on it is a type of a plug-in or of a newer server, and then nobody knows what
+The list is closed. A word that is not on it is a type of a plug-in or of a newer server, and then it is unknown what
 its rows look like.
 """
 
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_provider_cdc.sources.mysql.columns import charsets as texts
-from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import sized
-from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.column_builder import Draft
-from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.schema.ddl.values import literal_bytes
-from airflow_provider_cdc.sources.relational.tokens import BITS, HEX, STRING, WORD
+from airflow_provider_cdc.sources.mysql.columns import charset_codec as texts
+from airflow_provider_cdc.sources.mysql.schema.ddl.charset_rules import find_smallest_type
+from airflow_provider_cdc.sources.mysql.schema.ddl.default_values import literal_bytes
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.column_draft import ColumnDraft
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.ddl_token_cursor import MySqlTokenCursor
+from airflow_provider_cdc.sources.relational.sql_token_cursor import BITS, HEX, STRING, WORD
 
 _INTEGERS = {
     "TINYINT": "tinyint", "INT1": "tinyint", "SMALLINT": "smallint", "INT2": "smallint", "MEDIUMINT": "mediumint",
@@ -36,21 +36,21 @@ _NATIONAL = "utf8mb3"
 """Character set of the national types: three bytes always, whatever ``utf8`` means to the server."""
 
 
-def read_type(cursor: Cursor, draft: Draft) -> None:
+def read_type(cursor: MySqlTokenCursor, draft: ColumnDraft) -> None:
     """Read a type into the draft, without the attributes that follow.
 
     :raises NotUnderstood: not a type of MySQL or MariaDB
     """
     # "mariadb_schema.date": how MariaDB shows a type that means something else in the current sql_mode
     qualified = cursor.accept("MARIADB_SCHEMA", ".")
-    token = cursor.token
+    token = cursor.next_token
     word = token.value.upper() if token.kind == WORD else ""
     read = _READERS.get(word)
     if read is None:
         cursor.fail("a type of MySQL or MariaDB expected")
-    cursor.take()
+    cursor.consume_token()
     draft.spelled = token.value.lower()
-    sized_by_hand = cursor.key == "("
+    sized_by_hand = cursor.next_key == "("
     read(cursor, draft, word)
     if qualified:
         return
@@ -60,58 +60,61 @@ def read_type(cursor: Cursor, draft: Draft) -> None:
         draft.type = "datetime"
 
 
-def _length(cursor: Cursor) -> int | None:
+def _length(cursor: MySqlTokenCursor) -> int | None:
     if not cursor.accept("("):
         return None
-    length = cursor.integer()
+    length = cursor.parse_integer()
     cursor.expect(")")
     return length
 
 
-def _digits(cursor: Cursor) -> tuple[int | None, int | None]:
+def _digits(cursor: MySqlTokenCursor) -> tuple[int | None, int | None]:
     """``(10)`` or ``(10, 2)``."""
     if not cursor.accept("("):
         return None, None
-    first = cursor.integer()
-    second = cursor.integer() if cursor.accept(",") else None
+    first = cursor.parse_integer()
+    second = cursor.parse_integer() if cursor.accept(",") else None
     cursor.expect(")")
     return first, second
 
 
-def _integer(cursor: Cursor, draft: Draft, word: str) -> None:
+def _integer(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     draft.type = _INTEGERS[word]
     draft.length = _length(cursor)
 
 
-def _boolean(cursor: Cursor, draft: Draft, word: str) -> None:
+def _boolean(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     draft.type, draft.length = "tinyint", 1
 
 
-def _serial(cursor: Cursor, draft: Draft, word: str) -> None:
+def _serial(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     draft.type = "bigint"
     draft.unsigned = draft.auto_increment = draft.unique = True
     draft.nullable = False
 
 
-def _plain(cursor: Cursor, draft: Draft, word: str) -> None:
+def _plain(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     draft.type = _PLAIN[word]
 
 
-def _json(cursor: Cursor, draft: Draft, word: str) -> None:
-    """A type of its own to MySQL. To MariaDB it is another word for a text, and nothing in the log tells them apart."""
+def _json(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
+    """Parse ``JSON``, a separate type to MySQL.
+
+    To MariaDB it is another word for a text, and nothing in the log distinguishes them.
+    """
     draft.type = "json"
-    if cursor.modes.mariadb:
+    if cursor.modes.is_mariadb:
         draft.type, draft.charset, draft.collation = "longtext", "utf8mb4", "utf8mb4_bin"
 
 
-def _with_length(cursor: Cursor, draft: Draft, word: str) -> None:
+def _with_length(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     draft.type = _WITH_LENGTH[word]
     draft.length = _length(cursor)
     if word == "BIT":
         draft.length = draft.length or 1
 
 
-def _decimal(cursor: Cursor, draft: Draft, word: str) -> None:
+def _decimal(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     precision, scale = _digits(cursor)
     if word == "NUMBER" and precision is None:  # Oracle's word: without digits a floating point number
         draft.type = "double"
@@ -120,7 +123,7 @@ def _decimal(cursor: Cursor, draft: Draft, word: str) -> None:
     draft.length, draft.scale = precision or 10, scale or 0
 
 
-def _float(cursor: Cursor, draft: Draft, word: str) -> None:
+def _float(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     length, scale = _digits(cursor)
     draft.type = "float"
     if scale is None:
@@ -132,7 +135,7 @@ def _float(cursor: Cursor, draft: Draft, word: str) -> None:
         draft.length, draft.scale = length, scale
 
 
-def _double(cursor: Cursor, draft: Draft, word: str) -> None:
+def _double(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     if word == "DOUBLE":
         cursor.accept("PRECISION")
     draft.type = "float" if word == "REAL" and cursor.modes.real_as_float else "double"
@@ -141,7 +144,7 @@ def _double(cursor: Cursor, draft: Draft, word: str) -> None:
         cursor.fail("two numbers expected")
 
 
-def _char(cursor: Cursor, draft: Draft, word: str) -> None:
+def _char(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     """``CHAR``, ``CHARACTER``, ``NCHAR``, each also ``VARYING``, and ``NCHAR VARCHAR``."""
     if word == "NCHAR":
         draft.charset = _NATIONAL
@@ -155,7 +158,7 @@ def _char(cursor: Cursor, draft: Draft, word: str) -> None:
     return None
 
 
-def _varchar(cursor: Cursor, draft: Draft, word: str) -> None:
+def _varchar(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     if word == "NVARCHAR":
         draft.charset = _NATIONAL
     draft.type = "varchar"
@@ -164,7 +167,7 @@ def _varchar(cursor: Cursor, draft: Draft, word: str) -> None:
         cursor.fail("a length expected")
 
 
-def _national(cursor: Cursor, draft: Draft, word: str) -> None:
+def _national(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     draft.charset = _NATIONAL
     following = cursor.accept_any("CHAR", "CHARACTER", "VARCHAR", "VARCHARACTER")
     if not following:
@@ -173,7 +176,7 @@ def _national(cursor: Cursor, draft: Draft, word: str) -> None:
     read(cursor, draft, following)
 
 
-def _binary(cursor: Cursor, draft: Draft, word: str) -> None:
+def _binary(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     length = _length(cursor)
     if word == "BINARY":
         draft.type, draft.length = "binary", 1 if length is None else length
@@ -182,26 +185,26 @@ def _binary(cursor: Cursor, draft: Draft, word: str) -> None:
         cursor.fail("a length expected")
     draft.type, draft.length = "varbinary", length
     if length > _MAX_VARCHAR_BYTES:
-        draft.type, draft.length = sized("blob", length), None
+        draft.type, draft.length = find_smallest_type("blob", length), None
 
 
-def _size(cursor: Cursor) -> int | None:
+def _size(cursor: MySqlTokenCursor) -> int | None:
     """``(n)`` of TEXT and BLOB. MariaDB takes ``(0)`` for nothing said, MySQL for the smallest type."""
     size = _length(cursor)
-    return None if size == 0 and not cursor.modes.mysql else size
+    return None if size == 0 and not cursor.modes.is_mysql else size
 
 
-def _text(cursor: Cursor, draft: Draft, word: str) -> None:
+def _text(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     draft.type = "text"
     draft.length = _size(cursor)  # how many bytes that is depends on the character set
 
 
-def _blob(cursor: Cursor, draft: Draft, word: str) -> None:
+def _blob(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     size = _size(cursor)
-    draft.type = "blob" if size is None else sized("blob", size)
+    draft.type = "blob" if size is None else find_smallest_type("blob", size)
 
 
-def _long(cursor: Cursor, draft: Draft, word: str) -> None:
+def _long(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     draft.type = "mediumtext"
     if cursor.accept("VARBINARY"):
         draft.type = "mediumblob"
@@ -211,18 +214,20 @@ def _long(cursor: Cursor, draft: Draft, word: str) -> None:
         cursor.accept_any("VARCHAR", "VARCHARACTER")
 
 
-def _members(cursor: Cursor, draft: Draft, word: str) -> None:
+def _members(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     draft.type = word.lower()
     cursor.expect("(")
     values = []
     while True:
-        token = cursor.take()
+        token = cursor.consume_token()
         if token.kind == STRING:
             values.append(token.value)
         elif token.kind in (HEX, BITS) and (data := literal_bytes(token.kind, token.value)).isascii():
             values.append(data.decode("ascii"))
         elif token.kind == HEX and draft.members_in is not None:
-            values.append(texts.decode(draft.members_in, data, "backslashreplace"))  # as the log's members are read
+            values.append(
+                texts.decode_text(draft.members_in, data, "backslashreplace")
+            )  # as the log's members are read
         else:
             cursor.fail("a member of ENUM or SET expected")
         if not cursor.accept(","):
@@ -231,13 +236,13 @@ def _members(cursor: Cursor, draft: Draft, word: str) -> None:
     draft.values = tuple(values)
 
 
-def _vector(cursor: Cursor, draft: Draft, word: str) -> None:
+def _vector(cursor: MySqlTokenCursor, draft: ColumnDraft, word: str) -> None:
     draft.type = "vector"
     length = _length(cursor)
     draft.length = 2048 if length is None else length
 
 
-_READERS: dict[str, Callable[[Cursor, Draft, str], None]] = {
+_READERS: dict[str, Callable[[MySqlTokenCursor, ColumnDraft, str], None]] = {
     **dict.fromkeys(_INTEGERS, _integer),
     **dict.fromkeys(_PLAIN, _plain),
     **dict.fromkeys(_WITH_LENGTH, _with_length),

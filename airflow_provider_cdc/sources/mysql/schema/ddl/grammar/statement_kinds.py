@@ -5,8 +5,8 @@ The lists are closed. What is on none of them is not understood.
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
-from airflow_provider_cdc.sources.relational.tokens import BAD
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.ddl_token_cursor import MySqlTokenCursor
+from airflow_provider_cdc.sources.relational.sql_token_cursor import BAD
 
 _DML = frozenset((
     "INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "MERGE", "WITH", "SELECT", "VALUES", "TABLE", "DO",
@@ -29,9 +29,9 @@ _WITH_BODY = frozenset(("TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE", 
 _PREFIXES = ("TEMPORARY", "AGGREGATE", "UNDO")
 
 
-def dml_kind(cursor: Cursor) -> str:
-    """The word of a statement that changes rows, or an empty string. Reads nothing."""
-    key, following = cursor.key, cursor.peek().key
+def dml_kind(cursor: MySqlTokenCursor) -> str:
+    """Return the word of a statement that changes rows, or an empty string. Reads nothing."""
+    key, following = cursor.next_key, cursor.peek().key
     if key == "(":
         return "SELECT" if following in ("SELECT", "WITH", "VALUES", "TABLE", "(") else ""
     if key == "LOAD" and following == "INDEX":
@@ -41,11 +41,11 @@ def dml_kind(cursor: Cursor) -> str:
     return key if key in _DML else ""
 
 
-def ignored_kind(cursor: Cursor) -> tuple[str, bool]:
-    """What a statement does that concerns no table, or an empty string; and whether it may hold semicolons."""
-    key, following = cursor.key, cursor.peek().key
+def ignored_kind(cursor: MySqlTokenCursor) -> tuple[str, bool]:
+    """Return the kind of a statement that concerns no table, or an empty string; and whether it may hold semicolons."""
+    key, following = cursor.next_key, cursor.peek().key
     if key in ("CREATE", "ALTER", "DROP"):
-        cursor.take()
+        cursor.consume_token()
         return _object(cursor, key)
     if key in ("ANALYZE", "LOAD"):  # the rest of these words are row changes
         return f"{key} {following}".lower(), False
@@ -56,10 +56,10 @@ def ignored_kind(cursor: Cursor) -> tuple[str, bool]:
     return (key.lower(), False) if key in _IGNORED else ("", False)
 
 
-def _object(cursor: Cursor, verb: str) -> tuple[str, bool]:
+def _object(cursor: MySqlTokenCursor, verb: str) -> tuple[str, bool]:
     cursor.accept("OR", "REPLACE")
     _skip_prefixes(cursor)
-    key = cursor.key
+    key = cursor.next_key
     name = key.lower()
     if key == "SPATIAL" and cursor.peek().key == "REFERENCE":
         name = "spatial reference system"
@@ -70,26 +70,26 @@ def _object(cursor: Cursor, verb: str) -> tuple[str, bool]:
     return f"{verb.lower()} {name}", key in _WITH_BODY and verb != "DROP"
 
 
-def _skip_prefixes(cursor: Cursor) -> None:
+def _skip_prefixes(cursor: MySqlTokenCursor) -> None:
     while True:
         if cursor.accept_any(*_PREFIXES):
             continue
         if cursor.accept("ALGORITHM", "=") or cursor.accept("SQL", "SECURITY"):
-            cursor.take()
+            cursor.consume_token()
         elif cursor.accept("DEFINER", "="):
             _skip_user(cursor)
         else:
             return
 
 
-def _skip_user(cursor: Cursor) -> None:
+def _skip_user(cursor: MySqlTokenCursor) -> None:
     """``user@host``, ``CURRENT_USER()``, a role: tokens that touch one another."""
     while True:
-        token = cursor.take()
-        following = cursor.token
-        touches = following.start == token.end and following.kind != BAD and not cursor.ended
+        token = cursor.consume_token()
+        following = cursor.next_token
+        touches = following.start == token.end and following.kind != BAD and not cursor.is_at_end
         # MySQL and MariaDB allow spaces around the @.
         if not touches and following.key != "@" and token.key != "@":
             return
-        if cursor.ended:
+        if cursor.is_at_end:
             return

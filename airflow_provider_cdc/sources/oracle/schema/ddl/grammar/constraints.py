@@ -5,27 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.columns import Key
-from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.options import skip_options
+from airflow_provider_cdc.sources.oracle.schema.ddl.column_and_key_definitions import KeyDefinition
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.ddl_cursor import DdlCursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.physical_properties import skip_options
 
 
 @dataclass(slots=True)
-class State:
-    """How a constraint is kept."""
+class ConstraintState:
+    """The state of a constraint: enabled, validated, deferrable."""
 
     enabled: bool = True
     validated: bool = True
     deferrable: bool = False
 
     @property
-    def certain(self) -> bool:
-        """Whether no row can break it at any time: what the dictionary's ``NULLABLE`` goes by."""
+    def is_enforced(self) -> bool:
+        """Check whether no row can break it at any time: the dictionary's ``NULLABLE`` follows from that."""
         return self.enabled and self.validated and not self.deferrable
 
 
-def _is_state(cursor: Cursor, *, inline: bool) -> bool:
-    """Whether ``ENABLE`` or ``DISABLE`` belongs to the constraint before it, or begins a clause of its own."""
+def _is_state(cursor: DdlCursor, *, inline: bool) -> bool:
+    """Check whether ``ENABLE`` or ``DISABLE`` belongs to the constraint before it, or begins a separate clause."""
     following, after = cursor.peek().key, cursor.peek(3).key
     if following == "CONSTRAINT":  # the next constraint has a definition
         return after in ("NOT", "NULL", "PRIMARY", "UNIQUE", "CHECK", "REFERENCES", "FOREIGN")
@@ -36,9 +36,9 @@ def _is_state(cursor: Cursor, *, inline: bool) -> bool:
     return following not in ("ROW", "TABLE", "ALL", "LOGICAL")
 
 
-def read_state(cursor: Cursor, *, inline: bool = False) -> State:
+def read_state(cursor: DdlCursor, *, inline: bool = False) -> ConstraintState:
     """``[NOT] DEFERRABLE INITIALLY … RELY USING INDEX … ENABLE NOVALIDATE EXCEPTIONS INTO …``, in any order."""
-    state = State()
+    state = ConstraintState()
     while True:
         if cursor.accept("NOT", "DEFERRABLE") or cursor.accept_any("RELY", "NORELY", "PRECHECK", "NOPRECHECK"):
             continue
@@ -47,8 +47,8 @@ def read_state(cursor: Cursor, *, inline: bool = False) -> State:
         elif cursor.accept("INITIALLY"):
             if not cursor.accept_any("DEFERRED", "IMMEDIATE"):
                 cursor.fail("DEFERRED or IMMEDIATE expected")
-        elif cursor.key in ("ENABLE", "DISABLE") and _is_state(cursor, inline=inline):
-            state.enabled = state.validated = cursor.take().key == "ENABLE"
+        elif cursor.next_key in ("ENABLE", "DISABLE") and _is_state(cursor, inline=inline):
+            state.enabled = state.validated = cursor.consume_token().key == "ENABLE"
         elif word := cursor.accept_any("VALIDATE", "NOVALIDATE"):
             state.validated = word == "VALIDATE"
         elif cursor.accept("USING", "INDEX"):
@@ -59,10 +59,10 @@ def read_state(cursor: Cursor, *, inline: bool = False) -> State:
             return state
 
 
-def _using_index(cursor: Cursor) -> None:
-    if cursor.key == "(":
+def _using_index(cursor: DdlCursor) -> None:
+    if cursor.next_key == "(":
         cursor.skip_group()
-    elif not skip_options(cursor, "index").count and cursor.at_name and cursor.key not in _STATES:
+    elif not skip_options(cursor, "index").count and cursor.at_name and cursor.next_key not in _STATES:
         cursor.object_name()
 
 
@@ -72,9 +72,9 @@ _STATES = frozenset((
 ))  # fmt: skip
 
 
-def at_constraint(cursor: Cursor) -> bool:
-    """Whether a constraint of the table comes next, not a column."""
-    key, after = cursor.key, cursor.peek().key
+def at_constraint(cursor: DdlCursor) -> bool:
+    """Check whether a constraint of the table comes next, not a column."""
+    key, after = cursor.next_key, cursor.peek().key
     return (
         key in ("CONSTRAINT", "CHECK")
         or (key == "UNIQUE" and after == "(")
@@ -83,14 +83,14 @@ def at_constraint(cursor: Cursor) -> bool:
     )
 
 
-def read_constraint(cursor: Cursor) -> Key | None:
-    """A constraint of the table; ``None`` when it is no key."""
-    name = cursor.name() if cursor.accept("CONSTRAINT") else None
+def read_constraint(cursor: DdlCursor) -> KeyDefinition | None:
+    """Parse a constraint of the table; ``None`` when it is no key."""
+    name = cursor.parse_name() if cursor.accept("CONSTRAINT") else None
     if kind := _key_kind(cursor):
-        columns = cursor.names()
-        return Key(kind, columns, name, read_state(cursor).enabled)
+        columns = cursor.parse_names()
+        return KeyDefinition(kind, columns, name, read_state(cursor).enabled)
     if cursor.accept("FOREIGN", "KEY"):
-        cursor.names()
+        cursor.parse_names()
         cursor.expect("REFERENCES")
         read_reference(cursor)
     elif cursor.accept("CHECK"):
@@ -101,33 +101,33 @@ def read_constraint(cursor: Cursor) -> Key | None:
     return None
 
 
-def inline_key(cursor: Cursor, column: str, name: str | None) -> Key | None:
+def inline_key(cursor: DdlCursor, column: str, name: str | None) -> KeyDefinition | None:
     """``PRIMARY KEY`` or ``UNIQUE`` within a column's definition."""
     kind = _key_kind(cursor)
-    return Key(kind, (column,), name, read_state(cursor, inline=True).enabled) if kind else None
+    return KeyDefinition(kind, (column,), name, read_state(cursor, inline=True).enabled) if kind else None
 
 
-def _key_kind(cursor: Cursor) -> Literal["primary", "unique"] | None:
+def _key_kind(cursor: DdlCursor) -> Literal["primary", "unique"] | None:
     if cursor.accept("PRIMARY", "KEY"):
         return "primary"
     return "unique" if cursor.accept("UNIQUE") else None
 
 
-def read_reference(cursor: Cursor) -> None:
-    """What follows ``REFERENCES``."""
+def read_reference(cursor: DdlCursor) -> None:
+    """Parse the text after ``REFERENCES``."""
     cursor.object_name()
-    if cursor.key == "(":
-        cursor.names()
+    if cursor.next_key == "(":
+        cursor.parse_names()
     if cursor.accept("ON", "DELETE") and not (cursor.accept("CASCADE") or cursor.accept("SET", "NULL")):
         cursor.fail("CASCADE or SET NULL expected")
 
 
-def skip_supplemental(cursor: Cursor) -> None:
+def skip_supplemental(cursor: DdlCursor) -> None:
     """``LOG GROUP g (a, b NO LOG) ALWAYS`` and ``LOG DATA (ALL) COLUMNS`` after ``SUPPLEMENTAL``."""
     cursor.expect("LOG")
     if cursor.accept("GROUP"):
-        cursor.name()
-        if cursor.key == "(":
+        cursor.parse_name()
+        if cursor.next_key == "(":
             cursor.skip_group()
         cursor.accept("ALWAYS")
         return

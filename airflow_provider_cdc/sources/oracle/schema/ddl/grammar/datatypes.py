@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
-from airflow_provider_cdc.sources.relational.tokens import QUOTED, WORD
+from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.ddl_cursor import DdlCursor
+from airflow_provider_cdc.sources.relational.sql_token_cursor import QUOTED, WORD
 
 _SIMPLE = frozenset((
     "INTEGER", "INT", "SMALLINT", "REAL", "DATE", "BINARY_FLOAT", "BINARY_DOUBLE", "CLOB", "NCLOB", "BLOB", "BFILE", "ROWID",
@@ -24,7 +24,7 @@ _TEXTS = {
 _SYSTEM_SCHEMAS = frozenset(("SYS", "PUBLIC", "MDSYS"))
 
 
-class TypeText(NamedTuple):
+class ParsedType(NamedTuple):
     """A type that was read; ``built_in`` and ``unit`` as in :class:`.ColumnDef`."""
 
     type: ColumnType
@@ -32,12 +32,12 @@ class TypeText(NamedTuple):
     unit: str | None = None
 
 
-def read_type(cursor: Cursor) -> TypeText:
-    """The type at the cursor.
+def read_type(cursor: DdlCursor) -> ParsedType:
+    """Parse the type at the cursor.
 
     :raises NotUnderstood: something else stands there
     """
-    token = cursor.token
+    token = cursor.next_token
     key = token.key
     if key in _NUMBERS:
         return _number(cursor)
@@ -48,8 +48,8 @@ def read_type(cursor: Cursor) -> TypeText:
     if key in ("FLOAT", "RAW", "UROWID", "JSON", "VECTOR"):
         return _sized(cursor)
     if key in _SIMPLE:
-        cursor.take()
-        return TypeText(_parsed({"BOOL": "BOOLEAN"}.get(key, key)))
+        cursor.consume_token()
+        return ParsedType(_parsed({"BOOL": "BOOLEAN"}.get(key, key)))
     if token.kind not in (WORD, QUOTED):
         cursor.fail("a type expected")
     return _users(cursor)
@@ -59,100 +59,100 @@ def _parsed(text: str) -> ColumnType:
     return ColumnType.parse(text)
 
 
-def _number(cursor: Cursor) -> TypeText:
-    word = cursor.take().key
+def _number(cursor: DdlCursor) -> ParsedType:
+    word = cursor.consume_token().key
     if not cursor.accept("("):
-        return TypeText(_parsed(word))
-    digits = "*" if cursor.accept("*") else str(cursor.integer())
+        return ParsedType(_parsed(word))
+    digits = "*" if cursor.accept("*") else str(cursor.parse_integer())
     scale = ""
     if cursor.accept(","):
-        scale = "," + ("-" if cursor.accept("-") else "") + str(cursor.integer())
+        scale = "," + ("-" if cursor.accept("-") else "") + str(cursor.parse_integer())
     cursor.expect(")")
-    return TypeText(_parsed(f"{word}({digits}{scale})"))
+    return ParsedType(_parsed(f"{word}({digits}{scale})"))
 
 
-def _text(cursor: Cursor) -> TypeText:
+def _text(cursor: DdlCursor) -> ParsedType:
     national = cursor.accept("NATIONAL")
-    if national and cursor.key not in ("CHAR", "CHARACTER"):
+    if national and cursor.next_key not in ("CHAR", "CHARACTER"):
         cursor.fail("CHARACTER expected")
-    word = _TEXTS[cursor.take().key]
+    word = _TEXTS[cursor.consume_token().key]
     if national:
         word = "NCHAR"
     if cursor.accept("VARYING"):
         word = {"CHAR": "VARCHAR2", "NCHAR": "NVARCHAR2"}.get(word) or cursor.fail("no type has this name")
     unit: str | None = None
     if cursor.accept("("):
-        length = cursor.integer()
+        length = cursor.parse_integer()
         unit = cursor.accept_any("BYTE", "CHAR") or None
         cursor.expect(")")
-        return TypeText(_parsed(f"{word}({length})"), unit=unit)
+        return ParsedType(_parsed(f"{word}({length})"), unit=unit)
     if word not in ("CHAR", "NCHAR"):
         cursor.fail("a length expected")
-    return TypeText(_parsed(word))
+    return ParsedType(_parsed(word))
 
 
-def _sized(cursor: Cursor) -> TypeText:
-    word = cursor.take().key
+def _sized(cursor: DdlCursor) -> ParsedType:
+    word = cursor.consume_token().key
     if word in ("JSON", "VECTOR"):  # JSON (OBJECT), VECTOR(3, FLOAT32): nothing of it is captured
-        if cursor.key == "(":
+        if cursor.next_key == "(":
             cursor.skip_group()
-        return TypeText(ColumnType(word))
+        return ParsedType(ColumnType(word))
     if cursor.accept("("):
-        length = cursor.integer()
+        length = cursor.parse_integer()
         cursor.expect(")")
-        return TypeText(_parsed(f"{word}({length})"))
+        return ParsedType(_parsed(f"{word}({length})"))
     if word == "RAW":
         cursor.fail("a length expected")
-    return TypeText(_parsed(word))
+    return ParsedType(_parsed(word))
 
 
-def _words(cursor: Cursor) -> TypeText:
+def _words(cursor: DdlCursor) -> ParsedType:
     """Types whose names have more than one word."""
-    match cursor.take().key:
+    match cursor.consume_token().key:
         case "DOUBLE":
             cursor.expect("PRECISION")
-            return TypeText(_parsed("DOUBLE PRECISION"))
+            return ParsedType(_parsed("DOUBLE PRECISION"))
         case "LONG":
             if cursor.accept("RAW"):
-                return TypeText(ColumnType("LONG RAW"))
+                return ParsedType(ColumnType("LONG RAW"))
             cursor.accept("VARCHAR")
-            return TypeText(ColumnType("LONG"))
+            return ParsedType(ColumnType("LONG"))
         case "TIMESTAMP":
             fraction = _precision(cursor, 6)
             if not cursor.accept("WITH"):
-                return TypeText(_parsed(f"TIMESTAMP({fraction})"))
+                return ParsedType(_parsed(f"TIMESTAMP({fraction})"))
             local = "LOCAL " if cursor.accept("LOCAL") else ""
             cursor.expect("TIME", "ZONE")
-            return TypeText(_parsed(f"TIMESTAMP({fraction}) WITH {local}TIME ZONE"))
+            return ParsedType(_parsed(f"TIMESTAMP({fraction}) WITH {local}TIME ZONE"))
         case _:
             return _interval(cursor)
 
 
-def _interval(cursor: Cursor) -> TypeText:
+def _interval(cursor: DdlCursor) -> ParsedType:
     if cursor.accept("YEAR"):
         years = _precision(cursor, 2)
         cursor.expect("TO", "MONTH")
-        return TypeText(_parsed(f"INTERVAL YEAR({years}) TO MONTH"))
+        return ParsedType(_parsed(f"INTERVAL YEAR({years}) TO MONTH"))
     cursor.expect("DAY")
     days = _precision(cursor, 2)
     cursor.expect("TO", "SECOND")
-    return TypeText(_parsed(f"INTERVAL DAY({days}) TO SECOND({_precision(cursor, 6)})"))
+    return ParsedType(_parsed(f"INTERVAL DAY({days}) TO SECOND({_precision(cursor, 6)})"))
 
 
-def _precision(cursor: Cursor, otherwise: int) -> int:
+def _precision(cursor: DdlCursor, otherwise: int) -> int:
     if not cursor.accept("("):
         return otherwise
-    found = cursor.integer()
+    found = cursor.parse_integer()
     if found > 9:
         cursor.fail("at most nine digits expected")
     cursor.expect(")")
     return found
 
 
-def _users(cursor: Cursor) -> TypeText:
-    """A type with a schema, or one that a user has made; a domain looks the same."""
+def _users(cursor: DdlCursor) -> ParsedType:
+    """Parse a type with a schema, or one that a user has made; a domain looks the same."""
     cursor.accept("REF")
     name = cursor.object_name()
     if name.namespace in _SYSTEM_SCHEMAS and name.name in _SIMPLE:
-        return TypeText(_parsed(name.name))
-    return TypeText(ColumnType(str(name)), built_in=False)
+        return ParsedType(_parsed(name.name))
+    return ParsedType(ColumnType(str(name)), built_in=False)

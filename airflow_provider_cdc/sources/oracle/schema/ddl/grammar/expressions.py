@@ -11,10 +11,18 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.columns import Default
-from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import RESERVED, Cursor
-from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.tokens import tokenize
-from airflow_provider_cdc.sources.relational.tokens import BAD, END, NUMBER, QUOTED, STRING, WORD, NotUnderstood
+from airflow_provider_cdc.sources.oracle.schema.ddl.column_and_key_definitions import ColumnDefault
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.ddl_cursor import RESERVED, DdlCursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.sql_tokenizer import tokenize
+from airflow_provider_cdc.sources.relational.sql_token_cursor import (
+    BAD,
+    END,
+    NUMBER,
+    QUOTED,
+    STRING,
+    WORD,
+    StatementNotUnderstood,
+)
 
 _OPERANDS = frozenset(("USER", "UID", "SYSDATE", "ROWNUM", "LEVEL", "ROWID"))
 """Reserved words that are values."""
@@ -26,31 +34,37 @@ _MASKS = {
 _Kind = Literal["null", "string", "number", "date", "timestamp", "expression"]
 
 
-def read_default(text: str) -> Default:
-    """The default that a text is, such as ``ALL_TAB_COLUMNS.DATA_DEFAULT``; what cannot be read is an expression."""
-    cursor = Cursor(text, tokenize(text))
+def read_default(text: str) -> ColumnDefault:
+    """Parse a text as a default, such as ``ALL_TAB_COLUMNS.DATA_DEFAULT``.
+
+    A text that cannot be read is an expression.
+    """
+    cursor = DdlCursor(text, tokenize(text))
     try:
-        found = default(cursor, on_null=False)
-        cursor.finish()
-    except NotUnderstood:
-        return Default(text.strip(), "expression")
+        found = parse_default_expression(cursor, on_null=False)
+        cursor.expect_end()
+    except StatementNotUnderstood:
+        return ColumnDefault(text.strip(), "expression")
     return found
 
 
-def default(cursor: Cursor, *, on_null: bool) -> Default:
-    """The expression at the cursor."""
+def parse_default_expression(cursor: DdlCursor, *, on_null: bool) -> ColumnDefault:
+    """Parse the expression at the cursor."""
     start = cursor.mark()
     found = _literal(cursor)
-    if found is None or _operator(cursor) or cursor.key in ("AT", "COLLATE"):
+    if found is None or _operator(cursor) or cursor.next_key in ("AT", "COLLATE"):
         cursor.reset(start)
         skip_expression(cursor)
-        return Default(cursor.since(start), "expression", None, on_null)
+        return ColumnDefault(cursor.text_from_mark(start), "expression", None, on_null)
     kind, value = found
-    return Default(cursor.since(start), kind, value, on_null)
+    return ColumnDefault(cursor.text_from_mark(start), kind, value, on_null)
 
 
-def _literal(cursor: Cursor) -> tuple[_Kind, str | None] | None:
-    """A literal, maybe in parentheses, and its value; ``None`` when there is none, the cursor anywhere then."""
+def _literal(cursor: DdlCursor) -> tuple[_Kind, str | None] | None:
+    """Parse a literal, maybe in parentheses, and its value.
+
+    The result is ``None`` when there is none, the cursor anywhere then.
+    """
     depth = 0
     while cursor.accept("("):
         depth += 1
@@ -58,27 +72,27 @@ def _literal(cursor: Cursor) -> tuple[_Kind, str | None] | None:
     return found if all(cursor.accept(")") for _ in range(depth)) else None
 
 
-def _bare(cursor: Cursor) -> tuple[_Kind, str | None] | None:
-    token = cursor.token
+def _bare(cursor: DdlCursor) -> tuple[_Kind, str | None] | None:
+    token = cursor.next_token
     if token.kind == STRING:
-        cursor.take()
+        cursor.consume_token()
         return ("string", token.value) if token.value else ("null", None)
     if cursor.accept("NULL"):
         return "null", None
     if token.key in ("DATE", "TIMESTAMP") and cursor.peek().kind == STRING:
-        cursor.take()
-        return ("date" if token.key == "DATE" else "timestamp"), cursor.text()
-    if cursor.sees("TO_DATE", "("):
+        cursor.consume_token()
+        return ("date" if token.key == "DATE" else "timestamp"), cursor.parse_string()
+    if cursor.has_next_keys("TO_DATE", "("):
         return _to_date(cursor)
     sign = cursor.accept_any("-", "+")
-    number = cursor.token
+    number = cursor.next_token
     if number.kind != NUMBER or number.value[-1] in "fFdD":
         return None
-    cursor.take()
+    cursor.consume_token()
     return "number", ("-" if sign == "-" else "") + number.value
 
 
-def _to_date(cursor: Cursor) -> tuple[_Kind, str | None] | None:
+def _to_date(cursor: DdlCursor) -> tuple[_Kind, str | None] | None:
     """``TO_DATE('2024-02-29', 'YYYY-MM-DD')``: the masks that leave nothing open."""
     value, comma, mask, end = (cursor.peek(i) for i in range(2, 6))
     if (value.kind, comma.key, mask.kind, end.key) != (STRING, ",", STRING, ")"):
@@ -87,11 +101,11 @@ def _to_date(cursor: Cursor) -> tuple[_Kind, str | None] | None:
     if shape is None or not shape.fullmatch(value.value):
         return None
     for _ in range(6):
-        cursor.take()
+        cursor.consume_token()
     return "timestamp" if " " in value.value else "date", value.value
 
 
-def skip_expression(cursor: Cursor) -> None:
+def skip_expression(cursor: DdlCursor) -> None:
     """Move past an expression."""
     while True:
         while cursor.accept_any("-", "+"):
@@ -100,28 +114,28 @@ def skip_expression(cursor: Cursor) -> None:
         _suffixes(cursor)
         if not _operator(cursor):
             return
-        cursor.take()
+        cursor.consume_token()
         cursor.accept("|")
 
 
-def _operator(cursor: Cursor) -> bool:
-    return cursor.key in ("+", "-", "*", "/") or cursor.sees("|", "|")
+def _operator(cursor: DdlCursor) -> bool:
+    return cursor.next_key in ("+", "-", "*", "/") or cursor.has_next_keys("|", "|")
 
 
-def _operand(cursor: Cursor) -> None:
-    token = cursor.token
+def _operand(cursor: DdlCursor) -> None:
+    token = cursor.next_token
     if token.key == "(":
         cursor.skip_group()
     elif token.key == "CASE":
         _case(cursor)
     elif token.key == "NULL" or token.kind in (NUMBER, STRING):
-        cursor.take()
+        cursor.consume_token()
     elif token.key in ("DATE", "TIMESTAMP") and cursor.peek().kind == STRING:
-        cursor.take()
-        cursor.take()
+        cursor.consume_token()
+        cursor.consume_token()
     elif token.key == "INTERVAL" and cursor.peek().kind == STRING:
-        cursor.take()
-        cursor.take()
+        cursor.consume_token()
+        cursor.consume_token()
         _units(cursor)
     elif token.kind == QUOTED or (token.kind == WORD and (token.key not in RESERVED or token.key in _OPERANDS)):
         _call(cursor)
@@ -129,41 +143,41 @@ def _operand(cursor: Cursor) -> None:
         cursor.fail("an expression expected")
 
 
-def _call(cursor: Cursor) -> None:
+def _call(cursor: DdlCursor) -> None:
     """``a.b.c(…)``."""
-    cursor.take()
+    cursor.consume_token()
     while True:
         if cursor.accept("."):
-            if cursor.token.kind not in (WORD, QUOTED):
+            if cursor.next_token.kind not in (WORD, QUOTED):
                 cursor.fail("a name expected")
-            cursor.take()
-        elif cursor.key == "(":
+            cursor.consume_token()
+        elif cursor.next_key == "(":
             cursor.skip_group()
         else:
             return
 
 
-def _units(cursor: Cursor) -> None:
+def _units(cursor: DdlCursor) -> None:
     """``DAY(2) TO SECOND(6)``."""
     for more in (True, False):
         if not cursor.accept_any(*_UNITS):
             cursor.fail("a unit of time expected")
-        if cursor.key == "(":
+        if cursor.next_key == "(":
             cursor.skip_group()
         if not (more and cursor.accept("TO")):
             return
 
 
-def _case(cursor: Cursor) -> None:
+def _case(cursor: DdlCursor) -> None:
     depth = 0
     while True:
-        token = cursor.token
+        token = cursor.next_token
         if token.kind in (END, BAD):
             cursor.fail("CASE without END")
         if token.key == "(":
             cursor.skip_group()
             continue
-        cursor.take()
+        cursor.consume_token()
         depth += {"CASE": 1, "END": -1}.get(token.key, 0)
         if token.key in (")", ","):
             cursor.fail("CASE without END")
@@ -171,11 +185,11 @@ def _case(cursor: Cursor) -> None:
             return
 
 
-def _suffixes(cursor: Cursor) -> None:
+def _suffixes(cursor: DdlCursor) -> None:
     if cursor.accept("AT"):
         if cursor.accept("TIME", "ZONE"):
             _operand(cursor)
         else:
             cursor.expect("LOCAL")
     if cursor.accept("COLLATE"):
-        cursor.name()
+        cursor.parse_name()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.ddl_cursor import DdlCursor
 from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     AlterIndex,
     CreateIndex,
@@ -10,100 +10,100 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     DropTable,
     DropUser,
     FlashbackTable,
-    Rename,
+    RenameObject,
     Statement,
     TruncateCluster,
     TruncateTable,
 )
-from airflow_provider_cdc.sources.relational.ddl_statements import Ignored, Name
+from airflow_provider_cdc.sources.relational.ddl_statements import IgnoredStatement, QualifiedName
 
 
-def read_drop_table(cursor: Cursor) -> DropTable:
-    """The statement after ``TABLE``."""
+def read_drop_table(cursor: DdlCursor) -> DropTable:
+    """Parse the statement after ``TABLE``."""
     cursor.accept("IF", "EXISTS")
-    table = cursor.table()
+    table = cursor.parse_table_name()
     cursor.accept("IF", "EXISTS")
     cursor.accept("CASCADE", "CONSTRAINTS")
     purge = cursor.accept("PURGE")
-    bin_name = cursor.name() if cursor.accept("AS") else None
-    cursor.finish()
+    bin_name = cursor.parse_name() if cursor.accept("AS") else None
+    cursor.expect_end()
     return DropTable(table, purge, bin_name)
 
 
-def read_truncate(cursor: Cursor) -> Statement:
-    """The statement after ``TRUNCATE``."""
+def read_truncate(cursor: DdlCursor) -> Statement:
+    """Parse the statement after ``TRUNCATE``."""
     if cursor.accept("CLUSTER"):
         cluster = cursor.object_name()
         _storage(cursor)
-        cursor.finish()
+        cursor.expect_end()
         return TruncateCluster(cluster)
     cursor.expect("TABLE")
-    table = cursor.table()
+    table = cursor.parse_table_name()
     if cursor.accept_any("PRESERVE", "PURGE"):
         cursor.expect("MATERIALIZED", "VIEW", "LOG")
     _storage(cursor)
     cascade = cursor.accept("CASCADE")
-    cursor.finish()
+    cursor.expect_end()
     return TruncateTable(table, cascade)
 
 
-def _storage(cursor: Cursor) -> None:
+def _storage(cursor: DdlCursor) -> None:
     if cursor.accept_any("DROP", "REUSE"):
         cursor.accept("ALL")
         cursor.expect("STORAGE")
 
 
-def read_flashback(cursor: Cursor) -> FlashbackTable:
-    """The statement after ``TABLE``."""
-    tables = [cursor.table()]
+def read_flashback(cursor: DdlCursor) -> FlashbackTable:
+    """Parse the statement after ``TABLE``."""
+    tables = [cursor.parse_table_name()]
     while cursor.accept(","):
-        tables.append(cursor.table())
+        tables.append(cursor.parse_table_name())
     cursor.expect("TO")
     if not cursor.accept("BEFORE", "DROP"):
         if not cursor.accept_any("SCN", "TIMESTAMP", "RESTORE"):
             cursor.fail("BEFORE DROP, SCN, TIMESTAMP or RESTORE POINT expected")
-        cursor.rest()
+        cursor.take_rest()
         return FlashbackTable(tuple(tables))
     renamed = None
     if cursor.accept("RENAME", "TO"):
-        renamed = cursor.table()
-    cursor.finish()
+        renamed = cursor.parse_table_name()
+    cursor.expect_end()
     return FlashbackTable(tuple(tables), True, renamed)
 
 
-def read_rename(cursor: Cursor) -> Rename:
-    """The statement after ``RENAME``."""
-    old = cursor.table()
+def read_rename(cursor: DdlCursor) -> RenameObject:
+    """Parse the statement after ``RENAME``."""
+    old = cursor.parse_table_name()
     cursor.expect("TO")
-    new = cursor.table()
-    cursor.finish()
-    return Rename(old, new)
+    new = cursor.parse_table_name()
+    cursor.expect_end()
+    return RenameObject(old, new)
 
 
-def read_create_index(cursor: Cursor) -> Statement:
-    """The statement after ``CREATE``."""
+def read_create_index(cursor: DdlCursor) -> Statement:
+    """Parse the statement after ``CREATE``."""
     unique = bool(cursor.accept_any("UNIQUE", "BITMAP", "MULTIVALUE") == "UNIQUE")
     cursor.expect("INDEX")
     cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.object_name()
     cursor.expect("ON")
     if cursor.accept("CLUSTER"):
-        cursor.rest()
-        return Ignored("create cluster index")
-    table = cursor.table()
-    if cursor.key != "(":
-        cursor.name()  # an alias, of a bitmap join index
+        cursor.take_rest()
+        return IgnoredStatement("create cluster index")
+    table = cursor.parse_table_name()
+    if cursor.next_key != "(":
+        cursor.parse_name()  # an alias, of a bitmap join index
     columns = _index_columns(cursor)
-    cursor.rest()
+    cursor.take_rest()
     return CreateIndex(name, table, unique, columns)
 
 
-def _index_columns(cursor: Cursor) -> tuple[str, ...]:
+def _index_columns(cursor: DdlCursor) -> tuple[str, ...]:
     mark = cursor.mark()
     columns: list[str] = []
     cursor.expect("(")
     while cursor.at_name:
-        columns.append(cursor.name())
+        columns.append(cursor.parse_name())
         cursor.accept_any("ASC", "DESC")
         if cursor.accept(")"):
             return tuple(columns)
@@ -114,45 +114,45 @@ def _index_columns(cursor: Cursor) -> tuple[str, ...]:
     return ()
 
 
-def read_drop_index(cursor: Cursor) -> DropIndex:
-    """The statement after ``INDEX``."""
+def read_drop_index(cursor: DdlCursor) -> DropIndex:
+    """Parse the statement after ``INDEX``."""
     cursor.accept("IF", "EXISTS")
     name = cursor.object_name()
     cursor.accept("IF", "EXISTS")
     while cursor.accept_any("ONLINE", "FORCE", "DEFERRED", "IMMEDIATE", "INVALIDATION"):
         pass
-    cursor.finish()
+    cursor.expect_end()
     return DropIndex(name)
 
 
-def read_alter_index(cursor: Cursor) -> AlterIndex:
-    """The statement after ``INDEX``."""
+def read_alter_index(cursor: DdlCursor) -> AlterIndex:
+    """Parse the statement after ``INDEX``."""
     cursor.accept("IF", "EXISTS")
     name = cursor.object_name()
-    renamed = cursor.name() if cursor.accept("RENAME", "TO") else None
-    cursor.rest()
+    renamed = cursor.parse_name() if cursor.accept("RENAME", "TO") else None
+    cursor.take_rest()
     return AlterIndex(name, renamed)
 
 
-def read_drop_user(cursor: Cursor) -> DropUser:
-    """The statement after ``USER``."""
+def read_drop_user(cursor: DdlCursor) -> DropUser:
+    """Parse the statement after ``USER``."""
     cursor.accept("IF", "EXISTS")
-    name = cursor.name()
+    name = cursor.parse_name()
     cursor.accept("IF", "EXISTS")
     cursor.accept("CASCADE")
-    cursor.finish()
+    cursor.expect_end()
     return DropUser(name)
 
 
-def read_drop_view(cursor: Cursor) -> Statement:
+def read_drop_view(cursor: DdlCursor) -> Statement:
     """``DROP MATERIALIZED VIEW`` after ``VIEW``: with ``PRESERVE TABLE`` a table is left."""
     if cursor.accept("LOG"):
-        cursor.rest()
-        return Ignored("drop materialized view log")
+        cursor.take_rest()
+        return IgnoredStatement("drop materialized view log")
     cursor.accept("IF", "EXISTS")
-    name: Name = cursor.object_name()
+    name: QualifiedName = cursor.object_name()
     if cursor.accept("PRESERVE", "TABLE"):
         cursor.tables.append(name)
         cursor.fail("a materialized view becomes a table")
-    cursor.finish()
-    return Ignored("drop materialized")
+    cursor.expect_end()
+    return IgnoredStatement("drop materialized")

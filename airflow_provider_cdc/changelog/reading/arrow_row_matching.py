@@ -1,0 +1,106 @@
+"""Compares rows by some columns, on Arrow arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Numbers = npt.NDArray[np.int64]
+
+
+def match_keys(rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.bool_]:
+    """For each row, whether its key is one of ``keys``. NULL is equal to NULL.
+
+    :param rows: with the columns of ``keys``, of the same types, in the same order
+    """
+    candidates = _candidates(rows, keys)
+    codes, wanted = number_rows(rows.take(pa.array(candidates)), keys)
+    known = np.zeros(max(codes.max(initial=0), wanted.max(initial=0)) + 1, np.bool_)
+    known[wanted] = True
+    found = np.zeros(rows.num_rows, np.bool_)
+    found[candidates] = known[codes]
+    return found
+
+
+def match_multiset(rows: pa.Table, gone: pa.Table) -> npt.NDArray[np.bool_]:
+    """For each row, whether it is one of those that go: as many of the same ones as ``gone`` has, the first ones. A zero is not the same with another sign.
+
+    :param gone: with the columns of ``rows``, of the same types, in the same order
+
+    >>> match_multiset(pa.table({"a": [1, 2, 1, 1]}), pa.table({"a": [1, 1, 3]}))
+    array([ True, False,  True, False])
+    """
+    candidates = _candidates(rows, gone)
+    codes, wanted = number_rows(rows.take(pa.array(candidates)), gone, one_zero=False)
+    number = np.bincount(wanted, minlength=max(codes.max(initial=0), wanted.max(initial=0)) + 1)
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    nth = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
+    found = np.zeros(rows.num_rows, np.bool_)
+    found[candidates[order[nth < number[ordered]]]] = True
+    return found
+
+
+def _candidates(rows: pa.Table, wanted: pa.Table) -> Numbers:
+    """Rows that may be equal to some of others, in order: each of their values is one that those have in this column."""
+    candidates: Numbers = np.arange(rows.num_rows)
+    for column, values in zip(rows.select(wanted.column_names).columns, wanted.columns, strict=True):
+        if not (pa.types.is_floating(values.type) or pa.types.is_nested(values.type)):
+            left = column if len(candidates) == rows.num_rows else column.take(pa.array(candidates))
+            candidates = candidates[pc.is_in(left, value_set=pc.unique(values)).to_numpy()]
+    return candidates
+
+
+def number_rows(*tables: pa.Table, one_zero: bool = True) -> list[Numbers]:
+    """Assign numbers to the rows of some tables: equal rows have the same number. NULL is equal to NULL, and NaN to NaN.
+
+    :param tables: with columns of the same types, in the same order
+    :param one_zero: whether -0.0 is equal to 0.0, as in SQL
+
+    >>> number_rows(pa.table({"a": [1, None, 1], "b": ["x", "x", "x"]}))
+    [array([1, 0, 1])]
+    """
+    sizes = [table.num_rows for table in tables]
+    codes = np.zeros(sum(sizes), np.int64)
+    for columns in zip(*(table.columns for table in tables), strict=True):
+        chunks = [chunk for column in columns for chunk in column.chunks]
+        one = _codes(pa.concat_arrays(chunks or [pa.array([], columns[0].type)]), one_zero=one_zero)
+        # numbered again after each column, so that the product of the numbers of values cannot overflow
+        _, codes = np.unique(codes * (one.max(initial=0) + 1) + one, return_inverse=True)
+    return np.split(codes, np.cumsum(sizes)[:-1])
+
+
+def _codes(values: pa.Array, *, one_zero: bool) -> Numbers:
+    """Encode the values of a column as numbers from 0 on: equal ones have the same number."""
+    if pa.types.is_floating(values.type):
+        values = _bits(values, one_zero=one_zero)
+    elif pa.types.is_struct(values.type):
+        parts = [pc.struct_field(values, [at]) for at in range(values.type.num_fields)]
+        whole = pa.table([values.is_null(), *parts], names=[str(at) for at in range(len(parts) + 1)])
+        return number_rows(whole, one_zero=one_zero)[0]
+    elif pa.types.is_nested(values.type):  # few tables have lists, and none has long ones
+        values = pa.array([None if one is None else _shown(one, one_zero=one_zero) for one in values.to_pylist()])
+    encoded = pc.dictionary_encode(values, null_encoding="encode")
+    numbers: Numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
+
+
+def _bits(values: pa.Array, *, one_zero: bool) -> pa.Array:
+    """Integers that are equal where the numbers are: there is more than one NaN, and Arrow takes the two zeros for different values."""
+    found = values.fill_null(0).to_numpy(zero_copy_only=False).copy()
+    found[np.isnan(found)] = np.nan
+    if one_zero:
+        found[found == 0] = 0
+    integers = {2: np.int16, 4: np.int32, 8: np.int64}[found.dtype.itemsize]
+    return pa.array(found.view(integers), mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+def _shown(value: Any, *, one_zero: bool) -> str:
+    """Format a list as a text."""
+    if one_zero and isinstance(value, list):
+        value = [0.0 if isinstance(one, float) and one == 0 else one for one in value]
+    return repr(value)

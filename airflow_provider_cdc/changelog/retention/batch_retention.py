@@ -1,0 +1,382 @@
+"""Removes old batches of a change log that no target needs any more.
+
+What is removed are the first batches, up to the last one that every known target has applied, and has so for ``changelog.retention.ms``; before that, if the
+log is larger than ``changelog.retention.bytes``. The newest batch stays in any case, since the next capture begins with it.
+
+A removal is killed without harm at any moment: first a mark says which batch is the first one that is kept (:mod:`airflow_provider_cdc.changelog.files.truncation_marker`), then batches before it are deleted
+one after the other, the manifest of each before its files, and at last the marks before. A reader that begins before a mark gets an error that says so, whether
+the files are still there or not; a removal that finds several marks finishes what another one has begun.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+import orjson
+
+from airflow_provider_cdc.changelog.debezium.avro_names import get_setting
+from airflow_provider_cdc.changelog.files.batch_numbers import batch_name
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker
+from airflow_provider_cdc.changelog.retention.target_progress import TargetProgress, needs_of
+from airflow_provider_cdc.core.errors import BatchesRemoved, ConfigError
+from airflow_provider_cdc.core.model.batch_manifest import Manifest
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+
+log = logging.getLogger(__name__)
+
+DOCUMENT = "retention.json"
+STEP = 500
+"""Batches before a mark of their own: so many manifests are read before the first file of them is deleted."""
+SILENT_MS = 3_600_000
+"""A target that is behind for a shorter time is not called silent, however short the retention is."""
+NOTES = 50
+"""How often within the retention it is noted which batches all targets have. A batch may stay longer by the time between two notes."""
+_TRIES = 5
+_AT_ONCE = 8
+"""Batches that are deleted at the same time from an object store."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionLimits:
+    """Limits of a change log's retention: time and size.
+
+    :param ms: how long a batch stays after all targets have applied it; -1 = for ever
+    :param bytes: size of all batches beyond which the oldest that all targets have applied are removed before that; -1 = any
+    """
+
+    ms: int = 604_800_000
+    bytes: int = -1
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any]) -> Self:
+        """Parse the limits of a connector's properties.
+
+        :raises ConfigError: a value is no number, or less than -1
+        """
+        found = {}
+        for name in ("ms", "bytes"):
+            value = get_setting(properties, f"changelog.retention.{name}")
+            try:
+                found[name] = int(value)
+            except (TypeError, ValueError):
+                found[name] = -2
+            if found[name] < -1:
+                raise ConfigError(
+                    f"changelog.retention.{name} is {value!r}, and has to be a number from -1 on.",
+                    safe="Nothing was removed.",
+                )
+        return cls(**found)
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Check whether everything is kept."""
+        return self.ms < 0 and self.bytes < 0
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionHold:
+    """A target that needs batches which would otherwise go sooner or later.
+
+    :param since: when the first batch that it lacks was captured, in ISO form; empty if that is not known
+    :param silent: whether that is longer ago than batches are kept
+    """
+
+    need: TargetProgress
+    since: str
+    silent: bool
+
+    def format_text(self, connector: str) -> str:
+        """Describe for people which target it is, since when it holds batches, and how to continue without it."""
+        need = self.need
+        if need.trouble:
+            return f"{need.trouble}, so nothing can be removed: run the apply of this target, which writes it anew, or delete the file if there is no such target any more"
+        which = f" ({', '.join(need.tables[:5])}{' …' if len(need.tables) > 5 else ''})" if need.tables else ""
+        since = f", which is there since {self.since}" if self.since else ""
+        last = f"; its last apply was at {need.applied_at}" if need.applied_at else ""
+        release = format_cdc_command(
+            "forget-target", connector, target=need.target, location=need.location, confirm=connector
+        )
+        return f"{need.display_name}{which} has not applied batch {need.after + 1}{since}{last}. To go on without it: `{release}`"
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the hold as JSON."""
+        return {**self.need.to_document(), "since": self.since, "silent": self.silent}
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPlan:
+    """A plan of what would be removed now.
+
+    :param first: the first batch that is kept now; 0 if there is none
+    :param last: the newest one
+    :param keep: the first one that is kept afterwards
+    :param why: of what goes, or of why nothing goes
+    :param applied: the last batch that all targets have; 0 if there is no target
+    :param targets: how many there are
+    :param holds: targets that lack batches, the one that is furthest behind first
+    """
+
+    first: int
+    last: int
+    keep: int
+    why: str = ""
+    applied: int = 0
+    targets: int = 0
+    holds: tuple[RetentionHold, ...] = ()
+
+    @property
+    def removed_batches(self) -> int:
+        """Number of batches that are removed."""
+        return max(self.keep - self.first, 0)
+
+    def format_lines(self, connector: str) -> list[str]:
+        """For people."""
+        if not self.first:
+            return ["The change log has no batch."]
+        if self.removed_batches:
+            found = [f"Batches {self.first} to {self.keep - 1} go, {self.why}; {self.keep} to {self.last} stay."]
+        else:
+            found = [f"Batches {self.first} to {self.last} stay: {self.why}."]
+        return found + [f"Held back by {hold.format_text(connector)}" for hold in self.holds if hold.silent]
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the plan as JSON."""
+        return {
+            "first": self.first, "last": self.last, "keep": self.keep, "removed": self.removed_batches, "why": self.why, "applied": self.applied,
+            "targets": self.targets, "holds": [hold.to_document() for hold in self.holds],
+        }  # fmt: skip
+
+
+@dataclass(slots=True)
+class _RetentionNotes:
+    """Notes of earlier runs.
+
+    :param applied: when, and the last batch that all targets had then; ascending
+    :param first: of the batches that were counted, the first one
+    :param counted: and the last one
+    :param bytes: their size
+    """
+
+    applied: list[tuple[datetime, int]] = field(default_factory=list)
+    first: int = 0
+    counted: int = 0
+    bytes: int = 0
+
+
+class Retention:
+    """Removes batches of one connector.
+
+        >>> Retention(changelog, "shop", RetentionLimits()).run().batches
+        1440
+
+    :param now: the time, for tests
+    """
+
+    def __init__(
+        self, changelog: ChangeLog, connector: str, limits: RetentionLimits, *, now: datetime | None = None
+    ) -> None:
+        self._changelog, self._connector, self._limits = changelog, connector, limits
+        self._storage, self._kept = changelog.storage, changelog.open_truncation_markers(connector)
+        self._path = self._storage.join_path(connector, DOCUMENT)
+        self._now = now or datetime.now(UTC)
+
+    def run(self) -> RetentionPlan:
+        """Remove what is to be removed, and finish what a killed run has begun.
+
+        :return: what was done
+        """
+        self._finish()
+        plan = self._plan_in_peace()
+        reached = plan.first
+        while reached < plan.keep:
+            reached = min(reached + STEP, plan.keep)
+            if not self._remove(reached, plan.why):
+                break
+        return plan
+
+    def _plan_in_peace(self) -> RetentionPlan:
+        """Make a plan of batches that no other process has removed while it was made."""
+        for _ in range(_TRIES):
+            try:
+                return self.plan_removal(note=True)
+            except BatchesRemoved as e:
+                log.info("Another removal is at work: %s", e.what)
+        return self.plan_removal(note=True)
+
+    def plan_removal(self, *, note: bool = False) -> RetentionPlan:
+        """Plan what would be removed.
+
+        :param note: remember which batches all targets have now; otherwise nothing is written
+        """
+        first = self._changelog.find_first_batch(self._connector)
+        if not first:
+            return RetentionPlan(0, 0, 0, "there is no batch")
+        needs, known = needs_of(self._storage, self._connector), self._read()
+        last = self._changelog.find_last_batch(self._connector, after=self._start(known, needs, first))
+        if self._limits.is_unlimited or not needs:
+            nobody = "no target is known, so that nobody can say which batches are not needed any more"
+            return RetentionPlan(
+                first,
+                last,
+                first,
+                "they are kept for ever" if self._limits.is_unlimited else nobody,
+                targets=len(needs),
+            )
+        applied = min(needs[0].after, last)
+        holds = tuple(self._hold(need) for need in needs if need.trouble or need.after < last)
+        _note(known, self._now, applied, self._limits.ms)
+        most = min(applied, last - 1)
+        aged, sized = self._aged(known), self._sized(known, first, last, most)
+        keep = max(min(max(aged, sized), most) + 1, first)
+        why = (
+            self._why(aged, sized)
+            if keep > first
+            else f"all targets have batches up to {applied}, and had those up to {aged} for long enough"
+        )
+        if note:
+            self._write(known)
+        return RetentionPlan(first, last, keep, why, applied, len(needs), holds)
+
+    # -- what goes ------------------------------------------------------------------------------------------------------
+
+    def _start(self, known: _RetentionNotes, needs: Iterable[TargetProgress], first: int) -> int:
+        """Find a batch that is there, as near to the last one as is known."""
+        batches = sorted({known.counted, *(need.after for need in needs), *(need.last for need in needs)}, reverse=True)
+        return next(
+            (batch for batch in batches if batch > first and self._changelog.has_batch(self._connector, batch)), first
+        )
+
+    def _hold(self, need: TargetProgress) -> RetentionHold:
+        lacks = (
+            None
+            if need.trouble
+            else self._changelog.find_manifest(self._connector, max(need.after + 1, self._kept.find_newest_number()))
+        )
+        if lacks is None:
+            return RetentionHold(need, "", silent=bool(need.trouble))
+        since = datetime.fromisoformat(lacks.created_at)
+        kept = self._limits.ms if self._limits.ms >= 0 else RetentionLimits().ms
+        silent = self._now - since > timedelta(milliseconds=max(kept, SILENT_MS))
+        return RetentionHold(need, since.isoformat(timespec="seconds"), silent)
+
+    def _aged(self, known: _RetentionNotes) -> int:
+        """Find the last batch that all targets have had for long enough."""
+        if self._limits.ms < 0:
+            return 0
+        until = self._now - timedelta(milliseconds=self._limits.ms)
+        return max((batch for at, batch in known.applied if at <= until), default=0)
+
+    def _sized(self, known: _RetentionNotes, first: int, last: int, most: int) -> int:
+        """Find the last batch that is removed because the log is too large."""
+        if self._limits.bytes < 0:
+            return 0
+        if known.first != first or known.counted > last:
+            known.first, known.counted, known.bytes = first, first - 1, 0
+        for manifest in self._changelog.read_manifests(self._connector, after=known.counted):
+            known.counted, known.bytes = manifest.batch, known.bytes + _size(manifest)
+        left, found = known.bytes, 0
+        for manifest in self._changelog.read_manifests(self._connector, after=first - 1, until=most):
+            if left <= self._limits.bytes:
+                break
+            left, found = left - _size(manifest), manifest.batch
+        return found
+
+    def _why(self, aged: int, sized: int) -> str:
+        if sized > aged:
+            return f"as all targets had them and the change log was larger than changelog.retention.bytes={self._limits.bytes}"
+        return f"as all targets had had them for changelog.retention.ms={self._limits.ms}"
+
+    # -- removing -------------------------------------------------------------------------------------------------------
+
+    def _remove(self, keep: int, why: str) -> bool:
+        """Remove the batches before one.
+
+        :return: whether it is done; not if another process removes batches at the same time
+        """
+        mark = self._kept.read_newest()
+        if mark is None:
+            first = self._changelog.find_first_batch(self._connector)
+            mark = TruncationMarker(first, {} if first == 1 else None, why="before there was a mark")
+            self._kept.create_marker(mark)
+        began, size = mark.first, 0
+        for number in range(began, keep):
+            manifest = self._changelog.find_manifest(self._connector, number)
+            if manifest is None and self._kept.find_newest_number() != began:
+                log.info("Another removal is at work: batches before %d go there.", self._kept.find_newest_number())
+                return False
+            mark = mark.include_batch(manifest)
+            size += 0 if manifest is None else _size(manifest)
+        self._kept.create_marker(replace(mark, first=keep, at=self._now.isoformat(timespec="seconds"), why=why))
+        self._finish()
+        self._subtract(began, keep, size)
+        return True
+
+    def _finish(self) -> None:
+        """Delete everything between the marks."""
+        marks = self._kept.list_numbers()
+        if len(marks) < 2:
+            return
+        numbers = range(marks[0], marks[-1])
+        # in their order, so that what is left of them has no gap; and nothing reads files that no manifest names
+        for number in numbers:
+            self._storage.delete(self._changelog.path_of(self._connector, number))
+        folders = [self._storage.join_path(self._connector, "data", batch_name(number)) for number in numbers]
+        with ThreadPoolExecutor(1 if self._storage.local else _AT_ONCE, "cdc-retention") as pool:
+            for _ in pool.map(self._storage.delete_folder, folders):
+                pass
+        self._kept.delete_older(marks[-1])
+        log.info("Batches %d to %d of %s are removed.", marks[0], marks[-1] - 1, self._connector)
+
+    # -- what is noted --------------------------------------------------------------------------------------------------
+
+    def _subtract(self, first: int, keep: int, size: int) -> None:
+        """Note that the counted batches begin later now.
+
+        If the run is killed before that, they are counted again.
+        """
+        known = self._read()
+        if known.first == first and known.counted >= keep - 1:
+            known.first, known.bytes = keep, known.bytes - size
+            self._write(known)
+
+    def _read(self) -> _RetentionNotes:
+        data = self._storage.read(self._path)
+        try:
+            found = orjson.loads(data) if data is not None else {}
+            applied = [(datetime.fromisoformat(at), int(batch)) for at, batch in found.get("applied", ())]
+            counted = found.get("counted", {})
+            return _RetentionNotes(
+                sorted(applied), int(counted.get("first", 0)), int(counted.get("last", 0)), int(counted.get("bytes", 0))
+            )
+        except (ValueError, TypeError, AttributeError) as e:
+            log.warning("%s cannot be read, and is begun again: batches stay for so much longer. %s", self._path, e)
+            return _RetentionNotes()
+
+    def _write(self, known: _RetentionNotes) -> None:
+        document = {
+            "applied": [[at.isoformat(timespec="seconds"), batch] for at, batch in known.applied],
+            "counted": {"first": known.first, "last": known.counted, "bytes": known.bytes},
+        }
+        self._storage.replace(self._path, orjson.dumps(document))
+
+
+def _note(known: _RetentionNotes, now: datetime, applied: int, ms: int) -> None:
+    """Note which batches all targets have. Of notes that are old enough only the newest one is needed."""
+    length = timedelta(milliseconds=max(ms, 0))
+    # a table that fell behind has what came after that from the next note on
+    kept = [(at, batch) for at, batch in known.applied if batch <= applied and at <= now]
+    last = kept[-1] if kept else None
+    if last is None or (last[1] < applied and now - last[0] >= length / NOTES):
+        kept.append((now, applied))
+    old = [one for one in kept if now - one[0] >= length]
+    known.applied = old[-1:] + [one for one in kept if one not in old]
+
+
+def _size(manifest: Manifest) -> int:
+    return sum(file.bytes for file in manifest.files)

@@ -1,0 +1,37 @@
+"""The commands that errors and warnings of a run name as their repair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.errors import CdcError, NotGranted, PositionLost
+from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command, format_exact_pattern
+
+
+def how_to_read(connector: str, tables: Iterable[TableSchema], filters: Filters) -> str:
+    """Commands that read captured tables again: in chunks, or whole if they have no key."""
+    keyed: list[str] = []
+    whole: list[str] = []
+    for schema in tables:
+        (keyed if filters.select_key_columns(schema) else whole).append(format_exact_pattern(schema.id))
+    found = [format_cdc_command("snapshot", connector, *keyed, replace=True)] if keyed else []
+    return "; ".join([*found, format_cdc_command("snapshot", connector, *whole, type="blocking")] if whole else found)
+
+
+def with_command(e: CdcError, connector: str) -> str | None:
+    """Return the remedy of an error of a run, with the command that explains errors of its kind, if it has one."""
+    if isinstance(e, PositionLost):
+        told = format_cdc_command("gap", connector)
+        does = "shows what is lost and the ways to go on, of which position.lost.mode takes one by itself"
+    elif isinstance(e, NotGranted):
+        told, does = (
+            format_cdc_command("check", connector),
+            "names each right that is missing, with the statement that grants it",
+        )
+    else:
+        return e.remedy
+    if told in (e.remedy or ""):
+        return e.remedy
+    return f"{e.remedy}; or `{told}` {does}" if e.remedy else f"`{told}` {does}"

@@ -1,0 +1,184 @@
+"""The values that properties of a connector take: enumerations, and the lists that are written as one text.
+
+This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BeforeValidator
+
+CHUNK_BYTES: Final = 16 << 20
+"""Bytes after which a chunk of an incremental snapshot ends, unless ``incremental.snapshot.chunk.max.bytes`` says otherwise."""
+
+KEPT_MS: Final = 30 * 24 * 3_600_000
+"""How long rows of the state tables are kept, unless ``state.retention.*`` says otherwise: 30 days."""
+_LEAST_KEPT_MS: Final = 3_600_000
+"""An hour: nobody who reads the rows now still needs those that are older."""
+
+
+def _kept(ms: int) -> int:
+    if ms != -1 and ms < _LEAST_KEPT_MS:
+        raise ValueError(f"give at least {_LEAST_KEPT_MS} (an hour), or -1 to keep them for good, and not {ms}")
+    return ms
+
+
+Kept = Annotated[int, AfterValidator(_kept)]
+"""How long something is kept, in milliseconds; -1: for good."""
+
+
+class SnapshotMode(enum.StrEnum):
+    """The occasions on which a connector reads whole tables (Debezium MySQL connector, ``snapshot.mode``)."""
+
+    ALWAYS = "always"
+    INITIAL = "initial"
+    INITIAL_ONLY = "initial_only"
+    NO_DATA = "no_data"
+    NEVER = "never"
+    RECOVERY = "recovery"
+    WHEN_NEEDED = "when_needed"
+    CONFIGURATION_BASED = "configuration_based"
+    CUSTOM = "custom"
+
+
+class SnapshotQueryMode(enum.StrEnum):
+    """The columns and rows that a snapshot reads of a table."""
+
+    SELECT_ALL = "select_all"
+    CUSTOM = "custom"
+
+
+class DecimalHandling(enum.StrEnum):
+    PRECISE = "precise"
+    DOUBLE = "double"
+    STRING = "string"
+
+
+class BinaryHandling(enum.StrEnum):
+    BYTES = "bytes"
+    BASE64 = "base64"
+    BASE64_URL_SAFE = "base64-url-safe"
+    HEX = "hex"
+
+
+class TimePrecision(enum.StrEnum):
+    ADAPTIVE_TIME_MICROSECONDS = "adaptive_time_microseconds"
+    ADAPTIVE = "adaptive"
+    CONNECT = "connect"
+
+
+class RowCountOrder(enum.StrEnum):
+    DISABLED = "disabled"
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+class NameAdjustment(enum.StrEnum):
+    """The replacement of names that Avro does not allow, in the Debezium JSON form."""
+
+    NONE = "none"
+    AVRO = "avro"
+    AVRO_UNICODE = "avro_unicode"
+
+
+class WatermarkStrategy(enum.StrEnum):
+    INSERT_INSERT = "insert_insert"
+    INSERT_DELETE = "insert_delete"
+
+
+class LostPositionMode(enum.StrEnum):
+    """The reaction when the log no longer holds the connector's position."""
+
+    FAIL = "fail"
+    SNAPSHOT = "snapshot"
+    INCREMENTAL = "incremental"
+
+
+class TableLimitAction(enum.StrEnum):
+    """The reaction when more tables are captured than allowed."""
+
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class RewriteMode(enum.StrEnum):
+    """The reaction when a DDL statement changed rows in a way that the log does not show."""
+
+    SNAPSHOT = "snapshot"
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
+_COUNTED = re.compile(r"\{\d*,\d*\}")
+_POSIX_CLASS = re.compile(r"\[[:.=]\w+[:.=]\]")
+
+
+def _split_patterns(value: Any) -> Any:
+    """``"a,b"`` → ``("a", "b")``; a comma inside a pattern is written ``\\,``. Each part must be a regular expression."""
+    if isinstance(value, str):
+        if found := _COUNTED.search(value):
+            escaped = found[0].replace(",", "\\,")
+            raise ValueError(
+                f"{value!r} is cut at the comma of {found[0]}: write {escaped}, or give a list of patterns"
+            )
+        value = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", value)]
+    parts = tuple(p.strip() for p in _texts(value) if p.strip())
+    for part in parts:
+        if found := _POSIX_CLASS.search(part):
+            raise ValueError(
+                f"{part!r} has the POSIX class {found[0]}, which would match other names here: write it as [A-Z] or the like"
+            )
+        try:
+            re.compile(part)
+        except re.error as e:
+            raise ValueError(f"{part!r} is not a regular expression: {e}") from None
+    return parts
+
+
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, (list, tuple, set, frozenset)) or not all(isinstance(part, str) for part in value):
+        raise ValueError(f"{value!r} is not a list of texts, nor one text with commas")
+    return list(value)
+
+
+def _split_operations(value: Any) -> Any:
+    parts = [p.strip() for p in _texts(value.split(",") if isinstance(value, str) else value)]
+    parts = [p for p in parts if p]
+    if parts == ["none"]:
+        return frozenset()
+    if unknown := [p for p in parts if p not in ("c", "u", "d", "t")]:
+        raise ValueError(f"{unknown[0]!r} is not an operation; valid values are c, u, d, t, or none alone")
+    return frozenset(parts)
+
+
+def _split_names(value: Any) -> Any:
+    parts = _texts(value.split(",") if isinstance(value, str) else value)
+    return tuple(dict.fromkeys(part.strip().lower() for part in parts if part.strip()))
+
+
+def _split_channels(value: Any) -> Any:
+    """``"source:log,execute-snapshot;kafka:*"`` → channel → types."""
+    if isinstance(value, dict):
+        return {str(channel): tuple(_texts(types)) for channel, types in value.items()}
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text such as source:execute-snapshot,log;kafka:*")
+    found: dict[str, tuple[str, ...]] = {}
+    for part in filter(None, (part.strip() for part in value.split(";"))):
+        channel, colon, types = part.partition(":")
+        names = tuple(dict.fromkeys(name.strip() for name in types.split(",") if name.strip()))
+        if not colon or not channel.strip() or channel.strip().lower() in found:
+            raise ValueError(f"{part!r} is not a channel, a colon and types, or the channel is named twice")
+        found[channel.strip().lower()] = names
+    return found
+
+
+ChannelTypes = Annotated[dict[str, tuple[str, ...]], BeforeValidator(_split_channels)]
+"""Types of signals by channel."""
+Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
+"""A comma-separated list of names, in lower case."""
+Patterns = Annotated[tuple[str, ...], BeforeValidator(_split_patterns)]
+"""A comma-separated list of anchored regular expressions."""
+Operations = Annotated[frozenset[str], BeforeValidator(_split_operations)]

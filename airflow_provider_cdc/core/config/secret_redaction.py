@@ -1,0 +1,118 @@
+"""Finds secrets in configurations: by the names of settings, and by the form of texts.
+
+Everything that is shown or stored passes through here, so that a password in a URL is as safe as one in a separate field.
+
+    >>> strip_credentials("database.url", "jdbc:oracle:thin:scott/tiger@//db:1521/ORCL")
+    'jdbc:oracle:thin:@//db:1521/ORCL'
+    >>> strip_credentials("changelog", "sftp://cdc:sesame@lake/changelog")
+    'sftp://lake/changelog'
+    >>> secret_options({"key": "AKIA", "client_kwargs": {"aws_secret_access_key": "sesame", "region_name": "eu"}})
+    ['client_kwargs.aws_secret_access_key']
+
+This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+_SECRET: Final = re.compile(
+    r"pass(word|wd|phrase)|pwd|secret|credential|token|jaas|authorization|cookie|connection[._-]?string"
+    r"|(private|account|shared|customer|encryption|api|sas|storage)[._-]?key|key[._-]?pem$|\bpkey$|\bauth$|keystore\.key$|signature"
+)
+_CONNECT: Final = re.compile(r"(^|[._-])(url|uri|dsn|descriptor|hostname|host|servers|nodes|string)$")
+"""Names of settings that hold addresses, which may contain a login."""
+_USERINFO: Final = re.compile(r"(?<=://)[^/?#@\s:]*:(?P<secret>\S*)@")
+_SCHEME: Final = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.:-]*://")
+_ORACLE: Final = re.compile(r"^\s*(?:jdbc:oracle:\w+:)?(?P<user>[^@()/\s:]+)/(?P<secret>(?:\"[^\"]*\"|[^()])*)@", re.I)
+_PAIR: Final = re.compile(r"^\s*(?!jdbc:)(?P<user>[^@()/\s:]*):(?P<secret>[^@()\s]*)@", re.I)
+_SETTING: Final = re.compile(r"(?P<name>[\w.-]+)\s*=\s*(?P<secret>\"[^\"]*\"|'[^']*'|[^;&,()\s\"']+)")
+_NO_SECRET: Final = {"", "anon", "anonymous", "google_default", "cloud", "cache", "browser", "none", "false", "true"}
+"""Values of fsspec options for tokens that are not secret."""
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether what a setting of this name holds must never be shown.
+
+    >>> is_secret_name("sasl.password"), is_secret_name("ssl.key.location")
+    (True, False)
+    """
+    return _SECRET.search(name.lower()) is not None
+
+
+def find_credentials(name: str, value: Any) -> list[str]:
+    """Find the secrets within a setting's texts, without those that its name makes secret as a whole."""
+    return [secret for text in _texts(value) for _, _, secret in _found(name, text)]
+
+
+def strip_credentials(name: str, value: Any) -> Any:
+    """Return the same value without the credentials in its texts."""
+    if isinstance(value, str):
+        for start, end, _ in sorted(_found(name, value), reverse=True):
+            value = value[:start] + value[end:]
+        return value
+    if isinstance(value, Mapping):
+        return {key: strip_credentials(name, one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(strip_credentials(name, one) for one in value)
+    return value
+
+
+def secret_values(options: Mapping[str, Any]) -> list[str]:
+    """Return the texts of options, at any depth, that must never be shown."""
+    found: list[str] = []
+    for name, value in options.items():
+        if is_secret_name(str(name)) and _holds(value):
+            found += _texts(value)
+        elif isinstance(value, Mapping):
+            found += secret_values(value)
+        else:
+            found += find_credentials(str(name), value)
+    return found
+
+
+def secret_options(options: Mapping[str, Any], above: str = "") -> list[str]:
+    """Names of options, below each other with dots between them, that hold a secret."""
+    found = []
+    for name, value in options.items():
+        path = f"{above}{name}"
+        if is_secret_name(str(name)) and _holds(value):
+            found.append(path)
+        elif isinstance(value, Mapping):
+            found += secret_options(value, f"{path}.")
+        elif find_credentials(str(name), value):
+            found.append(path)
+    return found
+
+
+def _found(name: str, text: str) -> Iterator[tuple[int, int, str]]:
+    """Return the part to cut out of a text, and the secret in it."""
+    url, connects = _SCHEME.match(text) is not None, _CONNECT.search(name.lower()) is not None
+    for found in _USERINFO.finditer(text):
+        yield found.start(), found.end(), found["secret"]
+    if connects and not url and (login := _ORACLE.match(text) or _PAIR.match(text)):
+        at = login.start("user")
+        yield at, login.end() - (1 if at else 0), login["secret"]
+    if connects or url:
+        for found in _SETTING.finditer(text):
+            if is_secret_name(found["name"]):
+                yield found.start("secret"), found.end("secret"), found["secret"].strip("\"'")
+
+
+def _holds(value: Any) -> bool:
+    if value is None or isinstance(value, bool):
+        return False
+    return not (isinstance(value, str) and value.strip().lower() in _NO_SECRET)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        for one in value:
+            yield from _texts(one)

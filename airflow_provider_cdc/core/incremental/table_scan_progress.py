@@ -1,0 +1,77 @@
+"""Tracks how far a table is read in chunks, and why one cannot be read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_provider_cdc.core.errors import CdcError, QueryRejected
+from airflow_provider_cdc.core.model.notifications import ScanProblem, TableScanStatus
+from airflow_provider_cdc.core.model.offset import TableScan
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, KeyRange
+
+log = logging.getLogger(__name__)
+OrderOf = Callable[[TableSchema, TableScan], tuple[str, ...] | ScanProblem]
+"""The columns by which a table's rows are ordered."""
+
+
+@dataclass(slots=True)
+class TableProgress:
+    """The progress of reading a table; ahead of what is committed.
+
+    :param scan: what is left to read
+    :param probe: before anything is read, test that the table can be read: its rows in the targets will be replaced
+    :param before: ``scan``, before the chunk that was read last
+    """
+
+    table: TableId
+    scan: TableScan
+    schema: TableSchema | None = None
+    probe: bool = False
+    before: TableScan | None = None
+
+    def build_next_range(self) -> KeyRange:
+        """Return the rows that come next."""
+        assert self.schema is not None
+        scan = self.scan
+        return KeyRange(self.schema, tuple(scan.order), scan.after, scan.upto, scan.condition)
+
+    def look_up(self, reader: ChunkReader, order_of: OrderOf) -> ScanProblem | None:
+        """Look up the table: its schema and its order."""
+        schema = reader.read_table_schema(self.table)
+        if schema is None:
+            return ScanProblem(TableScanStatus.UNKNOWN_SCHEMA, f"there is no table {self.table} any more")
+        order = order_of(schema, self.scan)
+        if isinstance(order, ScanProblem):
+            return order
+        if [*order] != self.scan.order:
+            if self.scan.order:
+                log.warning("The key of %s was changed; it is read again from its first row.", self.table)
+            self.scan = self.scan.with_order(order)
+        self.schema = schema
+        return None
+
+
+def build_lag_problem(table: TableId, missing: str, seconds: float) -> ScanProblem:
+    """Describe that the database does not show what is captured already.
+
+    :param seconds: for which it was waited for
+    """
+    return ScanProblem(
+        TableScanStatus.SKIPPED,
+        f"the database still lacks, after {seconds:g} s, what is captured already: {missing}. It is another server than before, or a "
+        f"replica that is behind, so that rows of {table} might be older than what is captured; nothing of them was taken. Send the "
+        "signal again when the server has that, or read the table with a blocking snapshot",
+    )
+
+
+def problem_of(e: Exception) -> ScanProblem:
+    """Return what an error says, for the sender of the request for the table."""
+    text = (
+        e.what + (f" ({e.where})" if e.where else "") + (f" {e.remedy}" if e.remedy else "")
+        if isinstance(e, CdcError)
+        else repr(e)
+    )
+    return ScanProblem(TableScanStatus.SQL_EXCEPTION if isinstance(e, QueryRejected) else TableScanStatus.SKIPPED, text)

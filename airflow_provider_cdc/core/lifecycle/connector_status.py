@@ -1,0 +1,146 @@
+"""The status of a connector, as commands, pages and operators show it.
+
+States are those of the documents ("Verifying that the connector is running"): ``unassigned``, ``running``, ``paused``,
+``failed``, ``stopped``. With micro-batches, a healthy connector is ``unassigned`` between two runs.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, SignalRecord
+from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
+
+
+class ConnectorState(enum.StrEnum):
+    """The state of a connector."""
+
+    UNASSIGNED = "unassigned"
+    """No run is alive; the next one goes on."""
+    RUNNING = "running"
+    PAUSED = "paused"
+    FAILED = "failed"
+    """The last run ended with an error, and no other has begun since."""
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStatus:
+    """The status of a connector.
+
+    :param since: when it came into this state, where that is known
+    :param wanted: what people want; a run that is alive ends within seconds when that is not ``running``
+    :param owner: the run that is alive
+    :param asked_by: who asked for it, and ``reason`` why
+    :param last_error: of the last run that failed, which need not be the last run
+    :param pending: tables that have still to be read whole
+    :param stopped: table → why nothing of it is captured until it is read whole again
+    :param waiting: tables that are read, at positions that streaming has not reached yet
+    :param scans: incremental snapshots: table → rows read so far, in the order they are read
+    :param metrics: of the last run that read anything, also if it failed: context → name → value
+    :param signals: signals whose state is not final, newest first
+    """
+
+    connector: str
+    state: ConnectorState
+    since: datetime | None
+    wanted: DesiredState
+    owner: str | None
+    asked_by: str
+    reason: str
+    last_error: str | None
+    last_error_at: datetime | None
+    run_ended_at: datetime | None
+    source: str | None
+    position: dict[str, Any] | None
+    seq: int
+    batch: int
+    moved_at: datetime | None
+    pending: tuple[str, ...] = ()
+    stopped: dict[str, str] = field(default_factory=dict)
+    waiting: tuple[str, ...] = ()
+    scans: dict[str, int] = field(default_factory=dict)
+    scans_paused: bool = False
+    signals: tuple[SignalRecord, ...] = ()
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+    def to_document(self) -> dict[str, Any]:
+        """Fit for JSON."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: _plain(value) for name, value in found.items()}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.isoformat(timespec="milliseconds")
+        case enum.Enum():
+            return value.value
+        case SignalRecord():
+            return _plain(value.to_document())
+        case tuple() | list():
+            return [_plain(v) for v in value]
+        case dict():
+            return {k: _plain(v) for k, v in value.items()}
+        case _:
+            return value
+
+
+def state_of(record: ConnectorRecord) -> tuple[ConnectorState, datetime | None]:
+    """Return the state that a connector is in, and since when."""
+    if record.owner is not None:
+        return ConnectorState.RUNNING, record.owner_since
+    ended, control = record.run_ended_at, record.control
+    if control.wanted is not DesiredState.RUNNING:
+        asked = control.since
+        # the run that was alive when a person asked ended after that
+        return ConnectorState(
+            control.wanted
+        ), ended if asked is not None and ended is not None and ended > asked else asked
+    if record.dead_owner is not None:
+        return ConnectorState.FAILED, record.died_at
+    if ended is not None and record.last_error_at == ended:
+        return ConnectorState.FAILED, ended
+    return ConnectorState.UNASSIGNED, ended
+
+
+def status_of(record: ConnectorRecord, signals: Sequence[SignalRecord]) -> ConnectorStatus:
+    """Make the status of a connector.
+
+    :param signals: those under way
+    """
+    state, since = state_of(record)
+    offset = record.offset or Offset()
+    error, error_at = record.last_error, record.last_error_at
+    if record.dead_owner is not None:
+        error = f"The run {record.dead_owner} did not give its lease back: it was killed, or its machine is gone."
+        error_at = record.died_at
+    return ConnectorStatus(
+        connector=record.connector,
+        state=state,
+        since=since,
+        wanted=record.control.wanted,
+        owner=record.owner,
+        asked_by=record.control.by,
+        reason=record.control.reason,
+        last_error=error,
+        last_error_at=error_at,
+        run_ended_at=record.run_ended_at,
+        source=record.source_kind,
+        position=offset.position,
+        seq=offset.seq,
+        batch=offset.batch,
+        moved_at=record.moved_at,
+        pending=tuple(sorted(offset.snapshot.pending)),
+        stopped=dict(offset.stopped),
+        waiting=tuple(sorted(offset.snapshot.read_at)),
+        scans={scan.table: scan.rows for scan in offset.incremental.scans},
+        scans_paused=offset.incremental.paused,
+        signals=tuple(signals),
+        metrics=dict(record.metrics),
+    )

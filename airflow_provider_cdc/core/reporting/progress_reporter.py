@@ -1,0 +1,169 @@
+"""Progress reports of everything that takes longer than a few seconds: to its log, and to a board that pages and commands read.
+
+    >>> with ProgressReporter("Snapshot", "rows", board=changelog.board("shop")) as progress:
+    ...     for block in blocks:
+    ...         rows += len(block)
+    ...         if progress.due:
+    ...             progress.tell(rows, of=(rows, estimated), now="now shop.orders")
+
+Work that takes less than :data:`EVERY_S` reports nothing, and costs a look at the clock.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol, Self
+
+from airflow_provider_cdc.core.model.job_progress import JobProgress
+
+log = logging.getLogger(__name__)
+
+EVERY_S: Final = 5.0
+"""Between two lines."""
+LATELY_S: Final = 60.0
+"""Rates are those of so long."""
+
+
+class ProgressBoard(Protocol):
+    """Board where other processes see what is at work. Nothing of it is needed for a result."""
+
+    def show_progress(self, work: JobProgress) -> None:
+        """Replace what is shown of this work, which ``what`` and ``where`` identify. May raise."""
+
+    def clear_progress(self, work: JobProgress) -> None:
+        """Remove what is shown of the work: it has ended. May raise."""
+
+
+class ProgressReporter:
+    """Reports how far one work is. For one thread at a time.
+
+    :param what: it is
+    :param unit: of what is counted, plural
+    :param where: which one of several at the same time
+    :param done: what is counted already when it begins
+    :param board: ``None``: only the log gets reports
+    :param logger: whose lines they are
+    """
+
+    def __init__(
+        self,
+        what: str,
+        unit: str,
+        *,
+        where: str = "",
+        done: float = 0,
+        board: ProgressBoard | None = None,
+        logger: logging.Logger = log,
+    ) -> None:
+        self._what, self._unit, self._where, self._board, self._log = what, unit, where, board, logger
+        self._began_at, now = time.time(), time.monotonic()
+        self._due = now + EVERY_S
+        self._counted, self._way = deque([(now, float(done))]), deque[tuple[float, float]]()
+        self._shown: JobProgress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def is_due(self) -> bool:
+        """True if it is time to report."""
+        return time.monotonic() >= self._due
+
+    def report_progress(
+        self,
+        done: float,
+        total: float | None = None,
+        *,
+        of: tuple[float, float] | None = None,
+        now: str = "",
+        shown: bool = True,
+    ) -> JobProgress:
+        """Tell how far it is.
+
+        :param of: the way that is done and all of it, if these are not ``done`` and ``total``; the way has to begin at 0
+        :param now: what is at work
+        :param shown: on the board too; else it is taken away from there
+        """
+        moment = time.monotonic()
+        self._due = moment + EVERY_S
+        way, end = of or (done, total)
+        part = None if not end else min(max(way / end, 0.0), 1.0)
+        if not self._way:
+            self._way.append((self._counted[0][0], 0.0))
+        speed = _rate(self._way, moment, way)
+        left_s = None if end is None or not speed else max(end - way, 0.0) / speed
+        per_s = _rate(self._counted, moment, float(done))
+        work = JobProgress(
+            self._what, self._where, self._unit, done, total, per_s, part, left_s, now, self._began_at, time.time()
+        )
+        self._log.info("%s", work.progress_text)
+        if shown:
+            self._show(work)
+        else:
+            self.close()
+        return work
+
+    def close(self) -> None:
+        """Remove the work from the board: it has ended, or need not be shown for now."""
+        work, self._shown = self._shown, None
+        if work is not None and self._board is not None:
+            self._try(self._board.clear_progress, work)
+
+    def _show(self, work: JobProgress) -> None:
+        if self._board is not None and self._try(self._board.show_progress, work):
+            self._shown = work
+
+    def _try(self, action: Callable[[JobProgress], None], work: JobProgress) -> bool:
+        try:
+            action(work)
+        except Exception as e:  # the work itself matters more
+            self._log.warning("How far %s is cannot be shown: %s", self._what.lower(), e)
+            return False
+        return True
+
+
+class ProgressTicker:
+    """Reports every few seconds, by a thread, how far a work is that cannot look at the clock itself. In a ``with`` block.
+
+    :param told: the arguments of :meth:`ProgressReporter.report_progress` now; called by the thread
+    """
+
+    def __init__(self, progress: ProgressReporter, told: Callable[[], dict[str, Any]]) -> None:
+        self._progress, self._told = progress, told
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._tick, name="cdc-progress", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._progress.close()
+
+    def _tick(self) -> None:
+        while not self._over.wait(EVERY_S):
+            self._progress.report_progress(**self._told())
+
+
+def _rate(points: deque[tuple[float, float]], moment: float, value: float) -> float | None:
+    """Return how much is added in a second of late; ``None`` if nothing is."""
+    if value < points[-1][1]:  # it was taken back, or another one began
+        points.clear()
+    points.append((moment, value))
+    while len(points) > 2 and points[1][0] <= moment - LATELY_S:
+        points.popleft()
+    since, before = points[0]
+    seconds = moment - since
+    return (value - before) / seconds if seconds > 0 and value > before else None
+
+
+__all__ = ["EVERY_S", "ProgressBoard", "ProgressReporter", "ProgressTicker"]

@@ -1,0 +1,119 @@
+"""The hook for a target database of the relational sink, by any connection that Airflow's providers have a form for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+TARGET = "database"
+"""Kind of target in reports, beside those of lakehouse tables."""
+
+DRIVERS = {
+    "postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql",
+    "cdc_mysql": "mysql+pymysql", "cdc_mariadb": "mariadb+pymysql", "sqlite": "sqlite",
+    "oracle": "oracle+oracledb", "db2": "db2+ibm_db", "cdc_db2": "db2+ibm_db", "mssql": "mssql",
+}  # fmt: skip
+"""Type of a connection → SQLAlchemy dialect and driver; of SQL Server, the driver that is installed."""
+_DB2 = {
+    "database.authentication": "Authentication", "database.ssl.mode": "Security", "database.ssl.ca": "SSLServerCertificate",
+    "database.ssl.hostname.validation": "SSLClientHostnameValidation",
+}  # fmt: skip
+"""What the extra of a ``cdc_db2`` connection has → the word of IBM's driver."""
+_DB2_VALUES = {"required": "SSL", "disabled": None, "true": "Basic", "false": "Off"}
+
+
+class CdcDatabaseHook(BaseHook):
+    """Makes the ``connection.*`` properties of a sink from an Airflow connection: ``postgres``, ``mysql``, ``oracle``, ``db2``, ``mssql``, ``sqlite`` and so on.
+
+        >>> CdcDatabaseHook("warehouse").resolve_properties()["connection.url"]
+        'postgresql+psycopg://db:5432/shop'
+
+    Texts and numbers in the connection's extra are parameters of the driver: ``{"sslmode": "verify-full"}``. The service of an Oracle database is ``service_name`` in the
+    extra, or the schema field.
+    """
+
+    def __init__(self, conn_id: str) -> None:
+        super().__init__()
+        self.conn_id = conn_id
+
+    def resolve_properties(self) -> dict[str, Any]:
+        """Properties of a sink, secrets among them.
+
+        :raises ConfigError: the connection is of a type that no dialect belongs to
+        """
+        import sqlalchemy as sa
+
+        connection = self.get_connection(self.conn_id)
+        driver = DRIVERS.get(str(connection.conn_type).lower())
+        if driver is None:
+            raise ConfigError(
+                f"The connection {self.conn_id} is of the type {connection.conn_type!r}, which the sink cannot write to.",
+                remedy=f"give one of the type {', '.join(sorted(DRIVERS))}",
+            )
+        query = {
+            name: str(value) for name, value in (connection.extra_dejson or {}).items() if isinstance(value, (str, int))
+        }
+        url = sa.URL.create(
+            driver, host=connection.host or None, port=connection.port, database=connection.schema or None, query=query
+        )
+        if driver == "oracle+oracledb":
+            url = _of_oracle(url)
+        if connection.conn_type == "cdc_db2":
+            url = url.set(query=_of_db2(query))
+        if driver == "sqlite":
+            url = sa.URL.create(driver, database=connection.host or connection.schema)
+        found = {"connection.url": url.render_as_string(), "connection.username": connection.login}
+        found["connection.password"] = connection.password
+        return {name: value for name, value in found.items() if value}
+
+
+@contextlib.contextmanager
+def open_database(conn_id: str, sink: Mapping[str, Any]) -> Iterator[tuple[sa.Engine, DatabaseTargetConfig]]:
+    """Open the database of a connection, and return it with the properties of a sink there.
+
+    :param sink: properties that say otherwise than that tables equal the source
+    :raises ConfigError: a property or the connection cannot be used
+    """
+    from airflow_provider_cdc.targets.database.target_engine import open_engine
+
+    config = DatabaseTargetConfig.parse({**EQUAL, **sink, **CdcDatabaseHook(conn_id).resolve_properties()})
+    engine = open_engine(config)
+    try:
+        yield engine, config
+    finally:
+        engine.dispose()
+
+
+def describe_database(conn_id: str, sink: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the report of an apply says of its database, so that commands reach it later. No secrets."""
+    kept = {name: value for name, value in sink.items() if not name.startswith("connection.")}
+    return {"database": {"conn_id": conn_id, "sink": kept}}
+
+
+def _of_oracle(url: Any) -> Any:
+    """Return the URL with the database as a service name.
+
+    SQLAlchemy takes what stands behind the host in a URL for a SID there, which few databases are known by now.
+    """
+    query = dict(url.query)
+    sid = query.pop("sid", None)
+    if sid is None and url.database:
+        query.setdefault("service_name", url.database)
+    return url.set(database=sid, query=query) if sid else url._replace(database=None, query=query)
+
+
+def _of_db2(extra: dict[str, str]) -> dict[str, str]:
+    found = {
+        _DB2.get(name, name): _DB2_VALUES.get(value.lower(), value) if name in _DB2 else value
+        for name, value in extra.items()
+    }
+    return {name: value for name, value in found.items() if value}

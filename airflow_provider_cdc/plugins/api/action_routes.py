@@ -1,0 +1,169 @@
+"""Routes that change something. Each says what it would do, and does it when it is asked to; what can lose or repeat something wants the connector's name."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+
+from airflow_provider_cdc.plugins.api.dependencies import (
+    MOST,
+    Administrable,
+    AuthorizedConnector,
+    Operable,
+    Readable,
+    Store,
+)
+from airflow_provider_cdc.plugins.user_dag_runs import AirflowDagRuns
+from airflow_provider_cdc.services.actions.action_execution import carry_out, plan_of
+from airflow_provider_cdc.services.actions.action_history import asked_for
+from airflow_provider_cdc.services.actions.action_models import (
+    ActionPlan,
+    ConnectorAction,
+    ForgetTarget,
+    PauseConnector,
+    RebuildTargetTables,
+    RepairGap,
+    RepairTargetTables,
+    RequestedAction,
+    ResetOffset,
+    RestoreOffset,
+    ResumeConnector,
+    RunCaptureDag,
+    SetOffset,
+    StartSnapshot,
+    StopConnector,
+    StopIncrementalSnapshot,
+    VerifyTargetTables,
+)
+from airflow_provider_cdc.state.state_store import StateStore
+
+router = APIRouter(prefix="/connectors/{connector}/actions", tags=["actions"])
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """The choice whether an action is done, or only planned."""
+
+    plan: bool
+    confirm: str | None
+    about: str | None
+
+
+def _how(
+    plan: Annotated[bool, Query(description="Only say what would be done")] = True,
+    confirm: Annotated[
+        str | None, Query(max_length=250, description="The connector's name, where the plan wants it")
+    ] = None,
+    about: Annotated[
+        str | None,
+        Query(
+            max_length=64, description="As the plan has it: nothing is done if it would be about something else by now"
+        ),
+    ] = None,
+) -> ExecutionOptions:
+    return ExecutionOptions(plan, confirm, about)
+
+
+Asking = Annotated[ExecutionOptions, Depends(_how)]
+
+
+def _acted(
+    store: StateStore, reached: AuthorizedConnector, asked: ConnectorAction, how: ExecutionOptions
+) -> ActionPlan:
+    runs = AirflowDagRuns(reached.user)
+    if how.plan:
+        return plan_of(store, reached.record, asked, runs)
+    by = reached.user.get_name()
+    return carry_out(store, reached.record, asked, runs, confirm=how.confirm, about=how.about, by=by)
+
+
+@router.get("")
+def list_requested_actions(
+    store: Store, reached: Readable, limit: Annotated[int, Query(ge=1, le=MOST)] = 20
+) -> list[RequestedAction]:
+    """List what people have asked for on pages, and what has become of it, newest first."""
+    return asked_for(store, reached.connector_name, AirflowDagRuns(reached.user), limit)
+
+
+@router.post("/pause")
+def pause_connector(store: Store, reached: Operable, asked: PauseConnector, how: Asking) -> ActionPlan:
+    """Capture nothing for a while."""
+    return _acted(store, reached, asked, how)
+
+
+@router.post("/stop")
+def stop_connector(store: Store, reached: Operable, asked: StopConnector, how: Asking) -> ActionPlan:
+    """Capture nothing until further notice."""
+    return _acted(store, reached, asked, how)
+
+
+@router.post("/resume")
+def resume_connector(store: Store, reached: Operable, asked: ResumeConnector, how: Asking) -> ActionPlan:
+    """Resume the connector where the offset stands."""
+    return _acted(store, reached, asked, how)
+
+
+@router.post("/snapshot")
+def request_snapshot(store: Store, reached: Operable, asked: StartSnapshot, how: Asking) -> ActionPlan:
+    """Read tables again."""
+    return _acted(store, reached, asked, how)
+
+
+@router.post("/stop-snapshot")
+def stop_snapshot(store: Store, reached: Operable, asked: StopIncrementalSnapshot, how: Asking) -> ActionPlan:
+    """Stop reading tables in chunks."""
+    return _acted(store, reached, asked, how)
+
+
+@router.post("/forget-target")
+def forget_target(store: Store, reached: Administrable, asked: ForgetTarget, how: Asking) -> ActionPlan:
+    """Release what a target holds back of the change log."""
+    return _acted(store, reached, asked, how)
+
+
+@router.post("/run")
+def run_now(store: Store, reached: Operable, asked: RunCaptureDag, how: Asking) -> ActionPlan:
+    """Have the DAG that captures run now."""
+    return _acted(store, reached, asked, how)
+
+
+@router.post("/verify")
+def verify_tables(store: Store, reached: Operable, asked: VerifyTargetTables, how: Asking) -> ActionPlan:
+    """Compare tables of a target with the source."""
+    return _acted(store, reached, asked, how)
+
+
+@router.post("/repair")
+def repair_tables(store: Store, reached: Operable, asked: RepairTargetTables, how: Asking) -> ActionPlan:
+    """Compare tables of a target with the source, and have the rows that differ read again."""
+    return _acted(store, reached, asked, how)
+
+
+@router.post("/rebuild")
+def rebuild_tables(store: Store, reached: Administrable, asked: RebuildTargetTables, how: Asking) -> ActionPlan:
+    """Build tables of a target again from the change log."""
+    return _acted(store, reached, asked, how)
+
+
+@router.post("/restore-offset")
+def restore_offset(store: Store, reached: Administrable, asked: RestoreOffset, how: Asking) -> ActionPlan:
+    """Go back to an offset that the connector has had."""
+    return _acted(store, reached, asked, how)
+
+
+@router.post("/set-offset")
+def set_offset(store: Store, reached: Administrable, asked: SetOffset, how: Asking) -> ActionPlan:
+    """Set the offset, so that the connector continues from another position in the source's log."""
+    return _acted(store, reached, asked, how)
+
+
+@router.post("/reset-offset")
+def reset_offset(store: Store, reached: Administrable, asked: ResetOffset, how: Asking) -> ActionPlan:
+    """Forget the offset, and have all tables read again."""
+    return _acted(store, reached, asked, how)
+
+
+@router.post("/repair-gap")
+def repair_gap(store: Store, reached: Administrable, asked: RepairGap, how: Asking) -> ActionPlan:
+    """Continue although the source's log does not hold the position any more."""
+    return _acted(store, reached, asked, how)

@@ -1,0 +1,179 @@
+"""The answers of the API. Where a command prints the same with ``-o json``, the form is the same.
+
+FastAPI evaluates annotations: everything they name is imported at module level.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from airflow_provider_cdc.plugins.authorization import ConnectorRight
+from airflow_provider_cdc.services.dashboards.connector_page_models import PropertySummary, TableSummary
+from airflow_provider_cdc.services.dashboards.overview_models import ConnectorSummary, LastError
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ProblemAnswer(_Answer):
+    """Why something was not answered, or not done."""
+
+    detail: str = Field(description="The whole text")
+    error: LastError | None = Field(None, description="Its parts, of an error of ours")
+
+
+class OverviewAnswer(_Answer):
+    """All connectors that the user may see, the one that wants to be looked at most first."""
+
+    connectors: list[ConnectorSummary]
+    states: dict[str, int] = Field(description="State → connectors, before any filter")
+    sources: list[str] = Field(description="Kinds of sources, before any filter")
+    tags: list[str] = Field(description="Tags of their DAGs, before any filter")
+    total: int = Field(description="Connectors, before any filter")
+    at: datetime
+
+
+class SignalAnswer(_Answer):
+    """A signal, as ``airflow cdc signals -o json`` has it."""
+
+    number: int
+    id: str
+    type: str
+    data: str | None
+    channel: str
+    sent_by: str | None
+    state: str
+    message: str
+    progress: dict[str, Any] | None
+    received_at: datetime
+    running_at: datetime | None
+    ended_at: datetime | None
+
+
+class NotificationAnswer(_Answer):
+    """A notification, as ``airflow cdc notifications -o json`` has it: what has happened, who has done or seen what."""
+
+    number: int
+    id: str
+    aggregate_type: str
+    type: str
+    additional_data: dict[str, str]
+    batch: int | None
+    created_at: datetime
+
+
+class BatchAnswer(_Answer):
+    """A batch, as ``airflow cdc batches -o json`` has it."""
+
+    connector: str
+    batch: int
+    manifest: str
+    first_seq: int
+    last_seq: int
+    events: int
+    bytes: int
+    topics: dict[str, int]
+    position: dict[str, Any]
+    epoch: int
+    created_at: datetime
+
+
+class BatchFile(_Answer):
+    """A file of a batch."""
+
+    path: str
+    topic: str
+    schema_version: int
+    rows: int
+    bytes: int
+    first_seq: int
+    last_seq: int
+    counts: dict[str, int] = Field(description="Letter of the operation → events")
+
+
+class BatchDetail(_Answer):
+    """A batch with what its manifest says."""
+
+    batch: BatchAnswer
+    position_before: dict[str, Any] | None
+    files: list[BatchFile]
+    statements: list[str] = Field(description="DDL in it")
+    writer: str | None
+    trouble: str | None = Field(description="Why the manifest cannot be read from here")
+
+
+class OffsetAnswer(_Answer):
+    """An offset that the connector has had, as ``airflow cdc offset history -o json`` has it."""
+
+    version: int
+    offset: dict[str, Any]
+    epoch: int
+    reason: str
+    created_at: datetime
+
+
+class SchemaChangeAnswer(_Answer):
+    """A schema change."""
+
+    number: int = Field(description="Of its record; later ones have higher numbers")
+    seq: int
+    at: datetime
+    database: str
+    statement: str
+    position: dict[str, Any]
+    snapshot: bool = Field(description="The tables were read, no statement of the log says it")
+    tables: dict[str, list[str]] = Field(description="Table → what has changed, lines that begin with +, - or ~")
+
+
+class TargetAnswer(_Answer):
+    """The progress of a target, as ``airflow cdc status -o json`` has it."""
+
+    target: str
+    location: str
+    last_batch: int
+    failed: dict[str, Any]
+    lagging: dict[str, int]
+    seconds: float
+    topics: dict[str, str]
+    tables: dict[str, dict[str, Any]]
+
+
+class ConnectorDetail(_Answer):
+    """A connector."""
+
+    line: ConnectorSummary
+    rights: list[ConnectorRight] = Field(description="What the user may do with it")
+    status: dict[str, Any] = Field(description="As airflow cdc status -o json has it, with the metrics of the last run")
+    work: list[dict[str, Any]] = Field(description="What is at work, and how far it is")
+    targets: list[TargetAnswer]
+    trouble: str | None = Field(description="Why the change log cannot be read from here")
+
+
+class TablesAnswer(_Answer):
+    """The tables of a connector."""
+
+    tables: list[TableSummary]
+
+
+class ConfigurationAnswer(_Answer):
+    """The properties of the last run."""
+
+    properties: list[PropertySummary]
+    connections: dict[str, str] = Field(description="Names of Airflow's connections, and the DAG")
+
+
+class Measurement(_Answer):
+    """The metrics of a connector as a whole up to the end of a run."""
+
+    at: datetime
+    gauges: dict[str, float]
+    counters: dict[str, float]
+
+
+class Measurements(_Answer):
+    """Series for charts: as far back as they are kept, the last hundred runs."""
+
+    runs: dict[str, list[Measurement]] = Field(description="Producer (capture, apply …) → its runs, oldest first")
+    series: list[dict[str, Any]] = Field(description="Values now, as airflow cdc metrics -o json has them")

@@ -1,0 +1,63 @@
+"""The story of a row, for those who may see data."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException
+from pydantic import BaseModel, ConfigDict, Field
+
+from airflow_provider_cdc.changelog.row_history.row_history_models import KeyColumn, RowHistory
+from airflow_provider_cdc.plugins import authorization
+from airflow_provider_cdc.plugins.api.dependencies import Store, WithRows
+from airflow_provider_cdc.services.row_history.row_lookup import RowQuery, load_row_history, row_keys
+
+router = APIRouter(tags=["rows"])
+_SECONDS = 10.0
+"""How long a request looks at batches that the index of keys does not know yet; the next one goes on."""
+
+
+class TableRequest(BaseModel):
+    """A request about a table."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    table: Annotated[str, Field(max_length=2000, description="As include lists spell it")]
+
+
+class RowRequest(TableRequest):
+    """A request about a row."""
+
+    key: Annotated[
+        list[Annotated[str, Field(max_length=10_000)]],
+        Field(min_length=1, max_length=100, description="Values of the key columns in their order; or one JSON object"),
+    ]
+    as_of: datetime | None = Field(None, description="The row as of this time")
+    compare: bool = Field(False, description="Read the row at the source, too")
+    connections: Annotated[
+        list[Annotated[str, Field(max_length=250)]],
+        Field(
+            max_length=20, description="Connections to target databases, to look at their rows: the user may edit each"
+        ),
+    ] = []
+
+
+@router.post("/connectors/{connector}/row")
+def get_row_history(store: Store, reached: WithRows, request: RowRequest) -> RowHistory:
+    """Every change of one row. Each look is recorded before anything is shown: who, when, which row."""
+    for conn_id in request.connections:
+        if not authorization.may_connect(reached.user, conn_id, authorization.team_of(conn_id), edit=True):
+            raise HTTPException(
+                403, f"To look at the row by connection {conn_id} needs the right to edit this connection."
+            )
+    asked = RowQuery(
+        request.table, request.key, reached.user.get_name(), reached.connector_name, request.as_of, request.compare, request.connections, _SECONDS
+    )  # fmt: skip
+    return load_row_history(store, asked)
+
+
+@router.post("/connectors/{connector}/row/key")
+def list_key_columns(store: Store, reached: WithRows, request: TableRequest) -> list[KeyColumn]:
+    """List the columns of a table's key, and how a value of each is given. It shows no data, and is not recorded."""
+    return row_keys(
+        store, RowQuery(request.table, (), reached.user.get_name(), reached.connector_name, seconds=_SECONDS)
+    )

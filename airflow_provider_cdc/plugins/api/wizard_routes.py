@@ -1,0 +1,191 @@
+"""Routes for a connector that does not exist yet.
+
+They say which sources and connections there are, what one of them offers, and give the definition as a text.
+
+Nothing is stored: the user puts the text under version control. FastAPI evaluates annotations: everything they name is imported at module level.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, Depends, HTTPException, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from airflow_provider_cdc.hooks.source import PREFIX, CdcSourceHook
+from airflow_provider_cdc.plugins import authorization
+from airflow_provider_cdc.plugins.api.diagnostic_routes import Prerequisite, SourceRequest, build_prerequisites
+from airflow_provider_cdc.plugins.authorization import ConnectorRight
+from airflow_provider_cdc.services.connectors.source_probe import call_source_in_time
+from airflow_provider_cdc.services.definition_wizard import (
+    TARGETS,
+    DefinitionRequest,
+    TableName,
+    WrittenDefinition,
+    list_source_kinds,
+    modes_of,
+    pattern_of,
+    places_of,
+    write_definition,
+)
+from airflow_provider_cdc.sources import SOURCES, config_class
+
+router = APIRouter(prefix="/wizard", tags=["wizard"])
+MOST_TABLES = 5000
+"""Tables that are listed: of more, a pattern is written by hand."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class RequiredProperty(_Model):
+    """A property that says what a connector reads."""
+
+    name: str
+    what: str
+    example: str
+
+
+class SourceKind(_Model):
+    """A kind of source."""
+
+    kind: str
+    connection_type: str
+    tables: str = Field(description="What its include list is called")
+    modes: dict[str, str] = Field(
+        description="What a new connector reads → what that means; none where it cannot be chosen"
+    )
+    places: list[RequiredProperty] = Field(
+        description="Properties of which a connector needs one, as no connection says what it reads; none for a database"
+    )
+    example: WrittenDefinition
+
+
+class OfferedConnection(_Model):
+    """A connection to a source, in Airflow's database."""
+
+    conn_id: str
+    kind: str
+
+
+class WizardOptions(_Model):
+    """The sources, targets and connections that a new connector can be made of."""
+
+    sources: list[SourceKind]
+    targets: dict[str, str]
+    connections: list[OfferedConnection] = Field(description="Those that the user may see")
+
+
+class ConnectionRequest(SourceRequest):
+    """That the source of a connection is asked now."""
+
+    places: dict[str, Annotated[str, Field(min_length=1, max_length=2000)]] = Field(
+        default_factory=dict,
+        max_length=10,
+        description="What is read, where no connection says it: of the kind's places. Files are left to the workers",
+    )
+    tables: list[TableName] = Field(
+        default_factory=list,
+        max_length=5000,
+        description="What is to be captured, if that is known: what other tables lack does not matter then",
+    )
+
+
+class SourceAnswer(_Model):
+    """The answer of the source of a connection."""
+
+    asked: bool = Field(
+        description="Otherwise only the first run can say whether something is missing: the files are the workers'"
+    )
+    ready: bool
+    findings: list[Prerequisite]
+    tables: list[str] = Field(description="What could be captured, by name")
+    total: int
+    keyless: list[str] = Field(description="Those of them without a key")
+
+
+@dataclass(frozen=True)
+class EditableConnection:
+    """A connection that the user may edit: who may do that may see what it leads to."""
+
+    conn_id: str
+
+
+def _connected(
+    user: GetUserDep, connection: Annotated[str, Path(max_length=250, description="Its id")]
+) -> EditableConnection:
+    team = authorization.team_of(connection)
+    if not authorization.may_connect(user, connection, team, edit=True):
+        raise HTTPException(403, f"To have the source of {connection} asked needs the right to edit this connection.")
+    return EditableConnection(connection)
+
+
+_connected.right = ConnectorRight.ADMINISTER  # type: ignore[attr-defined]
+Editable = Annotated[EditableConnection, Depends(_connected)]
+
+
+def _example(kind: str) -> WrittenDefinition:
+    return write_definition(DefinitionRequest(source=kind, name="shop", conn_id=f"shop_{kind}", tables=["shop.orders"]))
+
+
+def _seen(user: BaseUser) -> list[OfferedConnection]:
+    found = authorization.known_connections(PREFIX, SOURCES)
+    return [
+        OfferedConnection(conn_id=one.id, kind=one.kind)
+        for one in found
+        if authorization.may_connect(user, one.id, one.team, edit=False)
+    ]
+
+
+@router.get("")
+def list_wizard_options(user: GetUserDep) -> WizardOptions:
+    """Kinds of sources, each with an example to copy; targets; and the connections that the user may see."""
+    sources = [
+        SourceKind(
+            kind=kind,
+            connection_type=f"{PREFIX}{kind}",
+            tables=config_class(kind).TABLES[0],
+            modes=modes_of(kind),
+            places=[
+                RequiredProperty(name=name, what=what, example=example)
+                for name, (what, example) in places_of(kind).items()
+            ],
+            example=_example(kind),
+        )
+        for kind in list_source_kinds()
+    ]
+    return WizardOptions(
+        sources=sources, targets={str(target): what for target, what in TARGETS.items()}, connections=_seen(user)
+    )
+
+
+@router.post("/connections/{connection:path}")  # ids of connections may have slashes
+def inspect_source(reached: Editable, asked: ConnectionRequest) -> SourceAnswer:
+    """Ask the source of a connection whether capture can begin, and what could be captured."""
+    hook, patterns = CdcSourceHook(reached.conn_id), [pattern_of(table) for table in asked.tables]
+    found = call_source_in_time(
+        asked.seconds,
+        f"The source of connection {reached.conn_id}",
+        lambda: hook.inspect_source(asked.places, patterns),
+    )
+    named = sorted(str(table) for table in found.tables)
+    keyless = sorted(str(table) for table, schema in found.tables.items() if not schema.key)
+    return SourceAnswer(
+        asked=found.asked,
+        ready=not any(one.fatal for one in found.findings),
+        findings=build_prerequisites(found.findings),
+        tables=named[:MOST_TABLES],
+        total=len(named),
+        keyless=keyless[:MOST_TABLES],
+    )
+
+
+@router.post("/definition")
+def generate_definition(asked: DefinitionRequest) -> WrittenDefinition:
+    """Return the definition as Python and as YAML.
+
+    It is checked as far as that is possible without the source; nothing is stored.
+    """
+    return write_definition(asked)

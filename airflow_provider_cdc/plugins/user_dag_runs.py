@@ -1,0 +1,109 @@
+"""DAG runs that pages begin, with the rights of who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from airflow.api.common.trigger_dag import trigger_dag
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.models.dag import DagModel, DagTag
+from airflow.models.dagbag import DBDagBag
+from airflow.models.dagrun import DagRun
+from airflow.sdk.exceptions import AirflowException
+from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState
+from airflow.utils.types import DagRunTriggeredByType
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.plugins.authorization import known_dags
+from airflow_provider_cdc.services.actions.action_history import Run
+from airflow_provider_cdc.services.actions.action_models import Fate
+
+TAG = "cdc"
+"""DAGs that have it, and that only people start, are looked at for their forms."""
+_FATES: dict[str, Fate] = {
+    DagRunState.QUEUED: "queued", DagRunState.RUNNING: "running", DagRunState.SUCCESS: "done", DagRunState.FAILED: "failed",
+}  # fmt: skip
+_SAFE = "Nothing was changed."
+
+
+class AirflowDagRuns:
+    """Implements :class:`airflow_provider_cdc.services.actions.dag_run_actions.DagRuns` and :class:`airflow_provider_cdc.services.actions.action_history.RunOutcomes`.
+
+    :param user: who asks
+    """
+
+    def __init__(self, user: BaseUser) -> None:
+        self._user = user
+
+    def find_form_dag(self, connector: str, parameters: Collection[str], factory: str) -> str:
+        fitting = [
+            id_
+            for id_, taken in list_form_dags().items()
+            if set(parameters) <= taken.keys() and connector in taken["connector"]
+        ]
+        for dag in fitting:
+            if self._may_begin(dag):
+                return dag
+        which = f"you may begin no run of {', '.join(fitting)}" if fitting else "there is none"
+        raise CdcError(
+            f"This is done by a run of a DAG that {factory} makes, and which takes {connector}: {which}.",
+            safe=_SAFE,
+            remedy=f"put dag = {factory}([…]) with this connector into a file of the DAG folder, as dags/ has examples"
+            if not fitting else "ask for the right to trigger it",
+        )  # fmt: skip
+
+    def find_obstacle(self, dag: str) -> str | None:
+        found = known_dags([dag]).get(dag)
+        if found is None or found.stale:
+            return f"Airflow does not know the DAG {dag} (any more): see to its file."
+        if found.paused:
+            return f"The DAG {dag} is paused in Airflow, and its runs wait: unpause it first."
+        return None if self._may_begin(dag) else f"You may not begin a run of {dag}: ask for the right to trigger it."
+
+    def start_run(self, dag: str, run: str, conf: Mapping[str, Any]) -> None:
+        try:
+            trigger_dag(
+                dag, triggered_by=DagRunTriggeredByType.UI, triggering_user_name=self._user.get_name(), run_id=run, conf=dict(conf)
+            )  # fmt: skip
+        except (AirflowException, ValueError) as e:
+            raise CdcError(
+                f"Airflow does not begin a run of {dag}: {e}", safe=_SAFE, remedy=f"see to the DAG {dag}"
+            ) from e
+
+    def find_outcomes(self, runs: Collection[Run]) -> dict[Run, tuple[Fate, datetime | None]]:
+        if not runs:
+            return {}
+        columns = sa.select(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.end_date)
+        with create_session() as session:
+            rows = session.execute(columns.where(DagRun.run_id.in_({run for _, run in runs}))).all()
+        return {
+            (dag, run): (_FATES.get(state, "not known"), end) for dag, run, state, end in rows if (dag, run) in runs
+        }
+
+    def _may_begin(self, dag: str) -> bool:
+        known = known_dags([dag]).get(dag)
+        details = DagDetails(id=dag, team_name=None if known is None else known.team)
+        ask = get_auth_manager().is_authorized_dag
+        return bool(ask(method="POST", access_entity=DagAccessEntity.RUN, details=details, user=self._user))
+
+
+def list_form_dags() -> dict[str, dict[str, Any]]:
+    """DAGs with a form about connectors: id → parameter → the values that it takes, empty where that is not said."""
+    columns = sa.select(DagModel.dag_id).join(DagTag, DagTag.dag_id == DagModel.dag_id).order_by(DagModel.dag_id)
+    manual = DagModel.timetable_type.like("%NullTimetable")
+    with create_session() as session:
+        ids = session.scalars(columns.where(DagTag.name == TAG, ~DagModel.is_stale, manual)).all()
+        bag = DBDagBag()
+        dags = [bag.get_latest_version_of_dag(id_, session=session) for id_ in ids]
+    found = {dag.dag_id: _parameters(dict(dag.params.items())) for dag in dags if dag is not None}  # type: ignore[no-untyped-call]
+    return {id_: taken for id_, taken in found.items() if "connector" in taken}
+
+
+def _parameters(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list((getattr(param, "schema", None) or {}).get("enum") or ()) for name, param in params.items()}

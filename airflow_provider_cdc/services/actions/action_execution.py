@@ -1,0 +1,288 @@
+"""Actions of people on a connector from a page: the plan, then its execution, recorded with who, when and why.
+
+>>> plan = plan_of(store, record, Pause(reason="upgrade of the database"), runs)
+>>> plan.lines
+['The run ada ends at the next boundary between two transactions; new ones are skipped.', …]
+>>> carry_out(store, record, Pause(reason="upgrade of the database"), runs, confirm=None, by="ann")
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal
+from airflow_provider_cdc.core.model.notifications import ACTION, Notification, NotificationType
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.signals.signal_requests import SignalRejected, parse_request
+from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
+from airflow_provider_cdc.services.actions.action_models import (
+    ActionPlan,
+    ConnectorAction,
+    ForgetTarget,
+    StartSnapshot,
+    StopIncrementalSnapshot,
+)
+from airflow_provider_cdc.services.actions.dag_run_actions import NOTHING, DagRunAction, DagRuns, by_run, work_of
+from airflow_provider_cdc.services.connectors.captured_tables import captured_tables, format_names, select_tables
+from airflow_provider_cdc.services.connectors.connector_access import access_of
+from airflow_provider_cdc.services.text.signal_texts import format_halt, progress_text, why_idle
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.retention.target_progress import TargetProgress
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.state.state_store import StateStore
+
+_WANTED = {"pause": DesiredState.PAUSED, "stop": DesiredState.STOPPED, "resume": DesiredState.RUNNING}
+
+
+def plan_of(store: StateStore, record: ConnectorRecord, asked: ConnectorAction, runs: DagRuns) -> ActionPlan:
+    """Build the plan of an action. Nothing is changed.
+
+    :param runs: of Airflow, as the person who asks may begin them
+
+    :raises CdcError: it cannot be done
+    """
+    if by_run(asked):
+        return _plan(record, asked, work_of(store, record, asked, runs))
+    about: Sequence[str] | None = None
+    match asked:
+        case StartSnapshot():
+            (lines, about), confirm = _snapshot(store, record, asked), True
+        case StopIncrementalSnapshot():
+            (lines, about), confirm = _stop_snapshot(store, record, asked), True
+        case ForgetTarget():
+            lines, confirm = _forget(record, asked), True
+        case _:
+            lines, confirm = _control(record, asked), False
+            about = [str(record.control.wanted)]
+    return ActionPlan(
+        action=_name(asked), connector=record.connector, lines=lines, confirm=confirm, about=_digest(about)
+    )
+
+
+def _digest(about: Sequence[str] | None) -> str | None:
+    """Compute a digest that stands for all of it."""
+    return None if about is None else hashlib.sha256(json.dumps(sorted(about)).encode()).hexdigest()[:32]
+
+
+def _plan(record: ConnectorRecord, asked: ConnectorAction, work: DagRunAction) -> ActionPlan:
+    return ActionPlan(
+        action=_name(asked), connector=record.connector, lines=list(work.lines), confirm=work.confirm, dag=work.dag,
+        obstacle=" ".join(work.obstacles) or None, version=work.version, about=_digest(work.about),
+    )  # fmt: skip
+
+
+def carry_out(
+    store: StateStore,
+    record: ConnectorRecord,
+    asked: ConnectorAction,
+    runs: DagRuns,
+    *,
+    confirm: str | None,
+    by: str,
+    about: str | None = None,
+) -> ActionPlan:
+    """Carry out an action. It is recorded before, and if it fails that is recorded too.
+
+    :param runs: of Airflow, as the person who asks may begin them
+    :param confirm: the connector's name, where the plan wants it
+    :param by: who asks
+    :param about: as the plan has it that the user has seen
+    :raises CdcError: it cannot be done, or is not confirmed
+    """
+    work = work_of(store, record, asked, runs) if by_run(asked) else None
+    plan = plan_of(store, record, asked, runs) if work is None else _plan(record, asked, work)
+    if plan.confirm and confirm != record.connector:
+        raise ConfigError(
+            f"To {plan.action.replace('-', ' ')} is not confirmed: the name given is {confirm or ''!r}, and the connector is {record.connector}.",
+            safe=NOTHING,
+            remedy="give the connector's name",
+        )
+    if about is not None and about != plan.about:
+        raise CdcError(
+            f"What the plan was about has changed since it was made. Now: {plan.lines[0]}",
+            where=f"connector {record.connector}",
+            safe=NOTHING,
+            remedy="look at the plan again",
+        )
+    if plan.obstacle is not None:
+        raise CdcError(plan.obstacle, where=f"connector {record.connector}", safe=NOTHING)
+    # the record names the run before there is one: what it does is never without it
+    run = None if work is None else f"cdc_{plan.action}__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}_{uuid.uuid4().hex[:8]}"
+    where = {} if work is None or run is None else {"dag": work.dag, "run": run}
+    id_ = str(uuid.uuid4())
+    _record(store, record, asked, by, NotificationType.ASKED_FOR, id_, **where)
+    try:
+        signal = None
+        if work is None or run is None:
+            signal = _do(store, record, asked, by, id_)
+        else:
+            runs.start_run(work.dag, run, work.conf)
+    except CdcError as e:
+        _record(store, record, asked, by, NotificationType.FAILED, id_, error=str(e), **where)
+        raise
+    return plan.model_copy(update={"done": True, "signal": signal, "run": run})
+
+
+def _name(asked: ConnectorAction) -> str:
+    return str(asked.action)  # type: ignore[attr-defined]
+
+
+def _do(store: StateStore, record: ConnectorRecord, asked: ConnectorAction, by: str, id_: str) -> int | None:
+    """:param id_: of the record of it, by which what has become of a signal is found"""
+    match asked:
+        case StartSnapshot() | StopIncrementalSnapshot():
+            type_, data = _signal(asked)
+            return store.send(record.connector, SentSignal(id_, type_, data, "airflow", None, by))
+        case ForgetTarget():
+            from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+
+            storage = _access(record).open_change_log().storage
+            ApplyReports(storage, record.connector).delete_report(asked.target, asked.location)
+        case _:
+            store.set_control(record.connector, _WANTED[_name(asked)], by, asked.reason)
+    return None
+
+
+def _record(
+    store: StateStore,
+    record: ConnectorRecord,
+    asked: ConnectorAction,
+    by: str,
+    type_: NotificationType,
+    id_: str,
+    **more: str,
+) -> None:
+    document = asked.model_dump(mode="json", exclude={"action", "reason"}, exclude_defaults=True)
+    data = {"connector_name": record.connector, "by": by, "action": _name(asked), "reason": asked.reason, **more}
+    if document:
+        data["what"] = json.dumps(document, ensure_ascii=False)
+    data = {name: text for name, text in data.items() if text}
+    store.add_notification(
+        record.connector, Notification(id=id_, aggregate_type=ACTION, type=type_, additional_data=data)
+    )
+
+
+# -- what each would do -------------------------------------------------------------------------------------------------
+
+
+def _control(record: ConnectorRecord, asked: ConnectorAction) -> list[str]:
+    alive = f"The run {record.owner} ends at the next boundary between two transactions; new ones are skipped."
+    idle = "No run is alive; new ones are skipped."
+    stays = "The offset stays: nothing is lost as long as the source keeps its log."
+    match _name(asked):
+        case "resume":
+            now = format_halt(record.control)
+            return [
+                f"It is {now}." if now else "It is neither paused nor stopped.",
+                "The next run goes on where the offset stands.",
+            ]
+        case "stop":
+            return [alive if record.owner else idle, stays, "It is shown as stopped: it is not meant to go on soon."]
+        case _:
+            return [alive if record.owner else idle, stays]
+
+
+def _signal(asked: StartSnapshot | StopIncrementalSnapshot) -> tuple[str, str]:
+    """Type and data of the signal.
+
+    :raises ConfigError: it would be refused
+    """
+    data: dict[str, Any] = {"type": asked.type if isinstance(asked, StartSnapshot) else "incremental"}
+    if asked.tables:
+        data["data-collections"] = asked.tables
+    if isinstance(asked, StartSnapshot) and asked.replace:
+        data["replace"] = True
+    type_, text = "execute-snapshot" if isinstance(asked, StartSnapshot) else "stop-snapshot", json.dumps(data)
+    try:
+        parse_request(Signal(0, "plan", type_, text))
+    except SignalRejected as e:
+        raise ConfigError(f"The signal would be refused: {e}.", safe="Nothing was sent.") from None
+    return type_, text
+
+
+def _snapshot(store: StateStore, record: ConnectorRecord, asked: StartSnapshot) -> tuple[list[str], list[str]]:
+    """Return what the snapshot does, and the tables that it is about."""
+    _signal(asked)
+    tables = select_tables(asked.tables, captured_tables(store, record))
+    number = f"{len(tables):,} table{'' if len(tables) == 1 else 's'}"
+    how = "in chunks, beside the stream" if asked.type == "incremental" else "whole; changes wait until that is done"
+    lines = [f"{number} {'is' if len(tables) == 1 else 'are'} read again, {how}: {format_names(tables)}."]
+    lines.append("Every row is captured once more, as a new event.")
+    if asked.replace:
+        lines.append("In the targets, they are EMPTIED before that: until the rows are there again, readers miss them.")
+    if idle := why_idle(record, record.connector):
+        lines.append(f"It begins later: {idle}.")
+    return lines, tables
+
+
+def _stop_snapshot(
+    store: StateStore, record: ConnectorRecord, asked: StopIncrementalSnapshot
+) -> tuple[list[str], list[str]]:
+    """Return what the action does, and the signals that it is about."""
+    _signal(asked)
+    scans = [] if record.offset is None else [scan.table for scan in record.offset.incremental.scans]
+    under_way = [s for s in store.signals_of(record.connector, 20, under_way=True) if s.type == "execute-snapshot"]
+    lines = [
+        f"Signal {s.number} is {s.state}: {progress_text(s.progress) or 'nothing was read yet'}." for s in under_way
+    ]
+    if not scans and not under_way:
+        lines.append("No snapshot in chunks is under way: there is nothing to stop.")
+    what = ", ".join(asked.tables) if asked.tables else f"all tables ({format_names(scans)})"
+    lines.append(f"No more chunks are read of {what}. Rows that were not read yet stay in the targets as they are.")
+    return lines, [str(s.number) for s in under_way]
+
+
+def _access(record: ConnectorRecord) -> ConnectorAccess:
+    if (access := access_of(record)) is None:
+        raise CdcError(
+            f"It is not recorded where the change log of {record.connector} is.",
+            safe=NOTHING,
+            remedy="let the connector capture once",
+        )
+    return access
+
+
+def _forget(record: ConnectorRecord, asked: ForgetTarget) -> list[str]:
+    need = find_forgettable_target(_access(record), record.connector, asked.target, asked.location)
+    return [
+        f"{need.display_name} has batches up to {need.after}. Batches after that may be removed from the change log by the next maintenance.",
+        "Its tables are not touched. If changes are applied to it again, it is known again; tables that lack batches which are gone by then cannot go on.",
+    ]
+
+
+def find_forgettable_target(access: ConnectorAccess, connector: str, target: str, location: str) -> TargetProgress:
+    """Return what a target needs of the change log, which may be released.
+
+    :raises CdcError: there is no such target, or an apply to it is under way
+    """
+    from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
+    from airflow_provider_cdc.changelog.retention.target_progress import needs_of
+
+    storage = access.open_change_log().storage
+    known = needs_of(storage, connector)
+    need = next((one for one in known if (one.target, one.location) == (target, location)), None)
+    if need is None:
+        raise CdcError(
+            f"Nothing was applied for {connector} to {target} at {location}.",
+            where=f"targets: {'; '.join(one.display_name for one in known) or 'there is none'}",
+            safe=NOTHING,
+            remedy=f"`{format_cdc_command('targets', connector)}` lists them",
+        )
+    if ApplyTurns(storage, connector, target, location).has_live_turn():
+        raise CdcError(
+            f"An apply to {need.display_name} is under way, which would make the target known again.",
+            safe="The target is known as before; no batch was removed.",
+            remedy="end its task, and pause its DAG; then forget the target",
+        )
+    return need
+
+
+__all__ = ["carry_out", "find_forgettable_target", "plan_of"]

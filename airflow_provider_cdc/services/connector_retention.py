@@ -1,0 +1,150 @@
+"""Removes old data of a connector that is not needed any more: batches of its change log, rows of the state tables.
+
+It serves tasks and commands, without Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow_provider_cdc.core.errors import CdcError
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.retention.batch_retention import RetentionPlan
+    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.state.state_store import StateStore
+
+T = TypeVar("T")
+INDEX_S = 300.0
+"""How long a maintenance brings the index of keys up; the next one goes on."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionResult:
+    """The result of retention for a connector's change log and its rows in the state tables.
+
+    What fails of the one keeps nothing of the other from being done.
+
+    :param plan: what was removed of the change log, or would be; ``None`` if that has failed
+    :param rows: kind of row of the state tables → how many were removed; ``None`` if that has failed, or was not to be done
+    :param log_error: what has failed with the change log
+    :param state_error: what has failed with the state tables
+    :param not_indexed: batches that the index of keys still lacks, though there was time for the others; ``None`` if it was not to be brought up, or that has failed
+    :param index_error: what has failed with it
+    """
+
+    connector: str
+    plan: RetentionPlan | None = None
+    rows: dict[str, int] | None = None
+    log_error: Exception | None = None
+    state_error: Exception | None = None
+    not_indexed: int | None = None
+    index_error: Exception | None = None
+
+    @property
+    def step_errors(self) -> list[Exception]:
+        """Errors of the steps that have failed."""
+        return [error for error in (self.log_error, self.index_error, self.state_error) if error is not None]
+
+    @property
+    def problem_texts(self) -> list[str]:
+        """Texts about the steps that have failed, for people."""
+        return [problem for problem in (self._log_problem, self._index_problem, self._state_problem) if problem]
+
+    def format_lines(self) -> list[str]:
+        """Format what was done, for people."""
+        from airflow_provider_cdc.core.lifecycle.state_retention import removed_text
+
+        done = [] if self.plan is None else self.plan.format_lines(self.connector)
+        if self.not_indexed:
+            done.append(f"Index of keys: {self.not_indexed} batches are left for the next maintenance.")
+        return done if self.rows is None else [*done, f"State tables: {removed_text(self.rows)}"]
+
+    def held_back(self) -> list[str]:
+        """Return what holds batches back, for people: part of :meth:`format_lines` that a person should look at."""
+        return [] if self.plan is None else self.plan.format_lines(self.connector)[1:]
+
+    def to_document(self) -> dict[str, Any]:
+        """Convert the result to JSON.
+
+        It has ``changelog`` and ``state``, with ``problem``, and what :meth:`airflow_provider_cdc.changelog.retention.batch_retention.RetentionPlan.to_document` and ``removed`` say.
+        """
+        return {
+            "changelog": {"problem": self._log_problem, **({} if self.plan is None else self.plan.to_document())},
+            "state": {"problem": self._state_problem, "removed": self.rows},
+        }
+
+    @property
+    def _log_problem(self) -> str:
+        return (
+            "" if self.log_error is None else f"Old batches of {self.connector} could not be removed: {self.log_error}"
+        )
+
+    @property
+    def _index_problem(self) -> str:
+        return (
+            ""
+            if self.index_error is None
+            else f"The index of keys of {self.connector} is not up to date: {self.index_error}"
+        )
+
+    @property
+    def _state_problem(self) -> str:
+        return (
+            ""
+            if self.state_error is None
+            else f"Old rows of {self.connector} in the state tables could not be removed: {self.state_error}"
+        )
+
+
+def run_retention(
+    access: ConnectorAccess, opened: Callable[[], AbstractContextManager[StateStore]], *, dry_run: bool = False
+) -> RetentionResult:
+    """Remove what ``changelog.retention.*`` and ``state.retention.*`` of the connector's definition leave no reason to keep, and bring the index of keys up.
+
+    An error is not raised: what else is to be maintained does not depend on it.
+
+    :param opened: opens the state tables
+    :param dry_run: only say what would be removed of the change log; the state tables are not looked at
+    """
+    plan, log_error = _tried(lambda: _retain_log(access, dry_run=dry_run))
+    left, index_error = (None, None) if dry_run or log_error is not None else _tried(lambda: _index(access))
+    rows, state_error = (None, None) if dry_run else _tried(lambda: _retain_state(access, opened))
+    return RetentionResult(access.definition.name, plan, rows, log_error, state_error, left, index_error)
+
+
+def _retain_log(access: ConnectorAccess, *, dry_run: bool) -> RetentionPlan:
+    from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
+
+    definition = access.definition
+    retention = Retention(
+        access.open_change_log(), definition.name, RetentionLimits.from_properties(definition.properties)
+    )
+    return retention.plan_removal() if dry_run else retention.run()
+
+
+def _index(access: ConnectorAccess) -> int:
+    from airflow_provider_cdc.changelog.row_history.key_index import bring_up_index
+
+    return bring_up_index(access.open_change_log(), access.definition.name, seconds=INDEX_S)
+
+
+def _retain_state(access: ConnectorAccess, opened: Callable[[], AbstractContextManager[StateStore]]) -> dict[str, int]:
+    from airflow_provider_cdc.core.lifecycle.state_retention import prune_state
+
+    with opened() as store:
+        return prune_state(store, access.definition.name, access.definition.properties)
+
+
+def _tried(step: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    try:
+        return step(), None
+    except (CdcError, OSError) as e:
+        log.debug("A step of the maintenance has failed.", exc_info=True)
+        return None, e

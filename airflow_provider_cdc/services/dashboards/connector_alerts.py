@@ -1,0 +1,142 @@
+"""Alerts of all connectors at once.
+
+``dags/inventory_alerts.py`` makes a failed task of them, which Airflow reports as it reports others.
+
+>>> with CdcStateHook().opened() as store:
+...     format_alerts(store.connectors(), store.metrics.of(), AlertLimits(behind_s=300))
+['shop: 412 s behind its source [BehindSource]. Look: airflow cdc status shop']
+
+The word in brackets is the name of the alert's page in ``docs/alerts``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState, state_of, status_of
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.metric_samples import StoredSeries
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+from airflow_provider_cdc.services.text.status_texts import format_age, format_remaining_time
+
+
+class AlertKind(enum.StrEnum):
+    """A kind of alert; each has a page of its name in ``docs/alerts``."""
+
+    RUN_FAILED = "RunFailed"
+    NO_RUN = "NoRun"
+    BEHIND_SOURCE = "BehindSource"
+    LOG_ENDS = "LogEnds"
+    TABLES_LEFT_BEHIND = "TablesLeftBehind"
+    APPLY_FAILED = "ApplyFailed"
+    APPLY_SILENT = "ApplySilent"
+
+
+class Alert(NamedTuple):
+    """A condition of a connector that is not as it should be."""
+
+    kind: AlertKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlertLimits:
+    """Limits beyond which an alert is given.
+
+    :param behind_s: how far a capture may be behind its source
+    :param silent_s: how long ago the last run of a capture or of an apply may have ended; a run that is still alive is not silent
+    :param log_left_s: how soon the source may remove the log at the position of a capture
+    """
+
+    behind_s: float = 600
+    silent_s: float = 3600
+    log_left_s: float = 7200
+
+
+def format_alerts(
+    connectors: Iterable[ConnectorRecord],
+    series: Iterable[StoredSeries],
+    limits: AlertLimits | None = None,
+    now: datetime | None = None,
+) -> list[str]:
+    """Return a sentence for each thing that is not as it should be, with the command that shows more.
+
+    The list is empty if all is well. Connectors that a user has stopped are left out; of those that are paused, only a log that is removed soon is
+    reported.
+
+    :param series: what was measured, of these connectors and maybe of others
+    """
+    limits, now = limits or AlertLimits(), now or datetime.now(UTC)
+    measured: dict[str, list[StoredSeries]] = {}
+    for one in series:
+        if not one.topic:
+            measured.setdefault(one.connector, []).append(one)
+    return [
+        f"{record.connector}: {text} [{kind}]. Look: {format_cdc_command('status', record.connector)}"
+        for record in connectors
+        for kind, text in find_alerts(record, measured.get(record.connector, ()), limits, now)
+    ]
+
+
+def find_alerts(
+    record: ConnectorRecord, series: Iterable[StoredSeries], limits: AlertLimits, now: datetime
+) -> list[Alert]:
+    """Return the same of one connector, without its name and the command.
+
+    :param series: what was measured of the connector as a whole
+    """
+    state = state_of(record)[0]
+    if state is ConnectorState.PAUSED:  # the source's log does not wait for it
+        return [alert for one in series for alert in _of_log(one, limits, now)]
+    if state is ConnectorState.STOPPED:
+        return []
+    return [
+        *_of_capture(record, limits, now),
+        *(alert for one in series for alert in _of_series(one, record, limits, now)),
+    ]
+
+
+def _of_capture(record: ConnectorRecord, limits: AlertLimits, now: datetime) -> Iterator[Alert]:
+    status = status_of(record, [])
+    state = status.state
+    if state is ConnectorState.FAILED:
+        error = (status.last_error or "").split("\n")[0].rstrip(".")
+        yield Alert(AlertKind.RUN_FAILED, f"the last run has failed, {format_age(status.since, now)}: {error}")
+    ended = record.run_ended_at
+    if state is not ConnectorState.RUNNING and ended is not None and (now - ended).total_seconds() > limits.silent_s:
+        yield Alert(AlertKind.NO_RUN, f"no run since one that ended {format_age(ended, now)}")
+
+
+def _of_series(one: StoredSeries, record: ConnectorRecord, limits: AlertLimits, now: datetime) -> Iterator[Alert]:
+    behind_s = one.gauges.get("streaming.MilliSecondsBehindSource", 0) / 1000
+    if behind_s > limits.behind_s:
+        yield Alert(AlertKind.BEHIND_SOURCE, f"{behind_s:,.0f} s behind its source")
+    yield from _of_log(one, limits, now)
+    if "apply.LastRunFailed" not in one.gauges:
+        return
+    where = f"the apply to {one.tags.get('target', '')} ({one.tags.get('place', '')})"
+    failed = int(one.gauges.get("apply.FailedTables", 0))
+    if failed:
+        yield Alert(AlertKind.TABLES_LEFT_BEHIND, f"{where} could not bring {failed} tables up to date")
+    elif one.gauges["apply.LastRunFailed"]:
+        yield Alert(AlertKind.APPLY_FAILED, f"{where} has failed, {format_age(one.at, now)}")
+    waits = record.last_batch > one.gauges.get("apply.LastBatch", 0)
+    if waits and (now - one.at).total_seconds() > limits.silent_s:
+        yield Alert(
+            AlertKind.APPLY_SILENT,
+            f"{where} has not run since {format_age(one.at, now)}, and batches up to {record.last_batch} wait",
+        )
+
+
+def _of_log(one: StoredSeries, limits: AlertLimits, now: datetime) -> Iterator[Alert]:
+    gone_at = LogWindow.from_metrics(one.gauges, "streaming.").gone_at
+    if gone_at is not None and (gone_at - now).total_seconds() < limits.log_left_s:
+        yield Alert(
+            AlertKind.LOG_ENDS,
+            f"its source removes the log at its position {format_remaining_time(gone_at, now)}: what is not captured by then is lost",
+        )

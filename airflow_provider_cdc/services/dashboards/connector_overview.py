@@ -1,0 +1,228 @@
+"""All connectors at a look, the one that wants to be looked at most first. The number of queries does not depend on how many connectors and tables there are.
+
+>>> with CdcStateHook().opened() as store:
+...     [(line.connector, line.state, line.problems) for line in load_overview(store)]
+[('shop', 'failed', ['the last run has failed, 2 min ago: The log is gone.'])]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState, status_of
+from airflow_provider_cdc.core.model.connector_signal import SignalState
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.metric_samples import StoredSeries
+from airflow_provider_cdc.core.model.metrics_last_hour import PIECE_S, LastHourMetrics
+from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, SignalRecord, part_of
+from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, find_alerts
+from airflow_provider_cdc.services.dashboards.overview_models import (
+    AttentionLevel,
+    ConnectorSummary,
+    EventRate,
+    Freshness,
+    LastError,
+    NextRun,
+    OldestTransaction,
+    SnapshotProgress,
+)
+from airflow_provider_cdc.services.text.signal_texts import format_halt, progress_text
+from airflow_provider_cdc.services.text.status_texts import pending_tables
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorStatus
+    from airflow_provider_cdc.state.state_store import StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerMetrics:
+    """The metrics of one producer for a connector as a whole.
+
+    :param series: its gauges and texts alone
+    :param freshness: of the last hour, as ``rates`` are, which captures alone have
+    """
+
+    series: StoredSeries
+    freshness: Freshness | None
+    rates: list[EventRate]
+
+    @classmethod
+    def from_series(cls, series: StoredSeries, pieces: Sequence[Mapping[str, Any]], now: datetime) -> ProducerMetrics:
+        """Build what is shown of a series.
+
+        :param pieces: of :mod:`airflow_provider_cdc.core.model.metrics_last_hour`
+        """
+        hour, captures = LastHourMetrics.from_intervals(pieces, now.timestamp()), series.producer == "capture"
+        bare = replace(series, counters={}, histograms={})
+        return cls(bare, _freshness(hour, captures), _rates(hour, now.timestamp()) if captures else [])
+
+
+def load_overview(
+    store: StateStore,
+    *,
+    seen: Callable[[Sequence[ConnectorRecord]], Iterable[ConnectorRecord]] = lambda records: records,
+    next_run: Callable[[ConnectorRecord], NextRun | None] = lambda record: None,
+    tags: Callable[[ConnectorRecord], Sequence[str]] = lambda record: (),
+    now: datetime | None = None,
+) -> list[ConnectorSummary]:
+    """Return all connectors.
+
+    :param seen: those of them that are shown to the user who asks
+    :param next_run: when the DAG that captures one of these runs next, where Airflow is asked
+    :param tags: of that DAG
+    """
+    now = now or datetime.now(UTC)
+    records = list(seen(store.list_connectors(metrics=False)))
+    wholes = wholes_of(store, now)
+    signals = store.open_signals()
+    lines = [
+        line_of(r, wholes.get(r.connector, ()), signals.get(r.connector, ()), now, next_run(r), tags(r))
+        for r in records
+    ]
+    return sorted(lines, key=_urgency)
+
+
+def wholes_of(store: StateStore, now: datetime, connector: str | None = None) -> dict[str, list[ProducerMetrics]]:
+    """Return what was measured of all connectors, or of one: connector → by its producers."""
+    found: dict[str, list[ProducerMetrics]] = {}
+    for one in store.metrics.map_connector_totals(
+        lambda series, pieces: ProducerMetrics.from_series(series, pieces, now), connector
+    ):
+        found.setdefault(one.series.connector, []).append(one)
+    for producers in found.values():
+        producers.sort(key=lambda one: one.series.producer)
+    return found
+
+
+def line_of(
+    record: ConnectorRecord,
+    wholes: Sequence[ProducerMetrics],
+    signals: Sequence[SignalRecord],
+    now: datetime,
+    next_run: NextRun | None = None,
+    tags: Sequence[str] = (),
+) -> ConnectorSummary:
+    """Build the line of a connector.
+
+    :param signals: those that have not ended
+    """
+    status = status_of(record, signals)
+    found = [alert.text for alert in find_alerts(record, [whole.series for whole in wholes], AlertLimits(), now)]
+    capture = next((whole for whole in wholes if whole.series.producer == "capture"), None)
+    gauges = {} if capture is None else capture.series.gauges
+    known, failed, window = (
+        record.registration,
+        status.state is ConnectorState.FAILED,
+        LogWindow.from_metrics(gauges, "streaming."),
+    )
+    # that of the run before the one that has failed says nothing of the time since, in which nothing was read
+    lag_ms = None if failed else gauges.get("streaming.MilliSecondsBehindSource")
+    lag_at = None if capture is None or lag_ms is None else capture.series.at
+    return ConnectorSummary(
+        connector=record.connector, source=record.source_kind, state=status.state.value, since=status.since,
+        phase=_phase(record, status), trouble=_trouble(status, wholes, found), problems=found, position=record.offset_position,
+        seq=record.last_seq, batch=record.last_batch, pending_tables=pending_tables(record), moved_at=record.moved_at,
+        captured_by=record.owner, lease_s=round(record.lease_s, 1), changelog=None if known is None else known.changelog,
+        freshness=_worst(wholes), lag_s=None if lag_ms is None else lag_ms / 1000,
+        lag_at=lag_at, lag_bytes=None if failed else window.behind_bytes, log_gone_at=window.gone_at,
+        events_per_s=[] if capture is None else capture.rates, snapshot=_snapshot(record, gauges, signals, now),
+        oldest_transaction=None if capture is None else _oldest(capture.series),
+        error=LastError.from_text(status.last_error, status.last_error_at) if failed and status.last_error else None,
+        dag=None if known is None else known.connections.get("dag"), next_run=next_run, tags=list(tags),
+    )  # fmt: skip
+
+
+def _urgency(line: ConnectorSummary) -> tuple[Any, ...]:
+    late = max(line.lag_s or 0.0, line.freshness.p95_s if line.freshness else 0.0)
+    return -line.trouble, -len(line.problems), -late, line.connector
+
+
+def _trouble(status: ConnectorStatus, wholes: Sequence[ProducerMetrics], found: Sequence[str]) -> AttentionLevel:
+    if status.state in (ConnectorState.PAUSED, ConnectorState.STOPPED):
+        return AttentionLevel.RESTING
+    broken = any(
+        w.series.gauges.get("apply.LastRunFailed") or w.series.gauges.get("apply.FailedTables") for w in wholes
+    )
+    if status.state is ConnectorState.FAILED or broken:
+        return AttentionLevel.FAILED
+    return AttentionLevel.LATE if found else AttentionLevel.NONE
+
+
+def _phase(record: ConnectorRecord, status: ConnectorStatus) -> str:
+    if text := format_halt(record.control):
+        return text if record.owner is None else f"{text}; the run that is alive ends at the next transaction"
+    doing = "streams changes"
+    if status.pending:
+        number = len(status.pending)
+        doing = f"reads {number:,} table{'' if number == 1 else 's'} whole"
+    elif status.scans:
+        doing = f"streams changes, and reads {next(iter(status.scans))} in chunks{' (paused)' if status.scans_paused else ''}"
+    if record.owner is not None:
+        return doing
+    if status.state is ConnectorState.FAILED:
+        return "stands still until its next run"
+    return f"rests until its next run, which {doing}"
+
+
+def _worst(wholes: Sequence[ProducerMetrics]) -> Freshness | None:
+    """Return the freshness of the tables of the worst target.
+
+    Where nothing was applied in the last hour, it is that of the change log.
+    """
+    found = [whole.freshness for whole in wholes if whole.freshness is not None]
+    tables = [one for one in found if one.where == "tables"]
+    return max(tables or found, key=lambda one: one.p95_s, default=None)
+
+
+def _freshness(hour: LastHourMetrics, captures: bool) -> Freshness | None:
+    p50, p95 = hour.freshness.estimate_quantile(0.5), hour.freshness.estimate_quantile(0.95)
+    if p50 is None or p95 is None:
+        return None
+    worst = hour.worst or ("", 0.0)
+    return Freshness(
+        where="change log" if captures else "tables", commits=sum(hour.freshness.classes), p50_s=p50,
+        p95_s=p95, worst_topic=worst[0], worst_s=worst[1],
+    )  # fmt: skip
+
+
+def _rates(hour: LastHourMetrics, now_s: float) -> list[EventRate]:
+    return [
+        EventRate(at=at, events_per_s=round(events / min(max(now_s - at, 1.0), PIECE_S), 3))  # the last one goes on
+        for at, events in hour.events
+    ]
+
+
+def _snapshot(
+    record: ConnectorRecord, gauges: Mapping[str, float], signals: Sequence[SignalRecord], now: datetime
+) -> SnapshotProgress | None:
+    """Return the progress of the snapshot that is at work: one that a signal has asked for, or the first one."""
+    asked = next((s for s in signals if s.state is SignalState.RUNNING and "left" in s.progress), None)
+    if asked is not None:
+        part = part_of(asked.progress)
+        elapsed = None if asked.running_at is None else (now - asked.running_at).total_seconds()
+        return SnapshotProgress(text=progress_text(asked.progress), part=part, left_s=_left(part, elapsed))
+    left = len(pending_tables(record))
+    if not left:
+        return None
+    total = max(int(gauges.get("snapshot.TotalTableCount", 0)), left)
+    part = (total - left) / total
+    return SnapshotProgress(
+        text=f"{left:,} of {total:,} tables left", part=part, left_s=_left(part, gauges.get("snapshot.SnapshotDurationInSeconds"))
+    )  # fmt: skip
+
+
+def _left(part: float | None, elapsed_s: float | None) -> float | None:
+    return None if not part or elapsed_s is None else round(elapsed_s * (1 - part) / part, 1)
+
+
+def _oldest(captured: StoredSeries) -> OldestTransaction | None:
+    """Only sources that keep open transactions measure it."""
+    age_ms = captured.gauges.get("streaming.OldestTransactionAgeInMilliseconds")
+    id_ = captured.texts.get("streaming.OldestTransactionId")
+    return OldestTransaction(id=id_, age_s=age_ms / 1000) if age_ms and id_ else None
+
+
+__all__ = ["ProducerMetrics", "line_of", "load_overview", "wholes_of"]

@@ -1,0 +1,129 @@
+"""A connector from all sides: its tables, its properties with where each comes from, its metrics over its runs."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+from airflow_provider_cdc.core.config.secret_redaction import is_secret_name, strip_credentials
+from airflow_provider_cdc.core.config.topic_names import TopicNames
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.services.connectors.connector_access import access_of
+from airflow_provider_cdc.services.dashboards.connector_page_models import (
+    ComparisonSummary,
+    PropertySummary,
+    TableSummary,
+    TableTarget,
+)
+from airflow_provider_cdc.sources import config_class
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.model.metric_samples import StoredSeries
+    from airflow_provider_cdc.core.model.table_schema import TableId
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+    from airflow_provider_cdc.state.state_store import StateStore
+
+
+def tables_of(store: StateStore, record: ConnectorRecord) -> list[TableSummary]:
+    """Every table that a connector has a schema of, with what was measured of its topic; by a fixed number of queries."""
+    history = SchemaHistory.from_stored(store.load_schemas(record.connector))
+    names = map_table_topics(record, history.current_tables)
+    series: dict[str, list[StoredSeries]] = {}
+    for one in store.metrics.load_series(record.connector):
+        if one.topic:
+            series.setdefault(one.topic, []).append(one)
+    snapshot = record.offset.snapshot if record.offset else None
+    scans = {scan.table: scan.rows for scan in record.offset.incremental.scans} if record.offset else {}
+    found = []
+    for id_ in history.current_tables:
+        schema, topic, name = history.find_schema(id_), names.get(id_), str(id_)
+        assert schema is not None
+        measured = series.get(topic or "", [])
+        captured = next((one for one in measured if one.producer == "capture"), None)
+        found.append(
+            TableSummary(
+                table=id_.full_name, topic=topic, version=schema.version, columns=len(schema.columns), key=list(schema.key),
+                events=0 if captured is None else int(captured.counters.get("topic.TotalNumberOfEventsCaptured", 0)),
+                rows_read=0 if captured is None else int(sum(v for k, v in captured.counters.items() if k.endswith(".RowsScanned"))),
+                pending=snapshot is not None and name in snapshot.pending, chunk_rows=scans.get(name),
+                targets=[_target(one) for one in measured if one.producer.startswith("apply ")],
+                comparisons=[_comparison(one) for one in measured if "verify.TableDiffers" in one.gauges],
+            )
+        )  # fmt: skip
+    return found
+
+
+def map_table_topics(record: ConnectorRecord, tables: Iterable[TableId]) -> dict[TableId, str]:
+    """Table → its topic; empty where the definition is not recorded."""
+    known = record.registration
+    if known is None:
+        return {}
+    given = {name: known.properties[name] for name in ("topic.prefix", "topic.delimiter") if name in known.properties}
+    found = TopicNames(ConnectorConfig.parse({"topic.prefix": record.connector, **given}))
+    return {id_: found.resolve_topic(id_) for id_ in tables}
+
+
+def _target(one: StoredSeries) -> TableTarget:
+    fresh = one.histograms.get("apply.FreshnessInSeconds")
+    return TableTarget(
+        target=one.tags.get("target", ""), place=one.tags.get("place", ""),
+        events=int(one.counters.get("apply.TotalNumberOfEventsApplied", 0)),
+        freshness_p50_s=None if fresh is None else fresh.estimate_quantile(0.5),
+        freshness_p95_s=None if fresh is None else fresh.estimate_quantile(0.95), at=one.at,
+    )  # fmt: skip
+
+
+def _comparison(one: StoredSeries) -> ComparisonSummary:
+    return ComparisonSummary(
+        target=one.tags.get("target", ""), place=one.tags.get("place", ""), equal=not one.gauges["verify.TableDiffers"],
+        missing=int(one.gauges.get("verify.RowsMissing", 0)), surplus=int(one.gauges.get("verify.RowsSurplus", 0)),
+        different=int(one.gauges.get("verify.RowsDifferent", 0)), at=one.at,
+    )  # fmt: skip
+
+
+def properties_of(record: ConnectorRecord) -> list[PropertySummary]:
+    """Return every property of a connector's kind of source, those that a user has set first.
+
+    What the Airflow connection sets is named and never shown: it may be edited, and so seen, by others than who may see the connector.
+    """
+    access = access_of(record)
+    if access is None:
+        return []
+    config = config_class(access.definition.source)
+    given = access.definition.properties
+    try:
+        by_connection = access.resolve_properties()
+    except CdcError:  # it was renamed: what the definition says is shown all the same
+        by_connection = {}
+    lines = [
+        _line(str(f.alias), f.description or "", _default(f), given, by_connection)
+        for f in config.model_fields.values()
+    ]
+    return sorted(lines, key=lambda line: (line.by == "default", line.name))
+
+
+def _line(
+    name: str, what: str, default: Any, given: Mapping[str, Any], by_connection: Mapping[str, Any]
+) -> PropertySummary:
+    secret = is_secret_name(name)
+    if name in by_connection:
+        return PropertySummary(name=name, what=what, by="connection", value=None, secret=secret)
+    if name in given:
+        value = None if secret else strip_credentials(name, given[name])
+        return PropertySummary(name=name, what=what, by="definition", value=value, secret=secret)
+    return PropertySummary(name=name, what=what, by="default", value=default, secret=secret)
+
+
+def _default(field: Any) -> Any:
+    value = field.get_default(call_default_factory=True) if not field.is_required() else None
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    return [str(one) for one in value] if isinstance(value, (list, tuple, set, frozenset)) else str(value)
+
+
+__all__ = ["map_table_topics", "properties_of", "tables_of"]

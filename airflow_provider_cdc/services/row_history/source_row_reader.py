@@ -1,0 +1,78 @@
+"""Reader of the row that the source holds now, by its key as chunks of tables are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.changelog.row_history.row_history_models import CurrentSourceRow, RowHistory
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.row_history.row_key import RowKey
+    from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+
+Row = dict[str, Any]
+
+
+def at_source(
+    story: RowHistory, access: ConnectorAccess, table: TableId, key: RowKey, known: TableSchema | None
+) -> CurrentSourceRow:
+    """Read the row at the source now, masked and with the columns that the connector captures.
+
+    :param known: the table as the connector's schema history has it
+    :raises CdcError: the source cannot be asked
+    """
+    from airflow_provider_cdc.changelog.row_history.key_index import key_columns
+    from airflow_provider_cdc.connector import parse_config
+    from airflow_provider_cdc.core.config.capture_filters import Filters
+    from airflow_provider_cdc.core.errors import QueryRejected
+    from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
+
+    current = access.use_current_connection()
+    properties = current.resolve_properties()
+    config = parse_config(current.definition, properties)
+    with current.open_source(properties) as source, source.open_chunk_reader(signals=None) as reader:
+        source.adopt_columns([known] if known is not None else [])
+        found = reader.read_table_schema(table)
+        if found is None:
+            return CurrentSourceRow(
+                row=None, equal=story.row.state == "no row", position=str(source.current_position())
+            )
+        schema = Filters(config).select_columns(found)
+        values = key.to_key(key_columns(schema))
+        if values is None:
+            raise QueryRejected(
+                f"{table} has the key {', '.join(schema.key) or 'none'} at the source now, and not {', '.join(key.values)}.",
+                safe="Nothing was read.",
+                remedy="ask without the comparison with the source, or with the key that the table has now",
+            )
+        wanted = KeyRange(found, schema.key, keys=tuple(reader.to_source_keys(found, schema.key, [values])))
+        blocks = reader.read(wanted, 2).rows
+        row = _encoded(config, source, blocks, known) if blocks else None
+        position = str(source.current_position())
+    return _compared(story, schema, row, position)
+
+
+def _encoded(config: Any, source: Any, blocks: Sequence[Any], known: TableSchema | None) -> Row | None:
+    """Encode the row as an event has it."""
+    from airflow_provider_cdc.changelog.row_history.json_values import to_json_values
+    from airflow_provider_cdc.core.config.capture_filters import Filters
+    from airflow_provider_cdc.core.writing.event_envelope import Envelope
+
+    envelope = Envelope(config, Filters(config), source.connector, source.source_fields)
+    rows = blocks[0] if source.STRUCTURED else source.conform_rows(blocks[0], known)
+    batches, _ = envelope.encode_read(rows, source.current_position(), 0, snapshot="false")
+    return to_json_values(batches[0].events["after"])[0] if batches else None
+
+
+def _compared(story: RowHistory, schema: TableSchema, row: Row | None, position: str) -> CurrentSourceRow:
+    now = story.row
+    if now.state == "unknown":
+        return CurrentSourceRow(row=row, equal=None, position=position)
+    if row is None or now.row is None:
+        return CurrentSourceRow(row=row, equal=row is None and now.row is None, position=position)
+    known = [name for name in schema.column_names if name in row and name not in now.unavailable]
+    different = [name for name in known if name not in now.row or now.row[name] != row[name]]
+    different += [name for name in now.row if name not in schema.column_names]
+    return CurrentSourceRow(row=row, equal=not different, different=different, position=position)

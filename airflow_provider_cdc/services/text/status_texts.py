@@ -1,0 +1,313 @@
+"""Texts about the status of connectors, for pages and commands; made from the state tables and the change log."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.lifecycle.connector_status import state_of
+from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.services.text.signal_texts import progress_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+    from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorStatus
+    from airflow_provider_cdc.core.model.job_progress import JobProgress
+    from airflow_provider_cdc.core.model.metric_samples import StoredSeries
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+
+
+def position_text(position: dict[str, Any] | None) -> str:
+    """Format a stored position as text, in the source's own terms.
+
+    >>> position_text({"file": "binlog.000001", "pos": 2215, "gtids": ""})
+    'file binlog.000001, pos 2215'
+    """
+    parts = [f"{k} {v}" for k, v in (position or {}).items() if v not in ("", None) and not isinstance(v, (dict, list))]
+    return ", ".join(parts) or "none"
+
+
+def format_age(moment: datetime | None, now: datetime | None = None) -> str:
+    """Format how long ago something was.
+
+    >>> format_age(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, 0, 2, 30, tzinfo=UTC))
+    '2 min ago'
+    """
+    if moment is None:
+        return "never"
+    seconds = max(0, int(((now or datetime.now(UTC)) - moment).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit} ago"
+    return f"{seconds} s ago"
+
+
+def format_remaining_time(moment: datetime, now: datetime | None = None) -> str:
+    """Format how soon something is.
+
+    >>> format_remaining_time(datetime(2024, 1, 1, 5, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC))
+    'in 5 h'
+    """
+    now = now or datetime.now(UTC)
+    return (
+        f"in {format_age(now, moment).removesuffix(' ago')}"
+        if moment > now
+        else f"now: it was to be {format_age(moment, now)}"
+    )
+
+
+def log_text(window: LogWindow, now: datetime | None = None) -> str:
+    """Format how far a connector is from both ends of its source's log; empty where nothing is known.
+
+    >>> log_text(LogWindow(behind_bytes=48000))
+    '48 kB behind its end'
+    """
+    parts = [] if window.behind_bytes is None else [f"{_size(window.behind_bytes)} behind its end"]
+    if window.gone_at is not None:
+        parts.append(f"removed at the position {format_remaining_time(window.gone_at, now)}")
+    return "; ".join(parts)
+
+
+def summarize_connector(connector: ConnectorRecord) -> dict[str, Any]:
+    """Summarize a connector in a line, fit for JSON."""
+    moved, known = connector.moved_at, connector.registration
+    return {
+        "connector": connector.connector,
+        "source": connector.source_kind,
+        "position": connector.offset_position,
+        "seq": connector.last_seq,
+        "batch": connector.last_batch,
+        "pending_tables": pending_tables(connector),
+        "moved_at": None if moved is None else moved.isoformat(timespec="seconds"),
+        "state": state_of(connector)[0].value,
+        "captured_by": connector.owner,
+        "lease_s": round(connector.lease_s, 1),
+        "changelog": None if known is None else known.changelog,
+    }
+
+
+def pending_tables(connector: ConnectorRecord) -> list[str]:
+    """Tables that are still to be read whole."""
+    return [] if connector.offset is None else sorted(connector.offset.snapshot.pending)
+
+
+def state_text(status: ConnectorStatus) -> str:
+    """Format the state of a connector in a line.
+
+    >>> state_text(status)
+    'paused for 2 min, by ada: upgrade of the database'
+    """
+    text: str = status.state.value
+    if status.since is not None:
+        text += f" for {format_age(status.since).removesuffix(' ago')}"
+    if status.owner is not None:
+        text += f", by {status.owner}"
+    if status.wanted != "running":
+        asked = f"by {status.asked_by}" + (f": {status.reason}" if status.reason else "")
+        text += f", {asked}" if status.owner is None else f"; to be {status.wanted.value}, {asked}"
+    return text
+
+
+def status_lines(status: ConnectorStatus) -> Iterator[str]:
+    """Format the status of a connector as lines of text."""
+    yield f"{status.connector} ({status.source or 'of unknown source'}): {state_text(status)}"
+    moved = f"offset moved {format_age(status.moved_at)}"
+    yield f"  Position:   {position_text(status.position)}; batch {status.batch}, seq {status.seq:,}; {moved}"
+    if status.run_ended_at is not None:
+        yield f"  Last run:   ended {format_age(status.run_ended_at)}"
+    if status.last_error is not None:
+        first, *more = status.last_error.splitlines() or [""]
+        yield f"  Last error: {format_age(status.last_error_at)}: {first}"
+        yield from (f"              {line}" for line in more)
+    if text := log_text(LogWindow.from_metrics(status.metrics.get("streaming", {}))):
+        yield f"  Its log:    {text}"
+    for table, why in status.stopped.items():
+        yield f"  Stopped: {table}: {why}"
+    if status.pending:
+        yield f"  To be read: {', '.join(status.pending)}"
+    if status.waiting:
+        yield f"  Read ahead: {', '.join(status.waiting)}"
+    if status.scans:
+        scans = ", ".join(f"{table} ({rows:,} rows so far)" for table, rows in status.scans.items())
+        yield f"  Incremental snapshot{' (paused)' if status.scans_paused else ''}: {scans}"
+    for signal in status.signals:
+        parts = (signal.state, signal.message, progress_text(signal.progress))
+        yield f"  Signal {signal.number}: {signal.type} (id {signal.id}), {', '.join(filter(None, parts))}"
+
+
+def metrics_lines(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Format the metrics of a connector's last run as lines of text.
+
+    :param metrics: context → name → value
+    """
+    for context, values in metrics.items():
+        yield f"  Last run, {context}:"
+        yield from (f"    {name:<38} {value}".rstrip() for name, value in metrics_text(values))
+
+
+def series_rows(series: StoredSeries) -> Iterator[tuple[str, str]]:
+    """Format the metrics of a series as names and texts; of a histogram, how many values there were and their mean."""
+    for name, value in sorted((series.gauges | series.counters).items()):
+        yield name, f"{value:,.3f}".rstrip("0").rstrip(".")
+    for name, found in sorted(series.histograms.items()):
+        number = sum(found.classes)
+        yield name, f"{number:,} times, {found.total / number:,.1f} s on average"
+
+
+def metrics_text(values: Mapping[str, Any], entries: int = 10) -> Iterator[tuple[str, str]]:
+    """Metrics of one context as names and texts, lists and maps in one line.
+
+    >>> list(metrics_text({"RowsScanned": {"shop.a": 1200}, "CapturedTables": ["shop.a", "shop.b"]}))
+    [('RowsScanned', 'shop.a: 1,200'), ('CapturedTables', 'shop.a, shop.b')]
+    """
+    for name, value in values.items():
+        if isinstance(value, dict):
+            value = [f"{key}: {_figure(found)}" for key, found in value.items()]
+        if isinstance(value, list):
+            more = [f"… and {len(value) - entries} more"] if len(value) > entries else []
+            value = ", ".join([*map(str, value[:entries]), *more])
+        yield name, _figure(value)
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def list_applied_targets(changelog: ChangeLog, connector: str) -> list[dict[str, Any]]:
+    """Return what the last apply to each target reported.
+
+    It has ``target``, ``location``, ``last_batch``, ``failed``, ``lagging``, ``seconds``, and ``tables``, the metrics of each table
+    (:func:`airflow_provider_cdc.changelog.reports.apply_report.build_table_metrics`).
+    """
+    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports, build_table_metrics, merge_by_table
+
+    shown = ("target", "location", "last_batch", "failed", "lagging", "seconds")
+    return [
+        {
+            **{k: report[k] for k in shown},
+            "topics": _topics(report),
+            "tables": build_table_metrics(merge_by_table(report["tables"])),
+        }
+        for report in ApplyReports(changelog.storage, connector).list_reports()
+    ]
+
+
+def beside_changelog(connector: ConnectorRecord) -> tuple[list[dict[str, Any]], list[JobProgress], str | None]:
+    """Return what was applied to the targets of a connector, see :func:`list_applied_targets`, and what is at work now.
+
+    If the change log cannot be read from here, there is a text that says so.
+    """
+    from airflow_provider_cdc.services.connectors.connector_access import access_of
+
+    try:
+        access = access_of(connector)
+        if access is None:
+            return [], [], None
+        changelog = access.open_change_log()
+        return (
+            list_applied_targets(changelog, connector.connector),
+            changelog.open_progress_board(connector.connector).list_work(),
+            None,
+        )
+    except (CdcError, OSError) as e:
+        return [], [], str(e)
+
+
+def work_lines(works: Iterable[JobProgress]) -> Iterator[str]:
+    """Format what is at work as lines of text."""
+    yield from (f"  At work:    {work_text(work)}" for work in works)
+
+
+def work_text(work: JobProgress) -> str:
+    """Format how far a work is, and which one.
+
+    >>> work_text(work)
+    'Apply: 12 of 200 tables (6 %), about 4 min left; at work: shop.orders (batch 7 of 523) [delta at /lake]'
+    """
+    return work.progress_text + (f" [{work.where}]" if work.where else "")
+
+
+def target_lines(reports: Iterable[Mapping[str, Any]], trouble: str | None, most: int = 10) -> Iterator[str]:
+    """Format what was applied to the targets of a connector as lines of text.
+
+    :param most: tables of a target that are named, those with the most events in the last apply
+    """
+    if trouble is not None:
+        yield f"  Targets:    the change log cannot be read from here: {trouble.splitlines()[0]}"
+    for report in reports:
+        yield f"  Target {report['target']} at {report['location']}: applied up to batch {report['last_batch']}"
+        behind = report.get("lagging") or {}
+        for topic, text in sorted(report["failed"].items()):
+            stays = f", and stays at batch {behind[topic]}" if topic in behind else ""
+            yield f"    {topic} failed{stays}: {str(text).splitlines()[0]}"
+        for topic in sorted(behind.keys() - report["failed"].keys()):
+            yield f"    {topic} is behind, at batch {behind[topic]}"
+        tables = list(report["tables"].items())
+        for topic, found in tables[:most]:
+            fresh = found["freshness_s"]
+            parts = (
+                f"{found['events']:,} events",
+                written_text(found),
+                f"{found['seconds']:,.1f} s",
+                "" if fresh is None else f"freshness {fresh:,.1f} s",
+            )
+            yield f"    {topic}: {', '.join(filter(None, parts))}"
+        if len(tables) > most:
+            yield f"    … and {len(tables) - most:,} more tables"
+
+
+def _topics(report: Mapping[str, Any]) -> dict[str, str]:
+    """Table → its topic, of those that are not called by it, and have failed or are behind."""
+    from airflow_provider_cdc.changelog.reports.apply_report import topic_of
+
+    return {
+        name: topic_of(report, name)
+        for name in {*report["failed"], *report["lagging"]}
+        if topic_of(report, name) != name
+    }
+
+
+_LETTERS = {"r": "read", "c": "created", "u": "updated", "d": "deleted", "t": "truncated"}
+
+
+def table_text(table: Mapping[str, Any]) -> str:
+    """Format what an apply did to one table.
+
+    :func:`airflow_provider_cdc.changelog.reports.apply_report.merge_by_table` gives it.
+
+    >>> table_text({"topic": "shop.orders", "rows": {"c": 1200}, "seconds": 0.4, "freshness_s": 2.1, "ways": {"commit": 1},
+    ...     "rows_written": 1200, "rows_deleted": 0, "bytes_written": 48000, "files_written": 1})
+    'shop.orders: 1,200 created; 1,200 rows written, 48 kB in 1 file by commit; 0.4 s, 2.1 s after the source'
+    """
+    events = ", ".join(f"{n:,} {_LETTERS.get(letter, letter)}" for letter, n in table["rows"].items())
+    fresh = table.get("freshness_s")
+    took = f"{table['seconds']:,.1f} s" + (f", {fresh:,.1f} s after the source" if fresh is not None else "")
+    return f"{table.get('name') or table['topic']}: " + "; ".join(
+        filter(None, (events or "schema changes only", written_text(table), took))
+    )
+
+
+def written_text(table: Mapping[str, Any]) -> str:
+    """Format what was written to a table, as far as it is known."""
+    rows, gone, files = (table.get(name) for name in ("rows_written", "rows_deleted", "files_written"))
+    parts = [] if rows is None else [f"{rows:,} rows written"]
+    parts += [f"{gone:,} rows deleted"] if gone else []
+    if files is not None:
+        parts.append(f"{_size(table.get('bytes_written') or 0)} in {files:,} file{'' if files == 1 else 's'}")
+    ways = ", ".join(way if n == 1 else f"{n:,} {way}s" for way, n in (table.get("ways") or {}).items())
+    return ", ".join(parts) + (f" by {ways}" if ways else "")
+
+
+def _size(number: int) -> str:
+    """Bytes for people."""
+    size = float(number)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:,.1f} GB"

@@ -1,0 +1,163 @@
+"""Selection of the change tables to read, and checks that they hold everything that is to be read.
+
+No loss is silent. A known, captured table must have an active registration, the same change table as before, and every change after the position.
+Otherwise an error says which changes are lost, and names the repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
+from airflow_provider_cdc.sources.db2.asn.table_registrations import ACTIVE, STOPPED, TableRegistration
+from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
+from airflow_provider_cdc.sources.db2.procedure_definitions import SWITCH, WRITERS_STOPPED
+from airflow_provider_cdc.sources.db2.schema.sql_names import quote_literal
+
+_SAFE = "Everything up to the position is captured; the offset is untouched."
+
+
+class ConnectorRegistrations:
+    """Registrations that the agent captures, as far as this connector is concerned.
+
+    :param schema: quoted name of the schema of the agent's control tables
+    :param connector: its name, for the commands in errors
+    """
+
+    def __init__(self, tables: CapturedTableSchemas, schema: str, connector: str) -> None:
+        self._tables, self._schema, self._connector = tables, schema, connector
+        self.registered: Mapping[TableId, TableRegistration] = {}
+
+    def list_known_tables(self) -> list[TableId]:
+        """List the tables whose changes are captured at the present position."""
+        return [table for table in self._tables.list_known_tables() if self._tables.is_captured(table)]
+
+    def list_unregistered_tables(self) -> list[TableId]:
+        """Known tables that are not registered."""
+        return [table for table in self.list_known_tables() if table not in self.registered]
+
+    def list_new_registrations(self) -> list[TableRegistration]:
+        """Tables to capture whose registrations are active and which are not known yet."""
+        return [
+            one
+            for one in self.registered.values()
+            if one.state == ACTIVE
+            and one.altered is not None
+            and self._tables.find_schema(one.table) is None
+            and self._tables.is_captured(one.table)
+        ]
+
+    def check_registrations(self, position: Db2Position) -> list[TableRegistration]:
+        """List the known tables, after checking that each change table holds all changes after a position.
+
+        :raises PositionLost: a change table does not hold all changes after the position
+        :raises PrerequisiteError: a table is not captured any more
+        """
+        found = []
+        for table in self.list_known_tables():
+            one = self.registered.get(table)
+            if one is None:
+                raise self.taken_out(table, position)
+            self._check(one, position)
+            found.append(one)
+        return found
+
+    def list_readable_registrations(self) -> list[TableRegistration]:
+        """List the known tables that are registered and have a change table."""
+        found = [self.registered.get(table) for table in self.list_known_tables()]
+        return [one for one in found if one is not None and one.altered is not None]
+
+    def list_unreported_tables(self) -> list[TableRegistration]:
+        """List the known tables for which the agent fills no ``CD_NEW_SYNCHPOINT``."""
+        return [one for one in self.list_readable_registrations() if one.new is None]
+
+    def list_unchanged_tables(self, reading: Iterable[TableRegistration]) -> list[TableRegistration]:
+        """List the known tables that have no changes to read."""
+        busy = {one.table for one in reading}
+        return [self.registered[t] for t in self.list_known_tables() if t not in busy and t in self.registered]
+
+    def check_starts(
+        self, starts: Mapping[TableId, bytes], position: Db2Position, read: Iterable[TableRegistration]
+    ) -> None:
+        """Make sure that nothing was pruned while change tables were read.
+
+        :param starts: tables whose change tables do not hold everything after the position
+        :param position: from which they were read
+        :param read: what was read
+        """
+        for one in read:
+            if (start := starts.get(one.table)) is not None:
+                self._check_start(one, start, position)
+
+    def taken_out(self, table: TableId, position: Db2Position) -> PrerequisiteError:
+        """Return the error of a known table that has no registration, though it exists."""
+        return PrerequisiteError(
+            f"The capture agent does not capture {table} any more: its registration is gone. Changes that are made now are lost.",
+            where=f"{table}, {position}",
+            safe=_SAFE,
+            remedy=f"take the table out of what is captured (table.include.list), or put it back into capture mode with {read_again(self._connector, table)}; it calls "
+            f"{self._schema}.ADDTABLE({quote_literal(table.namespace)}, {quote_literal(table.name)})",
+        )
+
+    def _check(self, one: TableRegistration, position: Db2Position) -> None:
+        if one.state != ACTIVE:
+            raise self._inactive(one, position)
+        if one.altered is None:
+            raise change_table_gone(one, str(position), self._connector)
+        if position.is_another(str(one.table), one.made_us):
+            raise self._registered_again(one, position)
+        if one.old is not None:
+            self._check_start(one, one.old, position)
+
+    def _check_start(self, one: TableRegistration, start: bytes, position: Db2Position) -> None:
+        if position.is_table_complete(str(one.table), start):
+            return
+        raise PositionLost(
+            f"The change table {one.change_table_name} holds changes of {one.table} only after LSN {lsn_text(start)}. Those between the position and that "
+            "LSN may be lost: they were pruned before they were read, or the table was registered anew.",
+            where=f"{one.table}, {position}",
+            safe=_SAFE,
+            remedy=f"run {read_again(self._connector, one.table)}; with --writers-stopped, if nothing was changed in between, it is not read. Where many tables are concerned, set "
+            "snapshot.mode=when_needed for one run to read all again. So that it does not happen again: let the agent keep changes for longer "
+            f"(RETENTION_LIMIT in {self._schema}.IBMSNAP_CAPPARMS, minutes)",
+        )
+
+    def _registered_again(self, one: TableRegistration, position: Db2Position) -> PositionLost:
+        return PositionLost(
+            f"{one.table} was registered again: its change table {one.change_table_name} is not the one that was read up to the position. Changes made in between "
+            "may be lost.",
+            where=f"{one.table}, {position}",
+            safe=_SAFE,
+            remedy=f"run {read_again(self._connector, one.table)}; with --writers-stopped, if nothing was changed in between, it is not read",
+        )
+
+    def _inactive(self, one: TableRegistration, position: Db2Position) -> PrerequisiteError:
+        why = f" after error {one.reason}" if one.reason else ""
+        how = f"stopped{why}" if one.state == STOPPED else f"inactive (STATE = {one.state})"
+        owner, name = quote_literal(one.table.namespace), quote_literal(one.table.name)
+        return PrerequisiteError(
+            f"The registration of {one.table} is {how}: the capture agent does not capture its changes.",
+            where=f"{one.table}, {position}",
+            safe=_SAFE,
+            remedy=f"mend the cause, which the agent's log names; UPDATE {self._schema}.IBMSNAP_REGISTER SET STATE = 'A' WHERE SOURCE_OWNER = "
+            f"{owner} AND SOURCE_TABLE = {name}; VALUES {self._schema}.ASNCDCSERVICES('reinit', 'asncdc'). If rows were changed meanwhile, run {read_again(self._connector, one.table)}",
+        )
+
+
+def read_again(connector: str, table: TableId) -> str:
+    """Return the command that gives a table another change table."""
+    command = format_cdc_command(f"db2 {SWITCH.name}", connector, table, confirm=connector)
+    return f"`{command}` (without --{WRITERS_STOPPED.name}), which has just this table read again"
+
+
+def change_table_gone(one: TableRegistration, where: str, connector: str) -> PrerequisiteError:
+    """Return the error of a registered table whose change table does not exist."""
+    return PrerequisiteError(
+        f"The change table {one.change_table_name} of {one.table} does not exist any more, though the table is registered.",
+        where=f"{one.table}, {where}",
+        safe=_SAFE,
+        remedy=f"register the table anew: REMOVETABLE, ADDTABLE, reinit; {read_again(connector, one.table)}",
+    )

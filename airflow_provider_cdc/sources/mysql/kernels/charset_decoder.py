@@ -1,0 +1,90 @@
+"""Decodes texts of the servers' character sets, by tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_provider_cdc.sources.jit import inline_helper, jit
+
+NO_CHARACTER: Final = 0xFFFF
+"""In a table: these bytes are no character of the set, or only the beginning of one."""
+LARGEST_GROWTH: Final = 3
+"""UTF-8 has at most so many bytes for each byte of a text in another character set."""
+
+_UNKNOWN: Final = 0x3F  # ?
+_FOUR_PLANES: Final = 189_000  # number of the four bytes 90 30 81 30 in GB 18030, which are U+10000
+
+Bytes = npt.NDArray[np.uint8]
+Table = npt.NDArray[np.uint16]
+
+
+@inline_helper
+def _utf8(out: Bytes, at: int, code: int) -> int:
+    """Write a code point; returns the offset behind it."""
+    if code < 0x80:
+        out[at] = code
+        return at + 1
+    if code < 0x800:
+        out[at] = 0xC0 | code >> 6
+        out[at + 1] = 0x80 | code & 63
+        return at + 2
+    if code < 0x10000:
+        out[at] = 0xE0 | code >> 12
+        out[at + 1] = 0x80 | code >> 6 & 63
+        out[at + 2] = 0x80 | code & 63
+        return at + 3
+    out[at] = 0xF0 | code >> 18
+    out[at + 1] = 0x80 | code >> 12 & 63
+    out[at + 2] = 0x80 | code >> 6 & 63
+    out[at + 3] = 0x80 | code & 63
+    return at + 4
+
+
+@jit
+def decode_texts(
+    data: Bytes, offsets: npt.NDArray[np.int32], one: Table, two: Table, three: Table, four: Table, out: Bytes,
+    out_offsets: npt.NDArray[np.int32],
+) -> int:  # fmt: skip
+    """Decode texts into UTF-8. As the server does, what is no character becomes a question mark.
+
+    :param offsets: where each text begins in ``data``, and where the last one ends
+    :param one: code point of each byte, :data:`NO_CHARACTER` for the first of several
+    :param two: of two bytes; empty if the set has no characters of two bytes
+    :param three: of the two bytes behind 8F; empty if the set has no characters of three bytes
+    :param four: of four bytes in the order of GB 18030, up to U+FFFF; empty if the set has none of four bytes
+    :param out: room for the result, :data:`LARGEST_GROWTH` times as large as the texts
+    :param out_offsets: output: the same as ``offsets`` for ``out``
+    :return: number of bytes written
+    """
+    w = 0
+    out_offsets[0] = 0
+    for row in range(len(offsets) - 1):
+        p, end = offsets[row], offsets[row + 1]
+        while p < end:
+            first = np.int64(data[p])
+            code, size = np.int64(one[first]), 1
+            if code == NO_CHARACTER:
+                if len(two) and p + 1 < end:
+                    code, size = np.int64(two[first << 8 | np.int64(data[p + 1])]), 2
+                if code == NO_CHARACTER and len(three) and first == 0x8F and p + 2 < end:
+                    code, size = np.int64(three[np.int64(data[p + 1]) << 8 | np.int64(data[p + 2])]), 3
+                if code == NO_CHARACTER and len(four) and p + 3 < end:
+                    b, c, d = np.int64(data[p + 1]), np.int64(data[p + 2]), np.int64(data[p + 3])
+                    if 0x30 <= b <= 0x39 and 0x81 <= c <= 0xFE and 0x30 <= d <= 0x39 and 0x81 <= first <= 0xFE:
+                        number = ((first - 0x81) * 10 + b - 0x30) * 1260 + (c - 0x81) * 10 + d - 0x30
+                        size = 4
+                        if number < len(four):
+                            code = np.int64(four[number])
+                        elif _FOUR_PLANES <= number < _FOUR_PLANES + 0x100000:
+                            code = number - _FOUR_PLANES + 0x10000
+                        else:
+                            code = _UNKNOWN
+                if code == NO_CHARACTER:
+                    code, size = _UNKNOWN, 1
+            w = _utf8(out, w, code)
+            p += size
+        out_offsets[row + 1] = w
+    return w

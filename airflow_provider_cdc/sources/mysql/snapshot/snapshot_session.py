@@ -1,0 +1,448 @@
+"""A consistent snapshot of tables: several connections that see the same rows, at one log position.
+
+The global read lock is held while the readers' transactions are opened and the position and the table definitions are read. It is
+released before the first row is read (Debezium MySQL connector, "Initial snapshots that use a global read lock"). Where the server
+does not allow this lock, the tables themselves are locked for the same time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import pymysql
+from pymysql.connections import Connection
+
+from airflow_provider_cdc.core.config.select_overrides import LIST
+from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRejected, SourceUnavailable
+from airflow_provider_cdc.core.model.log_items import RowBlock
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.core.snapshot.snapshot_policy import lock_refused, lock_statements
+from airflow_provider_cdc.core.spi.source import SnapshotChunk, SnapshotSession
+from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
+from airflow_provider_cdc.sources.mysql.connect import (
+    MySqlServer,
+    connect,
+    query_scalar,
+    raise_cdc_errors,
+    raise_query_refused,
+    server_of,
+)
+from airflow_provider_cdc.sources.mysql.log.log_end import log_end
+from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
+from airflow_provider_cdc.sources.mysql.position import MySqlPosition
+from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog, quote_table, quoted_name
+from airflow_provider_cdc.sources.mysql.schema.column_types import (
+    INTEGERS,
+    SYSTEM_DATABASES,
+    TRANSACTIONAL,
+    MySqlColumnType,
+)
+from airflow_provider_cdc.sources.mysql.snapshot.consistent_views import open_at_one_position, open_at_rest, open_view
+from airflow_provider_cdc.sources.mysql.snapshot.read_row_blocks import read_block
+from airflow_provider_cdc.sources.mysql.snapshot.result_columns import UnexpectedColumn, result_columns
+from airflow_provider_cdc.sources.mysql.snapshot.result_set_reader import ResultReader
+from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import build_override_selects
+from airflow_provider_cdc.sources.mysql.snapshot.sql_fragment_checks import checked_fragment
+
+log = logging.getLogger(__name__)
+
+CHUNK_ROWS = 250_000
+_IDLE_S = 86_400
+"""``wait_timeout`` of the readers: one may wait long for its next chunk, and a closed connection has lost the shared view."""
+_NO_LOCK_RIGHTS = {1044, 1045, 1142, 1227}
+_LOCK_TIMEOUT = {1205, 1969, 3024}
+_GONE = {1051, 1146}
+_CHANGED = _GONE | {1412, 1684} | _LOCK_TIMEOUT
+"""Errors of a reader for a table that was dropped or altered since its view was opened, or that a statement waits to alter."""
+_PATIENCE_S = 5
+"""``lock_wait_timeout`` of the readers: DDL that waits for one reader would hold up the others, and so itself, for ever."""
+_POLL_S = 0.05
+_LOCK_TRIES = 5
+_SELECT = "SELECT HIGH_PRIORITY"
+"""Reads before the writers that wait for the lock on a table without transactions: on MariaDB, plain reads would wait behind them, and so
+for themselves."""
+
+
+class MySqlSnapshot(SnapshotSession):
+    """A :class:`~airflow_provider_cdc.core.spi.source.SnapshotSession`: opened when it is made, to be closed by :meth:`close`.
+
+    :param readers: number of connections that read tables in parallel
+    :param created_of: returns when a log file was created, seconds since the epoch
+    :param selects: SELECTs of an ad hoc snapshot, which take precedence over those of the configuration
+    :raises SourceUnavailable: a lock, or a moment without writes, was not to be had in time
+    """
+
+    position: MySqlPosition
+
+    def __init__(
+        self,
+        config: MySqlConfig,
+        tables: Sequence[TableId],
+        readers: int,
+        created_of: Callable[[str], int],
+        selects: Mapping[TableId, str] = MappingProxyType({}),
+        metrics: LogMetrics | None = None,
+    ) -> None:
+        configured = build_override_selects(config)
+        self._config, self._selects, self._metrics = config, configured | dict(selects), metrics or LogMetrics()
+        self._configured = configured.keys() - selects.keys()
+        self._connections: list[Connection] = []
+        self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+        self._created_of = created_of
+        self.changed: set[TableId] = set()
+        self.urgent: frozenset[TableId] = frozenset()
+        self._guard = threading.Lock()
+        self._unread: Counter[TableId] = Counter()
+        self._begun: dict[TableId, set[Connection]] = {}  # readers that DDL waits for
+        self._awaited: set[TableId] = set()  # DDL waits, and lets no further reader in
+        self._held: Connection | None = None
+        self._all_cut = False  # no further table without transactions will be cut
+        try:
+            with raise_cdc_errors(config, "opening a snapshot"):
+                self._open(list(tables), readers)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, tables: list[TableId], readers: int) -> None:
+        lock, connections = self._connect(), [self._connect() for _ in range(readers)]
+        for connection in connections:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET SESSION lock_wait_timeout = {_PATIENCE_S}")
+        server, mode = server_of(lock), self._config.snapshot_locking_mode
+        self._catalog = catalog = MySqlCatalog(lock, self._config, mariadb=server.mariadb)
+        locked = mode is not LockingMode.NONE
+        if mode is LockingMode.CUSTOM:
+            locked = self._lock_otherwise(lock, tables)
+        elif locked:
+            self._lock(lock, tables)
+        self._metrics.set_locked(locked)
+        began = time.monotonic()
+        if mode is not LockingMode.EXTENDED and not self.urgent:
+            self._hold(catalog.read_engines(tables))
+        position = self._view(connections, lock, server, locked=locked)
+        self.ts_us = int(query_scalar(lock, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"))
+        self.schemas = catalog.read_tables(tables)
+        if mode is LockingMode.MINIMAL:
+            with lock.cursor() as cursor:
+                cursor.execute("UNLOCK TABLES")
+            self._metrics.set_locked(False)
+            log.info("The snapshot's locks were held for %.2f s.", time.monotonic() - began)
+        if mode is LockingMode.CUSTOM:
+            lock.close()  # releases whatever the custom statements have locked
+            lock = self._connect()
+            self._catalog = catalog = MySqlCatalog(lock, self._config, mariadb=server.mariadb)
+            self._metrics.set_locked(False)
+            log.info("The snapshot's locks were held for %.2f s.", time.monotonic() - began)
+        self.ddl = {t: self._create_statement(t) for t in self.schemas}
+        self.position = replace(position, created=self._created_of(position.file))
+        self.source = {
+            "server_id": 0, "gtid": None, "file": self.position.file, "pos": self.position.pos, "row": 0, "thread": None,
+            "query": None,
+        }  # fmt: skip
+        self._rows = catalog.estimate_row_counts(self.schemas)
+        for connection in connections:
+            self._idle.put(connection)
+
+    def _create_statement(self, table: TableId) -> str:
+        """``SHOW CREATE TABLE``; empty if the table was dropped meanwhile."""
+        try:
+            return self._catalog.create_statement(table)
+        except pymysql.err.MySQLError as e:
+            if e.args[0] not in _GONE:
+                raise
+            return ""
+
+    def _hold(self, engines: Mapping[TableId, str]) -> None:
+        """Lock the tables of engines without transactions against writes until they are read: no view shows them as they were.
+
+        :raises PrerequisiteError: the account may not
+        """
+        names = sorted((t for t, engine in engines.items() if engine and engine not in TRANSACTIONAL), key=str)
+        names = [t for t in names if t.namespace not in SYSTEM_DATABASES]
+        if not names:
+            return
+        if self._config.snapshot_locking_mode is LockingMode.NONE:
+            log.warning(
+                "Tables without transactions are read without a lock (snapshot.locking.mode=none): changes that are made meanwhile may "
+                "come twice: %s.",
+                ", ".join(map(str, names)),
+            )
+            return
+        self._held = self._connect()
+        seconds = max(round(self._config.snapshot_lock_timeout_ms / 1000), 1)
+        statement = "LOCK TABLES " + ", ".join(f"{quote_table(t)} READ" for t in names)
+        with self._held.cursor() as cursor:
+            cursor.execute(f"SET SESSION lock_wait_timeout = {seconds}")
+            try:
+                cursor.execute(statement)
+            except pymysql.err.MySQLError as e:
+                if e.args[0] in _LOCK_TIMEOUT:
+                    raise self._not_locked(seconds, statement[:500]) from e
+                if e.args[0] not in _NO_LOCK_RIGHTS:
+                    raise
+                raise PrerequisiteError(
+                    f"Tables of engines without transactions have to be locked until they are read, which the account may not: {e.args[1]}",
+                    where=", ".join(f"{t} ({engines[t]})" for t in names),
+                    safe="Nothing was read; the offset is untouched.",
+                    remedy="GRANT LOCK TABLES ON *.* to the account; or set snapshot.locking.mode=extended, which blocks all writes until "
+                    "all is read; or leave the tables out with table.exclude.list",
+                ) from e
+        self.urgent = frozenset(names)
+        log.info("Tables without transactions are locked until they are read: %s.", ", ".join(map(str, names)))
+
+    def _release(self, *, others: bool) -> None:
+        """Free the tables without transactions when all of their rows are read.
+
+        :param others: another table's turn has come
+        """
+        with self._guard:
+            self._all_cut |= others or self._unread.keys() >= self.urgent
+            if self._held is not None and self._all_cut and not +self._unread:
+                self._held._force_close()
+                self._held = None
+
+    def _view(
+        self, connections: list[Connection], lock: Connection, server: MySqlServer, *, locked: bool
+    ) -> MySqlPosition:
+        """Open the readers' views, all at one log position.
+
+        :param locked: the tables are locked against writes
+        """
+        if server.mariadb and self._config.snapshot_locking_mode in (LockingMode.NONE, LockingMode.CUSTOM):
+            return open_at_one_position(connections, server)
+        if not locked:
+            return open_at_rest(
+                connections, lambda: log_end(lock, server), self._config.snapshot_lock_timeout_ms / 1000
+            )
+        for connection in connections:
+            open_view(connection)
+        return log_end(lock, server)
+
+    def _connect(self) -> Connection:
+        connection = connect(self._config)
+        self._connections.append(connection)
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION wait_timeout = {_IDLE_S}")
+        return connection
+
+    def _lock(self, connection: Connection, tables: list[TableId]) -> None:
+        """Take the global read lock; if the account or a hosted server does not allow it, read locks on the tables."""
+        seconds = max(round(self._config.snapshot_lock_timeout_ms / 1000), 1)
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION lock_wait_timeout = {seconds}")
+            try:
+                cursor.execute("FLUSH TABLES WITH READ LOCK")
+            except pymysql.err.MySQLError as e:
+                if e.args[0] in _LOCK_TIMEOUT:
+                    raise self._not_locked(seconds) from e
+                if e.args[0] not in _NO_LOCK_RIGHTS:
+                    raise
+                log.info("The global read lock is not allowed (%s); the tables are locked instead.", e.args[1])
+                self._lock_each(connection, tables, seconds)
+
+    def _lock_each(self, connection: Connection, tables: list[TableId], seconds: int) -> None:
+        """Lock those of the tables that are there; a table may be dropped at any time before it is locked.
+
+        Those without transactions are locked once, until they are read: on MariaDB, a writer that waits for one lock holds up the next.
+        """
+        for left in reversed(range(_LOCK_TRIES)):
+            engines = self._catalog.read_engines(tables)
+            try:
+                if self._config.snapshot_locking_mode is not LockingMode.EXTENDED and not self.urgent:
+                    self._hold(engines)
+                there = [t for t in tables if t in engines and t not in self.urgent]
+                with connection.cursor() as cursor:
+                    if there:
+                        cursor.execute("LOCK TABLES " + ", ".join(f"{quote_table(t)} READ" for t in there))
+                return
+            except pymysql.err.MySQLError as e:
+                if e.args[0] in _LOCK_TIMEOUT:
+                    raise self._not_locked(seconds) from e
+                if e.args[0] not in _GONE or not left:
+                    raise
+
+    def _lock_otherwise(self, connection: Connection, tables: list[TableId]) -> bool:
+        """Run the lock statements of ``snapshot.locking.mode=custom``.
+
+        :return: whether there was a statement for each table
+        """
+        timeout_s = self._config.snapshot_lock_timeout_ms / 1000
+        statements = lock_statements(self._config, timeout_s, tables).values()
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION lock_wait_timeout = {max(round(timeout_s), 1)}")
+            for statement in dict.fromkeys(filter(None, statements)):
+                try:
+                    cursor.execute(statement)
+                except pymysql.err.MySQLError as e:
+                    if e.args[0] in _LOCK_TIMEOUT:
+                        raise self._not_locked(max(round(timeout_s), 1), statement) from e
+                    raise lock_refused(statement, str(e.args[-1]), LockingMode.MINIMAL) from e
+        return all(statements)
+
+    def _not_locked(self, seconds: int, statement: str = "FLUSH TABLES WITH READ LOCK") -> SourceUnavailable:
+        return SourceUnavailable(
+            f"The lock for a consistent snapshot was not granted within {seconds} s: a long transaction or statement holds it up.",
+            where=statement,
+            safe="Nothing was read; the offset is untouched.",
+            remedy="run the snapshot at a quieter time, raise snapshot.lock.timeout.ms, or end the statement that "
+            "SHOW PROCESSLIST shows running",
+        )
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def split_table(self, table: TableId) -> list[SnapshotChunk]:
+        chunks = self._cut(table)
+        if table in self.urgent:
+            with self._guard:
+                self._unread[table] = len(chunks)
+        else:
+            self._release(others=True)
+        return chunks
+
+    def _cut(self, table: TableId) -> list[SnapshotChunk]:
+        rows = self._rows.get(table, 0)
+        if table in self._selects:
+            return [SnapshotChunk(table, None, rows)]
+        schema = self.schemas[table]
+        first = schema.get_column(schema.key[0]) if schema.key else None
+        if first is None or rows <= CHUNK_ROWS or MySqlColumnType.from_column(first).base not in INTEGERS:
+            return [SnapshotChunk(table, None, rows)]
+        name = quoted_name(first.name)
+        connection = self._reader(table)
+        if connection is None:
+            return []
+        try:
+            with raise_cdc_errors(self._config, str(table)), connection.cursor() as cursor:
+                cursor.execute(f"{_SELECT} MIN({name}), MAX({name}) FROM {quote_table(table)}")
+                low, high = cursor.fetchone() or (None, None)
+        finally:
+            self._idle.put(connection)
+        if low is None:
+            return [SnapshotChunk(table, None, 0)]
+        count = min(-(-rows // CHUNK_ROWS), high - low + 1)
+        edges = [low + (high - low + 1) * i // count for i in range(1, count)]
+        if not edges:
+            return [SnapshotChunk(table, None, rows)]
+        conditions = [f"{name} < {edges[0]}"]
+        conditions += [f"{name} >= {a} AND {name} < {z}" for a, z in itertools.pairwise(edges)]
+        conditions += [f"{name} >= {edges[-1]}"]
+        return [SnapshotChunk(table, condition, rows // count) for condition in conditions]
+
+    def read(self, chunk: SnapshotChunk) -> Iterator[RowBlock]:
+        schema, select = self.schemas[chunk.table], self._selects.get(chunk.table)
+        columns = ", ".join(quoted_name(c.name) for c in schema.columns)
+        sql = f"{_SELECT} {columns} FROM {quote_table(chunk.table)}" + (
+            f" WHERE {chunk.condition}" if chunk.condition else ""
+        )
+        connection = self._reader(chunk.table)
+        try:
+            if connection is None:
+                return
+            if select is not None:
+                yield from self._selected(connection, schema, columns, select)
+            else:
+                with raise_cdc_errors(self._config, f"{chunk.table} {chunk.condition or ''}"):
+                    for images in ResultReader(schema, self._config).read(connection, sql):
+                        yield read_block(schema, images, self.position, self.ts_us)
+        finally:
+            if connection is not None:
+                self._idle.put(connection)
+            if chunk.table in self.urgent:
+                with self._guard:
+                    self._unread[chunk.table] -= 1
+                self._release(others=False)
+
+    def _reader(self, table: TableId) -> Connection | None:
+        """Return an idle reader that sees a table as it was at the position; ``None`` if none does.
+
+        A statement that waits to alter the table lets in no reader that has not read of it yet. It waits for those that have: they read
+        the table to its end.
+        """
+        while True:
+            connection = self._idle.get()
+            with self._guard:
+                kept_out = table in self._awaited and connection not in self._begun[table]
+            try:
+                if not kept_out:
+                    with raise_cdc_errors(self._config, str(table)):
+                        if self._is_as_it_was(connection, table):
+                            return connection
+            except BaseException:
+                self._idle.put(connection)
+                raise
+            self._idle.put(connection)
+            with self._guard:
+                if table in self.changed:
+                    return None
+            time.sleep(_POLL_S)
+
+    def _is_as_it_was(self, connection: Connection, table: TableId) -> bool:
+        """Check whether a table has the structure that it had at the position.
+
+        It keeps it then until the reader's view is closed: DDL waits.
+
+        If not, it is one of :attr:`changed`, or other readers see it as it was.
+        """
+        with self._guard:
+            if table in self.changed:
+                return False
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"{_SELECT} 1 FROM {quote_table(table)} LIMIT 1")
+                cursor.fetchall()
+            why = None
+        except pymysql.err.MySQLError as e:
+            if e.args[0] not in _CHANGED:
+                raise
+            why = str(e.args[1])
+            with self._guard:
+                if e.args[0] in _LOCK_TIMEOUT and connection not in self._begun.get(table, {connection}):
+                    self._awaited.add(table)
+                    return False
+        with self._guard:
+            if why is None and self._catalog.read_columns(table) != self.schemas[table].columns:
+                why = "it has other columns"
+            if why is not None and table not in self.changed:
+                log.info("Table %s was changed before it could be read (%s): its turn comes again.", table, why)
+                self.changed.add(table)
+            if why is None:
+                self._begun.setdefault(table, set()).add(connection)
+        return why is None
+
+    def _selected(self, connection: Connection, schema: TableSchema, columns: str, select: str) -> Iterator[RowBlock]:
+        """Yield the rows that an override SELECT gives, decoded with the table's schema."""
+        which = f"{LIST}.{schema.id}" if schema.id in self._configured else "the SELECT"
+        again = "run the capture again" if schema.id in self._configured else "send the signal again"
+        remedy = f"correct {which}, which has to give the table's own columns as they are; then {again}"
+        with raise_query_refused(self._config, f"{schema.id}: {select}", remedy):
+            statement = checked_fragment(
+                connection, self._config, select, within="{}", where=f"{schema.id}: {select}", remedy=remedy
+            )
+            like = result_columns(connection, f"SELECT {columns} FROM {quote_table(schema.id)}")
+            sql = f"{_SELECT} {columns} FROM ({statement}\n) AS `selected`"
+            try:
+                for images in ResultReader(schema, self._config).read(connection, sql, like):
+                    yield read_block(schema, images, self.position, self.ts_us)
+            except UnexpectedColumn as e:
+                connection._force_close()
+                raise QueryRejected(
+                    f"The SELECT gives another column than the table has: {e}.",
+                    where=f"{schema.id}: {select}",
+                    safe="No row of it was taken.",
+                    remedy=remedy,
+                ) from None
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection._force_close()
+        self._connections.clear()
+        self._metrics.set_locked(False)

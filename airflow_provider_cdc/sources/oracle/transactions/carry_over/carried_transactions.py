@@ -1,0 +1,220 @@
+"""Carries the open transactions of a stream over to the next one.
+
+The state is that of a window's end: all rows up to its SCN were mined. It is of use to every stream that begins at a position whose commits
+are captured up to that SCN, or to a later one: the stream mines what follows, and passes over the commits that are captured. So the state may
+be older than the position. It has the open transactions, whether they have rows of captured tables or not, the files with their rows, and
+what later rows and statements are compared with: the schemas that rows of these transactions may need, and the names that were given
+to objects.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+
+from airflow_provider_cdc.core.errors import CdcError, StorageFull, StorageUnavailable
+from airflow_provider_cdc.core.model.log_items import CarryOverItem
+from airflow_provider_cdc.core.model.offset import CarriedFile
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.spi.carry_over import CarryOver, CarryOverLost
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.stream_counters import CarriedCounters
+from airflow_provider_cdc.sources.oracle.transactions.buffer.row_segments import CarriedRows, RowSegment
+from airflow_provider_cdc.sources.oracle.transactions.carry_over.row_file import (
+    RowFile,
+    RowFileTooLarge,
+    describe_row_file,
+    write_row_file,
+)
+from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowProcessor
+
+log = logging.getLogger(__name__)
+
+
+class CarryOverFailed(Exception):
+    """The open transactions of this moment cannot be carried over, for the reason that this says."""
+
+
+class CarriedTransactions:
+    """The transactions that one stream has carried over, and those that it carries over to the next one.
+
+    :param carried: ``None``: nothing is carried over
+    """
+
+    def __init__(self, config: OracleConfig, carried: CarryOver | None, counters: CarriedCounters) -> None:
+        self._most = config.carried_bytes
+        self._hidden = config.hides_columns and not self._most
+        self._carried, self._counters = carried, counters
+        self._scn = 0
+        self._told: set[str] = set()
+
+    def restore_transactions(self, processor: RowProcessor) -> int | None:
+        """Give a new processor the open transactions.
+
+        :return: the SCN after which mining continues; ``None``: where the processor's position says
+        :raises StorageUnavailable: the change log's storage does not answer
+        """
+        if self._carried is None or not self._most:
+            return None
+        position = processor.position
+        try:
+            state = self._carried.load_state()
+            if state is None:
+                return None
+            _fits(state, position)
+        except CarryOverLost as e:
+            self.record_loss(e, position)
+            return None
+        if int(state["scn"]) < position.scn:  # all of its transactions have ended
+            return None
+        self._scn = int(state["scn"])
+        segments = [_segment(self._carried, one, processor) for one in state["segments"]]
+        processor.schema_versions.restore_state(state["schemas"])
+        processor.transactions.restore_state(state, segments)
+        self._counters.record_carried_changes(
+            sum(one.live_rows for one in segments), (_rows(one).file.bytes for one in segments)
+        )
+        log.info(
+            "%d open transactions with %d changes were carried over: mining goes on after SCN %d, where it had ended, and not at %d, where "
+            "the oldest of them began.",
+            len(processor.transactions), processor.transactions.change_count, self._scn, position.scn,
+        )  # fmt: skip
+        return self._scn
+
+    def record_loss(self, why: CarryOverLost, position: OraclePosition) -> None:
+        """Record that what was carried over cannot be used: the log is mined again."""
+        log.warning(
+            "Open transactions were carried over, but it cannot be used: %s. The log is mined again from SCN %d on, where the oldest of them "
+            "began; nothing is lost by that.",
+            why, position.scn,
+        )  # fmt: skip
+        self._counters.lost += 1
+        self._counters.record_carried_changes(0, ())
+
+    def drop_carried(self, position: OraclePosition) -> CarryOverItem:
+        """Return the item by which what was carried over is not valid any more."""
+        self._scn = 0
+        if self._carried is not None:
+            self._carried.clear_state()
+        self._counters.record_carried_changes(0, ())
+        return CarryOverItem(position, None)
+
+    def save_transactions(self, processor: RowProcessor, scn: int, *, last: bool) -> CarryOverItem | None:
+        """Put the open transactions where the next stream finds them, if it is time to.
+
+        :param scn: all rows up to it were processed, and none after it
+        :param last: the stream ends here
+        :return: the item that makes it valid; ``None``: what was put before stays valid
+        :raises CarriedLost: rows that were carried over cannot be read
+        """
+        carried, transactions = self._carried, processor.transactions
+        if carried is None or scn <= self._scn:
+            return None
+        if transactions.worth_carrying and (last or carried.is_due) and self._allowed():
+            try:
+                file = self._put(carried, processor, scn)
+            except (CarryOverFailed, StorageUnavailable, StorageFull) as e:
+                self._tell(
+                    "failed",
+                    "Open transactions are not carried over: %s. The next run mines the log again from SCN %d on; nothing is lost by that.",
+                    e.what if isinstance(e, CdcError) else e, max(self._scn, processor.position.scn),
+                )  # fmt: skip
+            else:
+                self._scn = scn
+                return CarryOverItem(processor.position, file)
+        if carried.has_state and self._scn < processor.position.scn:  # all of its transactions have ended
+            return self.drop_carried(processor.position)
+        return None
+
+    def _allowed(self) -> bool:
+        if self._hidden:
+            self._tell(
+                "hidden",
+                "Open transactions are not carried over: the redo SQL of their changes would show columns that are hidden. To have them "
+                "carried over all the same, set log.mining.buffer.carry.max.bytes.",
+            )
+        return self._most > 0
+
+    def _put(self, carried: CarryOver, processor: RowProcessor, scn: int) -> CarriedFile:
+        position, versions, transactions = processor.position, processor.schema_versions, processor.transactions
+        added: list[CarriedFile] = []
+
+        def write(segment: RowSegment) -> CarriedRows:
+            try:
+                rows = write_row_file(carried, segment, self._most)
+            except RowFileTooLarge:
+                raise self._too_large() from None
+            added.append(rows.file)
+            if any(versions.is_unknown_table(number) for number in rows.tables.tolist()):
+                raise CarryOverFailed("it is not known of which table some of their rows are")
+            return rows
+
+        def whole(segments: list[RowSegment]) -> tuple[list[RowSegment], CarriedFile]:
+            files = [_rows(segment).file for segment in segments]
+            if sum(file.bytes for file in files) > self._most:
+                raise self._too_large()
+            state = {
+                "scn": scn, "dbid": position.dbid, "resetlogs": position.resetlogs, **transactions.export_state(),
+                "segments": [_described(segment, processor) for segment in segments], "schemas": versions.export_state(),
+            }  # fmt: skip
+            return segments, carried.store_state(state, files)
+
+        try:
+            segments, file = transactions.carry_segments(write, whole)
+        except BaseException:
+            carried.discard_files(added)
+            raise
+        self._counters.record_carried_changes(
+            sum(one.live_rows for one in segments), (_rows(one).file.bytes for one in segments)
+        )
+        self._counters.written += sum(one.bytes for one in (*added, file))
+        return file
+
+    def _too_large(self) -> CarryOverFailed:
+        return CarryOverFailed(f"their rows have more bytes than log.mining.buffer.carry.max.bytes ({self._most:,})")
+
+    def _tell(self, what: str, text: str, *values: object) -> None:
+        """Once a stream."""
+        if what not in self._told:
+            self._told.add(what)
+            log.warning(text, *values)
+
+
+def _fits(state: dict[str, Any], position: OraclePosition) -> None:
+    """Check that the state fits the position.
+
+    :raises CarriedLost: the state is of no use to a stream that begins at the position
+    """
+    if (state["dbid"], state["resetlogs"]) != (position.dbid, position.resetlogs):
+        raise CarryOverLost("it is of another incarnation of the database")
+    if int(state["scn"]) > position.read_scn:
+        raise CarryOverLost(f"it is of SCN {state['scn']}, and the position was set back to {position}")
+
+
+def _rows(segment: RowSegment) -> RowFile:
+    assert isinstance(segment.carried, RowFile)
+    return segment.carried
+
+
+def _described(segment: RowSegment, processor: RowProcessor) -> dict[str, Any]:
+    rows, live = _rows(segment), segment.live
+    tables = [processor.schema_versions.find_table(number).model_dump(mode="json") for number in rows.tables.tolist()]
+    return describe_row_file(rows, tables) | {
+        "transactions": processor.transactions.find_state_numbers(segment.serials[live]),
+        "starts": segment.starts[live].tolist(),
+        "ends": segment.ends[live].tolist(),
+        "rows": segment.rows,
+        "size": segment.size,
+    }
+
+
+def _segment(carried: CarryOver, one: dict[str, Any], processor: RowProcessor) -> RowSegment:
+    """Build a segment of the state. Its transactions are numbered as in the state."""
+    tables = [processor.schema_versions.assign_table_number(TableId.model_validate(table)) for table in one["tables"]]
+    serials, starts, ends = (np.array(one[name], np.int64) for name in ("transactions", "starts", "ends"))
+    file = CarriedFile.model_validate(one["file"])
+    rows = RowFile(carried, file, one["pieces"], np.array(tables, np.int32), serials, starts)
+    return RowSegment.from_carried(rows, serials, starts, ends, one["rows"], one["size"])

@@ -1,0 +1,161 @@
+"""Connections and transactions of the state database. The other modules of this package use the tables."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    before_sleep_log,
+    retry_if_exception,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from airflow_provider_cdc.core.errors import StateError, StateUnavailable
+from airflow_provider_cdc.state.models import Base
+
+log = logging.getLogger(__name__)
+
+_NOW_MS = {
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
+    "mysql": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000",
+    "mariadb": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000",
+}
+"""The database's own clock, in UTC: leases must not depend on how well the workers' clocks agree, and local time goes back for an hour in autumn."""
+
+
+class StateDatabase:
+    """The state database: one engine, transactions, and retries while the database cannot be reached.
+
+    :param url: SQLAlchemy URL
+    :param schema: database schema of the tables, where it is not the default one
+    :param idle_ms: after this time PostgreSQL ends a transaction in which nothing happens
+    :param patience_s: how long an unreachable database is tried again
+    :ivar now_ms: the statement that asks for the database's own clock, in milliseconds
+    :raises StateError: the URL cannot be used
+    """
+
+    def __init__(self, url: str, *, schema: str | None = None, idle_ms: int = 30_000, patience_s: float = 60.0) -> None:
+        try:
+            parsed = sa.make_url(url)
+            if parsed.get_backend_name() not in _NOW_MS:
+                raise NoSuchModuleError(parsed.get_backend_name())
+            options: dict[str, Any] = {"schema_translate_map": {None: schema}} if schema else {}
+            # a pooler may give each transaction another session: nothing may be kept in one, prepared statements neither
+            unprepared = {"prepare_threshold": None} if parsed.get_driver_name() == "psycopg" else {}
+            self.engine = sa.create_engine(
+                parsed, pool_pre_ping=True, execution_options=options, connect_args=unprepared
+            )
+        except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as e:
+            # the URL may hold a password: its text is not repeated
+            raise StateError(
+                f"The state database's URL cannot be used ({type(e).__name__}).",
+                safe="Nothing was read or changed.",
+                remedy="give a SQLAlchemy URL of PostgreSQL, MySQL or SQLite, for example postgresql+psycopg://user:password@host/airflow",
+            ) from None
+        if self.engine.dialect.name == "sqlite":
+            sa.event.listen(self.engine, "connect", _sqlite_connect)
+            sa.event.listen(self.engine, "begin", _sqlite_begin)
+        self.now_ms = sa.text(f"SELECT {_NOW_MS[self.engine.dialect.name]}")
+        self._schema, self._idle_ms, self._patience_s = schema, idle_ms, patience_s
+
+    def create_tables(self) -> None:
+        """Create the tables where they are missing. Airflow deployments use ``airflow db migrate`` instead."""
+        Base.metadata.create_all(self.engine)
+
+    def check_tables(self) -> None:
+        """Check that the state tables exist.
+
+        :raises StateError: the tables are not there
+        """
+        for attempt in self.iterate_attempts():
+            with attempt:
+                names = set(sa.inspect(self.engine).get_table_names(schema=self._schema))
+        if missing := sorted(set(Base.metadata.tables) - names):
+            raise StateError(
+                f"The state tables are missing: {', '.join(missing)}.",
+                where=self.engine.url.render_as_string(hide_password=True),
+                safe="Nothing was read or changed.",
+                remedy="airflow db migrate",
+            )
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextlib.contextmanager
+    def open_transaction(self) -> Iterator[sa.Connection]:
+        """Open a transaction that writes.
+
+        It is committed at the end of the block, and rolled back after an error.
+        """
+        with self.engine.connect().execution_options(cdc_write=True) as c, c.begin():
+            if self.engine.dialect.name == "postgresql":
+                # a run that is frozen within a transaction must not lock the others out
+                c.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {self._idle_ms}")
+            yield c
+
+    def iterate_attempts(self) -> Retrying:
+        """Yield attempts at one piece of work, until one succeeds.
+
+        The next one comes while the database cannot be reached, or is locked.
+
+            >>> for attempt in database.iterate_attempts():
+            ...     with attempt, database.open_transaction() as c:
+            ...         c.execute(statement)
+
+        :raises StateUnavailable: ``patience_s`` is over
+        """
+        return Retrying(
+            retry=retry_if_exception(is_retryable_error),
+            stop=stop_after_delay(self._patience_s),
+            wait=wait_random_exponential(multiplier=0.1, max=5),
+            before_sleep=before_sleep_log(log, logging.WARNING),
+            retry_error_callback=self._unavailable,
+        )
+
+    def _unavailable(self, attempts: RetryCallState) -> NoReturn:
+        error = attempts.outcome.exception() if attempts.outcome is not None else None
+        reason = getattr(error, "orig", None) or error
+        raise StateUnavailable(
+            f"The state database cannot be reached, or is locked, for {self._patience_s:g} s: {reason}",
+            where=self.engine.url.render_as_string(hide_password=True),
+            safe="What was committed before stays; a batch that was being committed is found by the next run.",
+            remedy="see to the database, then run the capture again",
+        ) from error
+
+    def qualify_table(self, table: str) -> str:
+        """Return a table's name with its schema, quoted where it has one."""
+        return f'"{self._schema}"."{table}"' if self._schema else table
+
+
+def is_retryable_error(e: BaseException) -> bool:
+    """Check whether to try again: the database is not reachable or locked, or has closed the connection."""
+    return isinstance(e, OperationalError) or (isinstance(e, DBAPIError) and e.connection_invalidated)
+
+
+def _sqlite_connect(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # SQLAlchemy's "begin" event says BEGIN, not the driver
+    connection.execute("PRAGMA busy_timeout = 30000")
+
+
+def _sqlite_begin(connection: sa.Connection) -> None:
+    write = connection.get_execution_options().get("cdc_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def to_storable_text(text: str, limit: int) -> str:
+    """Convert an external text to a form that every database can store.
+
+    It is cut to ``limit`` characters, without invalid ones.
+
+    A NUL, which PostgreSQL does not keep, becomes another control character, which JSON does not allow either.
+    """
+    return text[:limit].replace("\0", "\x01").encode("utf-8", "replace").decode()

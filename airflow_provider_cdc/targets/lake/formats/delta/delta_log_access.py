@@ -1,0 +1,139 @@
+"""The folder of a Delta table, and Delta's own view of it, in the JVM."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+WRITER = "cdc.writer"
+"""In a commit's metadata: the run that has written the batch into the change log."""
+_MADE_ANEW = frozenset(
+    {
+        "REPLACE TABLE",
+        "CREATE OR REPLACE TABLE",
+        "REPLACE TABLE AS SELECT",
+        "CREATE OR REPLACE TABLE AS SELECT",
+        "CLONE",
+    }
+)
+"""Operations of Delta's that put other rows and columns in the place of a table's, and drop its properties."""
+
+
+class DeltaTableFolder:
+    """The folder of one table.
+
+    :param name: path or URL
+    """
+
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        self.spark, self.name = spark, name
+        self.writers = dict[str, str]()
+        """Application's identifier → the writer of its last batch, as far as :meth:`set_back` has found it."""
+
+    def load_class(self, name: str) -> Any:
+        """Return a class of the JVM by its full name.
+
+        Looked up part by part (``_jvm.java.util``), each part is searched for in all jars.
+        """
+        return getattr(self.spark._jvm, name)
+
+    def to_python_value(self, collection: Any) -> Any:
+        """Convert a collection of Scala to Python's, in one call: py4j's own has several for each value."""
+        java = self.load_class("scala.jdk.javaapi.CollectionConverters").asJava(collection)
+        return json.loads(self.load_class("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString(java))
+
+    def build_path(self, *parts: Any) -> Any:
+        """Build a path in Hadoop's words."""
+        return self.load_class("org.apache.hadoop.fs.Path")(*parts)
+
+    def read_properties(self) -> dict[str, str]:
+        """Return the table's properties."""
+        found: dict[str, str] = self.to_python_value(self.read_snapshot().metadata().configuration())
+        return found
+
+    def resolve_filesystem(self) -> tuple[Any, Any]:
+        """Return the table's folder and its filesystem, in Hadoop's words."""
+        folder = self.build_path(self.name)
+        return folder, folder.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf())
+
+    def exists(self) -> bool:
+        """Check whether a table is there by now."""
+        return bool(self.open_log(fresh=True).tableExists())
+
+    def open_log(self, *, fresh: bool = False) -> Any:
+        """Delta's own view of the table.
+
+        :param fresh: look for commits of others first, which costs a listing
+        """
+        # threads of Python have no active session, without which Delta cannot read its own log
+        spark = self.spark._jsparkSession
+        self.load_class("org.apache.spark.sql.classic.SparkSession").setActiveSession(spark)
+        log = self.load_class("org.apache.spark.sql.delta.DeltaLog").forTable(spark, self.name)
+        if fresh:
+            nothing = self.load_class("scala.Option").empty()
+            log.update(False, nothing, nothing)
+        return log
+
+    def read_snapshot(self) -> Any:
+        """Return the newest version that is known (``org.apache.spark.sql.delta.Snapshot``)."""
+        return self.open_log().unsafeVolatileSnapshot()
+
+    def read_version(self) -> int:
+        """Its number."""
+        return int(self.read_snapshot().version())
+
+    def measure_files(self) -> tuple[int, int]:
+        """Return the number of the files in it, and their bytes.
+
+        The log is not counted, to which maintenance adds commits.
+        """
+        folder, files = self.resolve_filesystem()
+        found, log = (files.getContentSummary(path) for path in (folder, self.build_path(folder, "_delta_log")))
+        return int(found.getFileCount() - log.getFileCount()), int(found.getLength() - log.getLength())
+
+    def set_back(self, app: str, batch: int) -> str:
+        """Find what has given the table other rows than those of an application identifier's last batch; empty if nothing has.
+
+        A RESTORE brings back files and columns, and leaves transaction identifiers as they are; so does a statement that replaces the table.
+
+        :param batch: the last one, by the identifier
+        """
+        log, back = self.open_log(fresh=True), ""
+        version = int(log.unsafeVolatileSnapshot().version())
+        while version >= 0 and (actions := self.read_actions(log, version)):  # older ones may be cleaned up
+            done: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+            if batches := [a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"] == app]:
+                if batch in batches:
+                    self.writers[app] = _writer(done)
+                    return ""
+                return back
+            operation = str(done.get("operation"))
+            if operation in _MADE_ANEW:
+                return f"{operation} in version {version}"
+            if operation == "RESTORE":
+                back = back or f"RESTORE in version {version}"
+                to = done["operationParameters"].get("version")
+                if to is None:  # it was one by time
+                    break
+                version = int(to)
+            else:
+                version -= 1
+        return back
+
+    def read_actions(self, log: Any, version: int) -> list[dict[str, Any]]:
+        """Return what a version of the table changed; nothing if its log is not kept any more."""
+        path = self.build_path(log.logPath(), f"{version:020d}.json")
+        if not self.resolve_filesystem()[1].exists(path):
+            return []
+        return [json.loads(line) for line in self.to_python_value(log.store().read(path, log.newDeltaHadoopConf()))]
+
+
+def _writer(done: dict[str, Any]) -> str:
+    """Return the writer that a commit says; empty if it says none."""
+    try:
+        said = json.loads(done.get("userMetadata") or "{}")
+    except ValueError:  # of an earlier release, in a session that gives all commits a text
+        return ""
+    return str(said.get(WRITER, "")) if isinstance(said, dict) else ""

@@ -1,0 +1,91 @@
+"""Classes of Iceberg and Spark that have no Python interface."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.targets.lake.formats.jvm_errors import failed_with
+from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
+
+ICEBERG = "org.apache.iceberg"
+FASTER = ("CommitFailedException", "AlreadyExistsException", "NoSuchTableException")
+"""What Iceberg's catalogs say when another writer was faster; the last one, when it has removed the table."""
+
+
+def load_jvm_class(spark: SparkSession, name: str) -> Any:
+    """Return a class by its full name.
+
+    Looked up part by part (``_jvm.java.util``), each part is searched for in all jars.
+    """
+    return getattr(spark._jvm, name)
+
+
+def activate_session(spark: SparkSession) -> None:
+    """Make the session this thread's. Threads of Python have none, and Iceberg takes its settings from it."""
+    load_jvm_class(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(spark._jsparkSession)
+
+
+def java_map(spark: SparkSession, values: Mapping[str, str]) -> Any:
+    made = load_jvm_class(spark, "java.util.LinkedHashMap")()
+    for name, value in values.items():
+        made.put(name, value)
+    return made
+
+
+def to_python_dict(found: Any) -> dict[str, str]:
+    """Convert a map of texts of the JVM to Python's, in two calls: py4j's own way has several for each entry."""
+    mapper = JavaClass("com.fasterxml.jackson.databind.ObjectMapper", found._gateway_client)()
+    plain: dict[str, str] = json.loads(mapper.writeValueAsString(found))
+    return plain
+
+
+def java_list(spark: SparkSession, values: Iterable[Any]) -> Any:
+    made = load_jvm_class(spark, "java.util.ArrayList")()
+    for value in values:
+        made.add(value)
+    return made
+
+
+def extract_error_message(error: BaseException) -> str:
+    """Return the message of an error of the JVM, without its stack."""
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    text = str(error) if java is None else str(java.getMessage())
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+@contextlib.contextmanager
+def translate_conflicts(*more: str) -> Iterator[None]:
+    """Iceberg's ways of saying that another writer was faster.
+
+    :param more: classes of errors that say so, too
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as e:
+        if failed_with(e, *FASTER, *more):
+            raise WriteConflict(str(e)) from e
+        raise
+
+
+def refused_by_hive(e: Exception, location: str) -> TargetError | None:
+    """Explain a commit that a Hive metastore has refused because the table's columns change, before it did anything.
+
+    Return ``None`` if that is not why.
+    """
+    if "types incompatible with the existing columns" not in " ".join(str(e).split()):
+        return None
+    return TargetError(
+        "The Hive metastore refuses that the columns of the table change.",
+        where=location,
+        safe="The table was not changed; the change log keeps the batches.",
+        remedy="set hive.metastore.disallow.incompatible.col.type.changes=false in the hive-site.xml of the metastore and restart it, then run the apply again",
+    )

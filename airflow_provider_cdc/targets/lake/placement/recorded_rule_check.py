@@ -1,0 +1,107 @@
+"""Compares the rule that a table was made by with the one that is in force: rows that are there follow the first one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.targets.lake.formats.target_interface import Owner, Target
+from airflow_provider_cdc.targets.lake.rules.projection import Projection
+from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch
+from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
+
+
+def same_rule(made_by: str, now: str, schema: TableSchema) -> bool:
+    """Return whether two rules mean the same for a table.
+
+    Their settings for columns that it does not have do not matter.
+
+    :param made_by: as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.read_rule` has it
+    :param now: as :meth:`airflow_provider_cdc.targets.lake.rules.projection.Projection.format_recorded_rule`
+    """
+    if made_by == now:
+        return True
+    before, after = _relevant(made_by, schema), _relevant(now, schema)
+    # earlier versions have not recorded them
+    return before == (after if "texts" in before else {name: what for name, what in after.items() if name != "texts"})
+
+
+def changes_rows(made_by: str) -> bool:
+    """Return whether the rule that a table was made by makes other rows or columns than the source has."""
+    return bool(_read(made_by).keys() - {"partition_by", "cluster_by"})
+
+
+def another_place(target: Target, owner: Owner, place: RouteBranch) -> TargetError | None:
+    """Build an error if the table has the rows of another place than this one; ``None`` if it does not."""
+    found = _read(target.read_rule()).get("place")
+    if found == place.to_identity():
+        return None
+    has = "all of its rows, or those of an earlier rule" if found is None else f"its rows of {_shown(found)}"
+    return TargetError(
+        f"A rule brings rows of {owner.topic} to a table that has {has}, and would have those of {_shown(place.to_identity())}.",
+        where=f"{target.location} ({owner})",
+        safe="The table was not changed; the change log keeps the batches.",
+        remedy="give the step of the route another location, or make two values one, for example by lower(…); or move the table away: then it is built "
+        "again from the change log, as the rule says",
+    )
+
+
+def another_rule(target: Target, owner: Owner, shape: Projection) -> TargetError:
+    """Build the error that the table was made by another rule."""
+    before, now = _read(target.read_rule()), _read(shape.format_recorded_rule())
+    differs = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    lines = [f"{name}: {_shown(before.get(name))} → {_shown(now.get(name))}" for name in differs]
+    return TargetError(
+        f"The table was made by another rule than the one that is in force now ({'; '.join(lines)}): its rows would not go together.",
+        where=f"{target.location} ({owner})",
+        safe="The table was not changed; the change log keeps the batches.",
+        remedy="take the rule back; or give the rule another location, or move the table away: then it is built again from the change log, as "
+        "the rule says",
+    )
+
+
+def other_texts(table: TargetTable, known: Mapping[str, Any], where: Target) -> TargetError | None:
+    """Build an error if the rows of a topic in a shared table have other texts than its next ones would get.
+
+    ``None`` if they have the same. Named groups of a pattern are no part of the rule that a table records, and it has the rows of several topics.
+
+    :param known: what the last report has of the table
+    """
+    before, now = known.get("texts"), table.texts
+    if before is None or now is None or before == now or known.get("location") != table.location:
+        return None
+    lines = [
+        f"{name}: {_shown(text)} → {_shown(now.get(name))}" for name, text in before.items() if now.get(name) != text
+    ]
+    return TargetError(
+        f"The rows of {table.topic} in the table that it shares have other texts than the rule gives them now ({'; '.join(lines)}): they would not be found any more.",
+        where=where.location,
+        safe="The table was not changed; the change log keeps the batches.",
+        remedy="have the pattern of the rule give the same texts as before; or give the rule another location, or move the table away: then it is built again "
+        "from the change log, as the rule says",
+    )
+
+
+def _read(text: str) -> dict[str, Any]:
+    return dict(json.loads(text)) if text else {}
+
+
+def _relevant(text: str, schema: TableSchema) -> dict[str, Any]:
+    found, there = _read(text), {name.lower() for name in schema.column_names}
+    columns: Mapping[str, Any] = found.get("columns", {})
+    kept: dict[str, Any] = {}
+    for what, value in columns.items():
+        if what in ("rename", "cast"):
+            kept[what] = {name.lower(): new for name, new in value.items() if name.lower() in there}
+        elif what in ("keep", "drop"):
+            kept[what] = sorted(name.lower() for name in value if name.lower() in there)
+        else:
+            kept[what] = value
+    return {**found, "columns": {what: value for what, value in kept.items() if value}}
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,62 @@
+"""References of a comparison: a change log as it is, or references by a plan and what was captured since."""
+
+from __future__ import annotations
+
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.pending_batches import collect_topics
+from airflow_provider_cdc.core.errors import ConfigError, TransientError
+from airflow_provider_cdc.targets.lake.verify.source_reference import SourceReference
+from airflow_provider_cdc.verify.batches_after_reference import BatchesAfterReference
+from airflow_provider_cdc.verify.verification_plan import VerificationPlan
+
+
+def at_rest(changelog: ChangeLog, connector: str) -> dict[str, SourceReference]:
+    """Topic → what its tables are compared with, where the reference is all there is.
+
+    :param connector: the reference's name
+    :raises ConfigError: the reference is empty
+    """
+    contents = [manifest.batch_contents for manifest in changelog.read_manifests(connector)]
+    topics = collect_topics(changelog, contents)
+    if not topics:
+        raise _nothing(changelog, connector)
+    position = contents[-1].position
+    return {topic: SourceReference(found, changelog, connector, position) for topic, found in topics.items()}
+
+
+def load_plan_references(changelog: ChangeLog, plan: VerificationPlan, source: ChangeLog) -> dict[str, SourceReference]:
+    """Return the rows to compare with by a plan.
+
+    :param changelog: of the references
+    :param source: the change log that the plan names
+    :raises ConfigError: there is nothing to compare with
+    :raises TransientError: a part of a reference was deleted
+    """
+    topics: dict[str, SourceReference] = {}
+    for one in plan.references:
+        contents = [manifest.batch_contents for manifest in changelog.read_manifests(one.name)]
+        if len(contents) != one.batches:
+            raise TransientError(
+                f"The scratch change log has {len(contents)} of the {one.batches} batches that were written to it.",
+                where=f"{changelog.storage.url}, {one.name}",
+                safe="No table was changed.",
+                remedy="run the comparison again, and let nobody delete its scratch change log meanwhile",
+            )
+        found = collect_topics(changelog, contents)
+        since = BatchesAfterReference(source, plan.connector, one.first, straddles=one.straddles)
+        topics |= {
+            topic: SourceReference(found[topic], changelog, one.name, one.position, since, one.at)
+            for topic in one.topics
+            if topic in found
+        }
+    if not topics and not plan.not_compared:
+        raise _nothing(changelog, plan.connector)
+    return topics
+
+
+def _nothing(changelog: ChangeLog, connector: str) -> ConfigError:
+    return ConfigError(
+        f"There is nothing to compare with: the change log has no table of connector {connector}.",
+        where=changelog.storage.url,
+        remedy="capture the reference first: the same connector under another name with snapshot.mode=initial_only",
+    )

@@ -1,0 +1,262 @@
+"""Names of topics: as the documents say, each of one table, and the same for as long as a connector lives."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_cdc.core.config import topic_names as module
+from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.topic_names import TopicNames, sanitize_name
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from dev.servers import MariaDb
+from tests.support.connectors import Connector, memory_connector, mysql_connector
+from tests.support.shop import KEYED, equal, insert
+
+
+def _topics(**properties: object) -> TopicNames:
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    return TopicNames(TableConfig.parse({"topic.prefix": "p", **named}))
+
+
+# names
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        ("orders", "p.shop.orders"),
+        ("Order-Items.2", "p.shop.Order-Items.2"),
+        ("order items", "p.shop.order_items"),
+        ("a/b\\c$d#e", "p.shop.a_b_c_d_e"),
+        ("größe", "p.shop.gr__e"),
+        ("😀", "p.shop.__"),
+        ("x" * 300, "p.shop." + "x" * 242),
+    ],
+)
+def test_characters_that_a_topic_cannot_have_become_underscores(table: str, name: str) -> None:
+    assert _topics().resolve_topic(TableId(namespace="shop", name=table)) == name
+
+
+@given(st.text(min_size=1))
+def test_every_name_is_one_that_kafka_takes_and_stays_as_it_is(name: str) -> None:
+    topic = sanitize_name(name)
+    assert re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic)
+    assert sanitize_name(topic) == topic
+
+
+_part = st.text(st.sampled_from("ab._- /"), min_size=1, max_size=4)
+
+
+@given(st.lists(st.tuples(_part, _part), min_size=2, max_size=6, unique=True), st.sampled_from("._-"))
+def test_no_two_tables_get_one_topic(names: list[tuple[str, str]], delimiter: str) -> None:
+    topics, given = _topics(topic_delimiter=delimiter, include_schema_changes=False), dict[str, TableId]()
+    for namespace, name in names:
+        table = TableId(namespace=namespace, name=name)
+        wanted = sanitize_name(delimiter.join(("p", namespace, name)))
+        if wanted in given:
+            with pytest.raises(ConfigError) as caught:
+                topics.claim_topic(table)
+            assert all(str(part) in str(caught.value) for part in (table, given[wanted], wanted))
+        else:
+            assert topics.claim_topic(table) == wanted
+            given[wanted] = table
+
+
+@pytest.mark.parametrize(
+    ("properties", "table", "whose"),
+    [
+        (
+            {"provide_transaction_metadata": True, "topic_transaction": "shop.orders"},
+            "shop.orders",
+            "the transactions",
+        ),
+        (
+            {"notification_enabled_channels": "sink", "notification_sink_topic_name": "p.shop.orders"},
+            "shop.orders",
+            "the notifications",
+        ),
+    ],
+)
+def test_a_table_does_not_share_the_topic_of_other_records(
+    properties: dict[str, object], table: str, whose: str
+) -> None:
+    namespace, _, name = table.partition(".")
+    topics = _topics(**properties)
+    with pytest.raises(ConfigError, match=f"shop.orders would have the topic p.shop.orders, which is that of {whose}"):
+        topics.claim_topic(TableId(namespace=namespace, name=name))
+    topics.claim_topic(TableId(namespace=namespace, name="other"))
+
+
+def test_other_records_do_not_share_a_topic() -> None:
+    with pytest.raises(ConfigError, match=r"share the topic p: the schema changes .* and the notifications"):
+        _topics(notification_enabled_channels="sink", notification_sink_topic_name="p")
+    _topics(notification_enabled_channels="sink", notification_sink_topic_name="p", include_schema_changes=False)
+
+
+@pytest.mark.parametrize("name", ["topic.transaction", "notification.sink.topic.name"])
+def test_topics_that_people_name_have_names_that_kafka_takes(name: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(name)):
+        TableConfig.parse({"topic.prefix": "p", name: "no such topic"})
+
+
+# runs
+
+
+def _two(db: MemoryDatabase, first: str, second: str) -> None:
+    for table in (first, second):
+        db.create_table(table, KEYED, key=("id",))
+        insert(db, table, 1)
+
+
+@pytest.fixture
+def empty(request: pytest.FixtureRequest) -> MemoryDatabase:
+    return MemoryDatabase(request.node.nodeid)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "delimiter", "topic"),
+    [("a.b_c", "a_b.c", "_", "test_a_b_c"), ("shop.a b", "shop.a_b", ".", "test.shop.a_b")],
+)
+def test_a_connector_whose_topics_collide_does_not_start(
+    empty: MemoryDatabase, tmp_path: Path, first: str, second: str, delimiter: str, topic: str
+) -> None:
+    _two(empty, first, second)
+    connector = memory_connector(empty, tmp_path, topic_delimiter=delimiter)
+    with pytest.raises(ConfigError, match=f"{first} and {second} would both have the topic {topic}"):
+        connector.capture()
+    assert connector.changelog.list_batches("test") == []
+    result = connector.capture({"table.exclude.list": re.escape(second)})
+    assert result.topics == {topic: 1}
+
+
+def test_a_table_that_comes_to_the_topic_of_another_stops_the_run_before_its_first_row(
+    empty: MemoryDatabase, tmp_path: Path
+) -> None:
+    """It is gone again when the run comes: only the log knows of it."""
+    empty.create_table("a.b_c", KEYED, key=("id",))
+    insert(empty, "a.b_c", 1)
+    connector = memory_connector(empty, tmp_path, topic_delimiter="_")
+    connector.capture()
+    insert(empty, "a.b_c", 2)
+    empty.create_table("a_b.c", KEYED, key=("id",))
+    insert(empty, "a_b.c", 77)
+    insert(empty, "a.b_c", 3)
+    empty.drop_table("a_b.c")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"a\.b_c and a_b\.c would both have the topic test_a_b_c") as caught:
+            connector.capture()
+        assert "CREATE" in (caught.value.where or "")
+        rows = connector.replay.advance().rows("test_a_b_c")
+        assert [row["id"] for row in rows] == [1, 2]
+    connector.capture({"table.exclude.list": r"a_b\.c"})
+    assert [row["id"] for row in connector.replay.advance().rows("test_a_b_c")] == [1, 2, 3]
+
+
+def test_a_table_that_is_renamed_to_the_topic_of_another_stops_the_run(empty: MemoryDatabase, tmp_path: Path) -> None:
+    _two(empty, "a.b_c", "a.other")
+    connector = memory_connector(empty, tmp_path, topic_delimiter="_")
+    connector.capture()
+    empty.rename_tables(("a.other", "a_b.c"))
+    with pytest.raises(ConfigError, match="would both have the topic"):
+        connector.capture()
+
+
+def test_the_topic_of_a_table_that_is_gone_stays_its_own(empty: MemoryDatabase, tmp_path: Path) -> None:
+    _two(empty, "a.b_c", "a.d")
+    connector = memory_connector(empty, tmp_path, topic_delimiter="_")
+    connector.capture()
+    empty.drop_table("a.b_c")
+    connector.capture()
+    empty.create_table("a_b.c", KEYED, key=("id",))
+    with pytest.raises(ConfigError, match=r"a\.b_c and a_b\.c would both have the topic"):
+        connector.capture()
+
+
+def test_a_table_that_the_lists_let_in_is_refused_where_its_topic_is_taken(
+    empty: MemoryDatabase, tmp_path: Path
+) -> None:
+    _two(empty, "a.b_c", "a_b.c")
+    connector = memory_connector(empty, tmp_path, topic_delimiter="_")
+    connector.capture({"table.include.list": r"a\.b_c"})
+    with pytest.raises(ConfigError, match=r"a\.b_c and a_b\.c would both have the topic"):
+        connector.capture({"table.include.list": r"a_b\.c"})
+
+
+def test_a_signal_table_needs_no_topic(empty: MemoryDatabase, tmp_path: Path) -> None:
+    _two(empty, "a.b_c", "a.d")
+    empty.create_table("a_b.c", {"id": "string!", "type": "string!", "data": "string"}, key=("id",))
+    connector = memory_connector(empty, tmp_path, topic_delimiter="_", signal_data_collection="a_b.c")
+    assert connector.capture().topics == {"test_a_b_c": 1, "test_a_d": 1}
+
+
+def test_tables_of_a_server_that_come_to_one_topic_stop_the_run(mariadb: MariaDb, tmp_path: Path) -> None:
+    with mariadb.database() as one:
+        other = f"{one.name}_x"
+        one.sql("CREATE TABLE x_y (id INT PRIMARY KEY)", "INSERT INTO x_y VALUES (1)", f"CREATE DATABASE {other}")
+        try:
+            connector = mysql_connector(
+                mariadb, tmp_path, topic_delimiter="_", database_include_list=f"{one.name},{other}"
+            )
+            connector.capture()
+            one.sql(
+                "INSERT INTO x_y VALUES (2)", f"CREATE TABLE {other}.y (id INT PRIMARY KEY)",
+                f"INSERT INTO {other}.y VALUES (77)", f"DROP TABLE {other}.y", "INSERT INTO x_y VALUES (3)",
+            )  # fmt: skip
+            topic = f"test_{one.name}_x_y"
+            with pytest.raises(ConfigError, match=f"{one.name}.x_y and {other}.y would both have the topic {topic}"):
+                connector.capture()
+            assert [row["id"] for row in connector.replay.advance().rows(topic)] == [1, 2]
+            connector.capture({"table.exclude.list": re.escape(f"{other}.y")})
+            assert [row["id"] for row in connector.replay.advance().rows(topic)] == [1, 2, 3]
+        finally:
+            one.sql(f"DROP DATABASE {other}")
+
+
+# connectors that began before
+
+
+def _as_an_earlier_release(connector: Connector) -> None:
+    """One run with the names that it gave; its manifests do not say which they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "sanitize_name", lambda name: name)
+        connector.capture()
+    for path in Path(connector.changelog.storage.join_path("test", "manifests")).iterdir():
+        document = orjson.loads(path.read_bytes())
+        del document["sanitized"]
+        path.write_bytes(orjson.dumps(document))
+
+
+def test_a_connector_that_began_with_other_names_keeps_them(empty: MemoryDatabase, tmp_path: Path) -> None:
+    _two(empty, "shop.a b", "shop.c")
+    connector = memory_connector(empty, tmp_path)
+    _as_an_earlier_release(connector)
+    for i in (2, 3):
+        insert(empty, "shop.a b", i)
+        assert connector.capture().topics == {"test.shop.a b": 1}
+    empty.create_table("shop.a_b", KEYED, key=("id",))
+    insert(empty, "shop.a_b", 9)
+    connector.capture()
+    equal(connector, empty)
+    assert not any(manifest.sanitized for manifest in connector.changelog.read_manifests("test"))
+
+
+def test_a_connector_whose_names_are_the_same_goes_on_with_those_of_today(
+    empty: MemoryDatabase, tmp_path: Path
+) -> None:
+    _two(empty, "shop.a", "shop.c")
+    connector = memory_connector(empty, tmp_path)
+    _as_an_earlier_release(connector)
+    empty.create_table("shop.a b", KEYED, key=("id",))
+    insert(empty, "shop.a b", 1)
+    assert connector.capture().topics == {"test.shop.a_b": 1}
+    insert(empty, "shop.a b", 2)
+    assert connector.capture().topics == {"test.shop.a_b": 1}
+    assert [manifest.sanitized for manifest in connector.changelog.read_manifests("test")] == [False, True, True]

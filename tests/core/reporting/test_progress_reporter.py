@@ -1,0 +1,167 @@
+"""How far work is that takes long: what its log and its board are told."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_cdc.changelog.files import job_progress as boards
+from airflow_provider_cdc.changelog.files.job_progress import JobProgressBoard
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.core.model.job_progress import JobProgress, format_duration
+from airflow_provider_cdc.core.reporting import progress_reporter as module
+from airflow_provider_cdc.core.reporting.progress_reporter import ProgressReporter, ProgressTicker
+
+
+class Clock:
+    """A clock that a test moves on. In place of the real one, as rates are of a minute."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+
+    def after(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def board(tmp_path: Path) -> JobProgressBoard:
+    return JobProgressBoard(Storage(str(tmp_path)), "shop")
+
+
+def test_work_is_told_every_few_seconds_and_not_before(clock: Clock) -> None:
+    progress = ProgressReporter("Snapshot", "rows")
+    clock.after(module.EVERY_S - 0.1)
+    assert not progress.is_due
+    clock.after(0.1)
+    assert progress.is_due
+    progress.tell(1)
+    assert not progress.due
+    clock.after(module.EVERY_S)
+    assert progress.due
+
+
+def test_rate_and_time_left_are_those_of_late(clock: Clock) -> None:
+    progress = ProgressReporter("Snapshot", "rows")
+    clock.after(5)
+    assert (
+        progress.report_progress(50_000, 1_000_000).progress_text
+        == "Snapshot: 50,000 of 1,000,000 rows (5 %), 10,000 rows/s, about 95 s left"
+    )
+    for _ in range(20):  # slower from here on
+        clock.after(5)
+        work = progress.report_progress(progress._counted[-1][1] + 5_000, 1_000_000)
+    assert work.per_s == pytest.approx(1_000)
+    assert work.left_s == pytest.approx(850)
+    assert work.progress_text.endswith("1,000 rows/s, about 14 min left")
+
+
+def test_the_way_may_be_another_number_than_what_is_counted(clock: Clock) -> None:
+    progress = ProgressReporter("Snapshot", "rows", done=100)
+    clock.after(10)
+    work = progress.report_progress(600, of=(1.5, 3), now="now shop.b")
+    assert work.progress_text == "Snapshot: 600 rows (50 %), 50 rows/s, about 10 s left; now shop.b"
+
+
+def test_what_is_not_known_is_not_told(clock: Clock) -> None:
+    progress = ProgressReporter("Streaming", "events")
+    clock.after(5)
+    assert progress.report_progress(0).progress_text == "Streaming: 0 events"
+    clock.after(5)
+    assert progress.report_progress(7).progress_text == "Streaming: 7 events, 0.7 events/s"
+    clock.after(5)
+    assert (
+        progress.report_progress(3, 10).progress_text == "Streaming: 3 of 10 events (30 %)"
+    )  # taken back: nobody knows how fast it is
+
+
+def test_more_than_was_estimated_is_no_more_than_all(clock: Clock) -> None:
+    progress = ProgressReporter("Snapshot", "rows")
+    clock.after(5)
+    work = progress.report_progress(30, 20)
+    assert (work.part, work.left_s) == (1.0, 0.0)
+
+
+def test_work_is_on_the_board_until_it_ends(tmp_path: Path) -> None:
+    with ProgressReporter("Apply", "tables", where="delta at /lake", board=board(tmp_path)) as apply:
+        assert board(tmp_path).list_work() == []
+        told = apply.report_progress(1, 2, now="at work: shop.b")
+        with ProgressReporter("Apply", "tables", where="iceberg at /lake", board=board(tmp_path)) as other:
+            second = other.report_progress(0, 5)
+            assert board(tmp_path).list_work() == [told, second]
+        assert board(tmp_path).list_work() == [told]
+        assert apply.report_progress(2, 2, shown=False).done == 2
+        assert board(tmp_path).list_work() == []
+        apply.report_progress(2, 2)
+    assert board(tmp_path).list_work() == []
+
+
+def test_who_was_killed_is_on_the_board_for_a_while_and_gives_way_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ProgressReporter("Apply", "tables", board=board(tmp_path)).report_progress(1, 2)
+    assert len(board(tmp_path).list_work()) == 1
+    now = time.time()
+    monkeypatch.setattr(boards.time, "time", lambda: now + boards.DEAD_S)
+    assert board(tmp_path).list_work() == []
+    monkeypatch.undo()
+    with ProgressReporter("Apply", "tables", board=board(tmp_path)) as work:
+        work.report_progress(0, 2)
+        (found,) = board(tmp_path).list_work()
+        assert found.done == 0
+    assert list((tmp_path / "shop" / "work").iterdir()) == []
+
+
+def test_files_of_others_on_the_board_are_left_out(tmp_path: Path) -> None:
+    told = ProgressReporter("Apply", "tables", board=board(tmp_path)).report_progress(1, 2)
+    folder = tmp_path / "shop" / "work"
+    for name, text in (("a.json", "{"), ("b.json", f'{{"at": {time.time()}}}'), ("c.json", "[]"), ("d", "")):
+        (folder / name).write_text(text)
+    assert board(tmp_path).list_work() == [told]
+
+
+def test_a_board_that_fails_costs_the_work_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "shop").write_text("in the way of the folder")
+    with ProgressReporter("Apply", "tables", board=board(tmp_path)) as work:
+        work.report_progress(1, 2)
+    assert "How far apply is cannot be shown" in caplog.text
+
+
+def test_a_thread_tells_where_the_work_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "EVERY_S", 0.02)
+    caplog.set_level(logging.INFO)
+    done = 0
+
+    def told() -> dict[str, int]:
+        nonlocal done
+        done += 1
+        return {"done": done, "total": 100}
+
+    with ProgressTicker(ProgressReporter("Apply", "tables", board=board(tmp_path)), told):
+        until = time.monotonic() + 20
+        while done < 3:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        (work,) = board(tmp_path).list_work()
+        assert work.total == 100
+    assert board(tmp_path).list_work() == []
+    assert "Apply: 2 of 100 tables (2 %)" in caplog.text
+
+
+def test_a_document_is_read_as_it_was_written() -> None:
+    work = JobProgress("Apply", "x", "tables", 1, None, 2.5, 0.25, None, "", 1.0, 2.0)
+    assert JobProgress.from_document(work.to_document()) == work
+
+
+def test_durations_have_two_units_at_most() -> None:
+    for seconds, text in {0.4: "0 s", 119.4: "119 s", 121: "2 min", 7199: "2 h 0 min", 11_400: "3 h 10 min", 200_000: "2 d 7 h"}.items():  # fmt: skip
+        assert format_duration(seconds) == text

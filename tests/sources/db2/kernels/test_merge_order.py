@@ -1,0 +1,69 @@
+"""The order of changes of several tables, compared with sorting bytes in Python. The kernels run as plain Python, and compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_cdc.sources.db2.kernels import merge_order
+from airflow_provider_cdc.sources.db2.log.lsn_arrays import LsnArray
+
+LSNS = st.binary(min_size=1, max_size=20)
+"""LSNs of different lengths, also longer than those of any Db2. Zero bytes at their ends do not count."""
+FEW = st.sampled_from(
+    [b"\x01", b"\x01\x00", b"\x01\x00\x00\x00\x00\x00\x00\x00\x01", b"\x02", b"\xff" * 16, b"\x7f", b"\x80"]
+)
+
+
+def padded(lsn: bytes) -> bytes:
+    return lsn.ljust(24, b"\0")
+
+
+def words(lsns: list[bytes]) -> npt.NDArray[np.uint64]:
+    return LsnArray.from_bytes(lsns).pad_words(3)
+
+
+@settings(deadline=None)
+@given(runs=st.lists(st.lists(LSNS | FEW, max_size=12), min_size=1, max_size=7))
+@pytest.mark.parametrize("compiled", [True, False])
+def test_runs_are_merged_as_their_bytes_compare(compiled: bool, runs: list[list[bytes]]) -> None:
+    runs = [sorted(run, key=padded) for run in runs]
+    every = [lsn for run in runs for lsn in run]
+    starts = np.cumsum([0, *map(len, runs)])
+    merge = merge_order.merged_order if compiled else merge_order.merged_order.py_func  # type: ignore[attr-defined]
+    order = merge(words(every), starts)
+    expected = sorted(range(len(every)), key=lambda i: padded(every[i]))  # stable: an earlier run comes first
+    assert order.tolist() == expected
+
+
+@settings(deadline=None)
+@given(run=st.lists(LSNS | FEW, max_size=20), bound=LSNS | FEW, with_equal=st.booleans())
+@pytest.mark.parametrize("compiled", [True, False])
+def test_rows_before_a_bound_are_counted(compiled: bool, run: list[bytes], bound: bytes, with_equal: bool) -> None:
+    run.sort(key=padded)
+    count = merge_order.count_before if compiled else merge_order.count_before.py_func  # type: ignore[attr-defined]
+    expected = sum(padded(lsn) < padded(bound) or (with_equal and padded(lsn) == padded(bound)) for lsn in run)
+    assert count(words(run), words([bound]), 3, with_equal) == expected
+
+
+@settings(deadline=None)
+@given(run=st.lists(FEW, max_size=6))
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_first_row_out_of_order_is_found(compiled: bool, run: list[bytes]) -> None:
+    find = merge_order.first_descending if compiled else merge_order.first_descending.py_func  # type: ignore[attr-defined]
+    wrong = [i for i in range(1, len(run)) if padded(run[i]) < padded(run[i - 1])]
+    assert find(words(run)) == (wrong[0] if wrong else -1)
+
+
+@settings(deadline=None)
+@given(wanted=st.lists(LSNS | FEW, max_size=12), among=st.lists(LSNS | FEW, max_size=12))
+@pytest.mark.parametrize("compiled", [True, False])
+def test_places_are_those_of_equal_rows(compiled: bool, wanted: list[bytes], among: list[bytes]) -> None:
+    wanted.sort(key=padded)
+    among.sort(key=padded)
+    places = merge_order.find_row_numbers if compiled else merge_order.find_row_numbers.py_func  # type: ignore[attr-defined]
+    equal = [[i for i, lsn in enumerate(among) if padded(lsn) == padded(one)] for one in wanted]
+    assert places(words(wanted), words(among)).tolist() == [max(found, default=-1) for found in equal]

@@ -1,0 +1,90 @@
+"""Names and docstrings of the package: the words that must not come back."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dev import paths
+
+PACKAGE = paths.ROOT / "airflow_provider_cdc"
+DENIED_NAMES = {
+    "among", "anew", "asked", "at", "behind", "beside", "came", "found", "going", "here", "it", "kept", "look", "looked", "of", "one",
+    "ones", "since", "some", "standing", "strange", "take", "taken", "tell", "tells", "that", "there", "thing", "things", "those", "told",
+    "took", "untold", "wanted", "what", "when", "where", "whether", "which", "who", "whose", "without",
+}  # fmt: skip
+DENIED_FIRST_WORDS = {"As", "How", "Of", "One", "Those", "What", "When", "Where", "Whether", "Which", "Who"}
+DENIED_WORDS = re.compile(
+    r"\b(somebody|nobody|whoever|everybody|anybody|anew|untold|goes on|go on|that there is|of its own)\b", re.IGNORECASE
+)
+FILE_INTERFACE = (" tell",)
+"""Methods of files, which Python names."""
+MOST_ONE_WORD = 0.15
+"""Greatest share of public functions that may have a name of one word."""
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def _modules() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if "node_modules" not in path.parts:
+            yield path.relative_to(paths.ROOT), ast.parse(path.read_text())
+
+
+def _public_definitions(body: list[ast.stmt]) -> Iterator[Definition]:
+    """Functions, classes and their methods, without what is inside functions."""
+    for statement in body:
+        if isinstance(statement, Definition) and not statement.name.startswith("_"):
+            yield statement
+            if isinstance(statement, ast.ClassDef):
+                yield from _public_definitions(statement.body)
+        elif isinstance(statement, ast.If | ast.Try):
+            yield from _public_definitions(statement.body)
+
+
+@pytest.fixture(scope="module")
+def definitions() -> dict[str, Definition]:
+    return {
+        f"{path}:{one.lineno} {one.name}": one
+        for path, module in _modules()
+        for one in _public_definitions(module.body)
+    }
+
+
+def test_no_public_function_has_a_denied_name(definitions: dict[str, Definition]) -> None:
+    named = {
+        place for place, one in definitions.items() if not isinstance(one, ast.ClassDef) and one.name in DENIED_NAMES
+    }
+    assert {place for place in named if not place.endswith(FILE_INTERFACE)} == set()
+
+
+def test_most_public_functions_say_verb_and_object(definitions: dict[str, Definition]) -> None:
+    functions = [one.name for one in definitions.values() if not isinstance(one, ast.ClassDef)]
+    assert sum("_" not in name for name in functions) / len(functions) < MOST_ONE_WORD
+
+
+def test_no_docstring_has_a_denied_word() -> None:
+    denied = []
+    for path, module in _modules():
+        for node in ast.walk(module):
+            if not isinstance(node, Definition | ast.Module):
+                continue
+            docstring = ast.get_docstring(node) or ""
+            prose = re.sub(r"``[^`]*``|:param [^:]*:|`[^`]*`", "", docstring)
+            first = docstring.split(" ", 1)[0]
+            if first in DENIED_FIRST_WORDS or DENIED_WORDS.search(prose):
+                denied.append(f"{path}:{getattr(node, 'lineno', 1)} {docstring[:80]!r}")
+    assert denied == []
+
+
+def test_no_two_public_classes_of_a_package_have_the_same_name() -> None:
+    seen: dict[tuple[Path, str], list[str]] = {}
+    for path, module in _modules():
+        for one in _public_definitions(module.body):
+            if isinstance(one, ast.ClassDef) and one in module.body:
+                seen.setdefault((path.parent, one.name), []).append(str(path))
+    assert {key: where for key, where in seen.items() if len(where) > 1} == {}
