@@ -69,25 +69,6 @@ def _like(name: str, patterns: list[str]) -> bool:
     return any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in patterns)
 
 
-def test_the_way_of_a_row_names_what_is_there() -> None:
-    """Each hop is a file, and what in it the row goes through; no way has more than twenty."""
-    text = (paths.ROOT / "docs" / "architecture.md").read_text()
-    ways = re.findall(r"\n\| \| where .*?\n\n", text, re.DOTALL)
-    assert len(ways) == 2
-    for way in ways:
-        hops = re.findall(r"^\| \d+ \| (.*?) \|", way, re.MULTILINE)
-        assert 10 < len(hops) <= 20
-        (source,) = re.findall(r"`(sources/\w+/)", hops[0])
-        for file, name in re.findall(r"`([\w/]+\.py)`(?: `([\w.]+)`)?", "\n".join(hops)):
-            top, package = file.split("/")[0], paths.ROOT / "airflow_provider_cdc"
-            folder = package if top in ("sources", "core", "changelog", "targets") else None
-            if "/" not in file:
-                continue  # beside the file that the hop names first
-            code = ((folder or package / source) / file).read_text()
-            for part in filter(None, name.split(".")):
-                assert re.search(rf"(class|def) {part}\b", code), (file, name)
-
-
 def test_every_source_has_a_section_with_its_properties(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line in the registry is all that it takes."""
     from airflow_provider_cdc import sources
