@@ -14,28 +14,17 @@ from typing import Any
 
 from airflow_provider_cdc.targets.lake.formats.table_format import PROFILES
 from dev import paths
-from dev.benchmarks import (
-    apply,
-    db2,
-    debezium,
-    figures,
-    fixed,
-    fleet,
-    freshness,
-    incremental,
-    jdbc,
-    machine,
-    mongodb,
-    oracle,
-    page,
-    tables,
-    visible,
-    years,
-)
-from dev.benchmarks.figures import Bar
-from dev.benchmarks.ours import Ours
-from dev.benchmarks.runs import measured, measured_runs
-from dev.benchmarks.workload import DATABASE, Work
+from dev.benchmarks.apply import apply
+from dev.benchmarks.capture import db2, incremental, mongodb, oracle
+from dev.benchmarks.connector import fixed, fleet, freshness, tables, years
+from dev.benchmarks.database import jdbc
+from dev.benchmarks.engines import debezium
+from dev.benchmarks.engines.ours import Ours
+from dev.benchmarks.engines.runs import measured, measured_runs
+from dev.benchmarks.load.workload import DATABASE, Work
+from dev.benchmarks.measure import figures, machine, visible
+from dev.benchmarks.measure.figures import Bar
+from dev.benchmarks.page import page
 from dev.bootstrap.report import Problem, Report
 from dev.servers import MariaDb, MySql
 from dev.servers.mysql_family import MySqlFamily

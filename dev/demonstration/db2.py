@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dev.demonstration.kit import CUSTOMERS, NAMES, ORDERS, PRODUCTS, Kit
 from dev.servers import Db2
-from dev.servers.db2.driver import Connection
+from dev.servers.db2.engine.driver import Connection
 
 SCHEMA, USER = "INVENTORY", "APP"
 LONG_NOTE = 6_000

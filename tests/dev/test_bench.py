@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from dev import paths
-from dev.benchmarks import incremental, machine
-from dev.benchmarks.figures import Bar, compared, summed_up, verdicts
-from dev.benchmarks.stages import Stages
-from dev.benchmarks.streaming import Streaming
+from dev.benchmarks.capture import incremental
+from dev.benchmarks.engines.streaming import Streaming
+from dev.benchmarks.measure import machine
+from dev.benchmarks.measure.figures import Bar, compared, summed_up, verdicts
+from dev.benchmarks.measure.stages import Stages
 from dev.bootstrap.report import Problem
 from tests.support.patience import until
 

@@ -9,7 +9,7 @@ import ibm_db_dbi
 import pytest
 
 from dev.servers.db2 import Db2
-from dev.servers.db2.driver import Connection
+from dev.servers.db2.engine.driver import Connection
 from tests.support.db2_sessions import TYPES, its_table, own_server  # noqa: F401 - fixtures
 
 # connections

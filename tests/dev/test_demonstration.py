@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dev import paths
-from dev.benchmarks.lake_changes import Changes, SourceTable
+from dev.benchmarks.load.lake_changes import Changes, SourceTable
 from dev.demonstration import db2, mongodb, oracle
 from dev.demonstration.__main__ import KITS
 from dev.demonstration.db2 import Db2Kit

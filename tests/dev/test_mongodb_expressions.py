@@ -8,8 +8,9 @@ import pytest
 from bson import Decimal128, Int64, ObjectId, Timestamp
 from bson.datetime_ms import DatetimeMS
 
-from dev.servers.mongodb import expressions, order
-from dev.servers.mongodb.errors import MongoError
+from dev.servers.mongodb.expressions import expressions
+from dev.servers.mongodb.values import order
+from dev.servers.mongodb.values.errors import MongoError
 
 DATE = DatetimeMS(1735787045678)  # 2025-01-02T03:04:05.678Z, a Thursday
 OID = ObjectId("65f0c0000000000000000001")

@@ -9,8 +9,14 @@ from pymongo import WriteConcern
 from pymongo.errors import NotPrimaryError, OperationFailure, PyMongoError
 
 from dev.servers.mongodb import MongoDb, ReplicaSet
-from dev.servers.mongodb.electorate import implicit_write_concern, of_member, voters, with_data, write_majority
-from dev.servers.mongodb.errors import MongoError
+from dev.servers.mongodb.replica_set.electorate import (
+    implicit_write_concern,
+    of_member,
+    voters,
+    with_data,
+    write_majority,
+)
+from dev.servers.mongodb.values.errors import MongoError
 from tests.support.patience import until
 
 ARBITER = {"arbiterOnly": True}

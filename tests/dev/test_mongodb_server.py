@@ -10,7 +10,8 @@ import pytest
 from bson import Timestamp
 from pymongo.errors import NotPrimaryError, OperationFailure, PyMongoError
 
-from dev.servers.mongodb import MongoDb, ReplicaSet, wire
+from dev.servers.mongodb import MongoDb, ReplicaSet
+from dev.servers.mongodb.wire import messages
 from tests.support.mongodb_recordings import played, scenarios
 from tests.support.patience import until
 from tests.support.tls import authority, signed
@@ -193,12 +194,12 @@ def test_messages_are_compressed(server: MongoDb) -> None:
         assert client.packed.c.find_one()["text"] == "x" * 100_000
 
 
-@pytest.mark.parametrize("compressor", [wire.ZLIB, wire.ZSTD])
+@pytest.mark.parametrize("compressor", [messages.ZLIB, messages.ZSTD])
 def test_a_compressed_message_is_read_as_it_was(compressor: int) -> None:
-    asked = wire.Message(7, {"find": "c"}, compressor=compressor)
-    data = wire.reply(asked, {"text": "x" * 1000})
+    asked = messages.Message(7, {"find": "c"}, compressor=compressor)
+    data = messages.reply(asked, {"text": "x" * 1000})
     assert len(data) < 200
-    assert wire.parsed(data[:16], data[16:]).body == {"text": "x" * 1000}
+    assert messages.parsed(data[:16], data[16:]).body == {"text": "x" * 1000}
 
 
 # users
@@ -381,21 +382,21 @@ def test_a_secondary_reads_only_for_those_who_ask_for_it(members: ReplicaSet) ->
     assert failed.value.details["code"] == 10107
 
 
-@pytest.mark.parametrize(("name", "number"), wire.COMPRESSORS.items())
+@pytest.mark.parametrize(("name", "number"), messages.COMPRESSORS.items())
 def test_each_compressor_is_agreed_to_and_carries_commands_and_replies(server: MongoDb, name: str, number: int) -> None:
     """By the protocol itself: not every compressor has a library that the driver could use here."""
 
     def message(body: dict[str, Any], compressor: int = 0) -> bytes:
-        request = wire.Message(0, {"find": ""}, compressor=compressor)
-        return wire.reply(request, body)
+        request = messages.Message(0, {"find": ""}, compressor=compressor)
+        return messages.reply(request, body)
 
     with socket.create_connection((server.host, server.port)) as connected, connected.makefile("rb") as answers:
 
         def asked(data: bytes) -> tuple[int, dict[str, Any]]:
             connected.sendall(data)
             header = answers.read(16)
-            size, _, _, code = wire.HEADER.unpack(header)
-            return code, wire.parsed(header, answers.read(size - 16)).body
+            size, _, _, code = messages.HEADER.unpack(header)
+            return code, messages.parsed(header, answers.read(size - 16)).body
 
         hello = {"hello": 1, "compression": ["nonsense", name], "$db": "admin"}
         assert asked(message(hello))[1]["compression"] == [name]
@@ -406,7 +407,7 @@ def test_each_compressor_is_agreed_to_and_carries_commands_and_replies(server: M
             "$db": "shop",
         }
         code, reply = asked(message(insert, number))
-        assert (code, reply["n"]) == (wire.OP_COMPRESSED, 2)
+        assert (code, reply["n"]) == (messages.OP_COMPRESSED, 2)
         find = {
             "find": "packed",
             "filter": {"_id": {"$gte": name, "$lt": name + "~"}},

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dev.servers.mongodb import diffs, order, updates
-from dev.servers.mongodb.documents import UNDEFINED, decode, encode, same
-from dev.servers.mongodb.errors import MongoError
-from dev.servers.mongodb.keystring import encode as keystring
+from dev.servers.mongodb.storage import diffs
+from dev.servers.mongodb.updates import updates
+from dev.servers.mongodb.values import order
+from dev.servers.mongodb.values.documents import UNDEFINED, decode, encode, same
+from dev.servers.mongodb.values.errors import MongoError
+from dev.servers.mongodb.values.keystring import encode as keystring
 from tests.support.mongodb_updates import DOCUMENTS, OPERATORS, SCALARS
 
 

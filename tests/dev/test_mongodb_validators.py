@@ -9,10 +9,11 @@ import pytest
 from bson import Decimal128, Int64
 from pymongo.errors import OperationFailure, WriteError
 
-from dev.servers.mongodb import MongoDb, queries
-from dev.servers.mongodb.errors import MongoError
-from dev.servers.mongodb.explained import explained
-from dev.servers.mongodb.schemas import Schema
+from dev.servers.mongodb import MongoDb
+from dev.servers.mongodb.query import queries
+from dev.servers.mongodb.query.filter_explanations import explained
+from dev.servers.mongodb.query.json_schema import Schema
+from dev.servers.mongodb.values.errors import MongoError
 
 KEYWORDS: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
     ({"bsonType": "int"}, [1], [Int64(1), 1.0, "1", None, True]), ({"bsonType": ["int", "null"]}, [1, None], [Int64(1), "x"]),

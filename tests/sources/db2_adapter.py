@@ -20,7 +20,7 @@ from airflow_provider_cdc.sources.db2.log import stream
 from airflow_provider_cdc.sources.db2.log.change_merger import ChangeMerger
 from airflow_provider_cdc.sources.db2.snapshot import snapshot_row_blocks
 from dev.servers.db2 import Db2
-from dev.servers.db2.driver import Connection
+from dev.servers.db2.engine.driver import Connection
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector
 from tests.support.db2_real import RealDb2, authentication

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from dev.servers.db2.driver import Connection, Row
+from dev.servers.db2.engine.driver import Connection, Row
 
 SCHEMAS = re.compile(r"(SUITE|LOG)_\d+")
 """The schemas that tests make."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dev.servers.db2.dialect import CLAUSES, Masked
+from dev.servers.db2.statements.dialect import CLAUSES, Masked
 
 _MERGE = re.compile(r"(MERGE INTO .*?) t USING \(VALUES \((.*)\)\) AS s \(([^)]*)\) (ON .*)", re.DOTALL)
 

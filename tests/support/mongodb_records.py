@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dev.benchmarks import debezium
+from dev.benchmarks.engines import debezium
 from dev.bootstrap.report import Report
 from dev.servers.mongodb import MongoDb
 from tests.support import mongodb

@@ -5,7 +5,7 @@ from typing import Any
 from bson import Decimal128, Int64
 from hypothesis import strategies as st
 
-from dev.servers.mongodb.documents import UNDEFINED, Symbol
+from dev.servers.mongodb.values.documents import UNDEFINED, Symbol
 
 NAMES = st.sampled_from(["a", "b", "c", "0", "1", "x.y", "$d", "é", "long name"])
 PARTS = st.sampled_from(["a", "b", "c", "0", "1", "2", "5"])

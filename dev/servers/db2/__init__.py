@@ -2,8 +2,8 @@
 
 Real are the driver (``ibm_db`` with IBM's CLI driver), DRDA on TCP, and the SQL engine with its transactions, locks and isolation levels, which is
 Apache Derby. Ours are a shim between the two that edits a few fields (:mod:`dev.servers.db2.wire.shim`), Db2's spelling of SQL
-(:mod:`dev.servers.db2.dialect`), the catalogue SYSCAT, and the capture program of SQL Replication, ASN, with its control tables and change tables
-(:mod:`dev.servers.db2.agent`). Those are modelled on what is public; passing a test here does not prove that Db2 behaves so.
+(:mod:`dev.servers.db2.statements.dialect`), the catalogue SYSCAT, and the capture program of SQL Replication, ASN, with its control tables and change tables
+(:mod:`dev.servers.db2.capture.agent`). Those are modelled on what is public; passing a test here does not prove that Db2 behaves so.
 
 >>> with Db2() as server:
 ...     server.sql("CREATE TABLE APP.T (ID INT NOT NULL PRIMARY KEY)")
@@ -15,7 +15,7 @@ It refuses what it does not know with an SQLCODE and SQLSTATE of Db2; it never a
 
 Where it differs from Db2, as far as is known:
 
-* The log is tables filled by row triggers (:mod:`dev.servers.db2.log`). Changes of rows in a transaction that has altered the same table before are
+* The log is tables filled by row triggers (:mod:`dev.servers.db2.log.log`). Changes of rows in a transaction that has altered the same table before are
   logged with the columns of before.
 * ADDTABLE, REMOVETABLE, ASNCDCSERVICES and ``ALTER TABLE … DATA CAPTURE`` take effect at once, in transactions of their own.
 * TRUNCATE of a table with DATA CAPTURE CHANGES is refused: what the agent makes of it is not public. So are DROP COLUMN and changes of types there, but

@@ -12,18 +12,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dev.servers.db2 import bench, catalog, history, registrations
-from dev.servers.db2.agent import Agent
-from dev.servers.db2.declarations import declarations
-from dev.servers.db2.derby import Derby
-from dev.servers.db2.dialect import Masked
-from dev.servers.db2.driver import Connection, again, connection_string, whole
+from dev.servers.db2.capture import benchmark_rows, registrations
+from dev.servers.db2.capture.agent import Agent
+from dev.servers.db2.catalog import catalog
+from dev.servers.db2.catalog.privileges import Privileges
+from dev.servers.db2.engine.derby import Derby
+from dev.servers.db2.engine.driver import Connection, again, connection_string, whole
 from dev.servers.db2.errors import Db2Error, undefined
-from dev.servers.db2.log import INSERT, Log, Table
-from dev.servers.db2.positions import literal, quoted
-from dev.servers.db2.privileges import Privileges
+from dev.servers.db2.log import history
+from dev.servers.db2.log.log import INSERT, Log, Table
+from dev.servers.db2.log.positions import literal, quoted
 from dev.servers.db2.settings import Settings
-from dev.servers.db2.statements import Plan
+from dev.servers.db2.statements.client_statements import Plan
+from dev.servers.db2.statements.declarations import declarations
+from dev.servers.db2.statements.dialect import Masked
 from dev.servers.db2.wire.shim import Connection as ShimConnection
 from dev.servers.db2.wire.shim import Shim
 
@@ -178,7 +180,7 @@ class Database:
         return answer
 
     def add_table(self, schema: str, table: str, *, creator: str | None = None, **options: Any) -> None:
-        """``ASNCDC.ADDTABLE``; options are those of :func:`dev.servers.db2.registrations.add`.
+        """``ASNCDC.ADDTABLE``; options are those of :func:`dev.servers.db2.capture.registrations.add`.
 
         :param creator: who calls it, and so may do everything with the change table
         """
@@ -346,7 +348,7 @@ class Database:
     ) -> dict[str, Any]:
         """Fill a change table with plausible rows."""
         with self._busy, self._agent.lock:
-            made = bench.serve_changes(self._work, self._log, count, (schema, table), transaction_rows)
+            made = benchmark_rows.serve_changes(self._work, self._log, count, (schema, table), transaction_rows)
             self._agent.reinit()
             self._agent.step()
         self._catalog.refresh_all(changed_only=True)

@@ -35,8 +35,8 @@ from dev import paths
 from dev.bootstrap import jars
 from dev.servers import template
 from dev.servers.base import Server
-from dev.servers.db2 import derby
-from dev.servers.db2.driver import Connection, Row, connection_string
+from dev.servers.db2.engine import derby
+from dev.servers.db2.engine.driver import Connection, Row, connection_string
 
 DECODERS = {
     "hex": bytes.fromhex,

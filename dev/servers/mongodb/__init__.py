@@ -9,17 +9,17 @@ and the public documentation say.
 
 It refuses a command, an option, a stage or an operator that it does not know with the server's error; it never answers such a one with nothing.
 
-How it is made: each change is an entry of the oplog first, and the collections are what the entries make of them (:mod:`dev.servers.mongodb.node`), on
-the primary, on those that follow it, and after a kill. Change streams read the oplog (:mod:`dev.servers.mongodb.streams`), and resume tokens have the
-server's format (:mod:`dev.servers.mongodb.tokens`). Filters, updates and expressions are written here and not taken from mongomock or montydb: those
+How it is made: each change is an entry of the oplog first, and the collections are what the entries make of them (:mod:`dev.servers.mongodb.storage.node`), on
+the primary, on those that follow it, and after a kill. Change streams read the oplog (:mod:`dev.servers.mongodb.change_streams.streams`), and resume tokens have the
+server's format (:mod:`dev.servers.mongodb.change_streams.tokens`). Filters, updates and expressions are written here and not taken from mongomock or montydb: those
 work on Python's values, lose the widths of numbers and the types that Python has no order for, and do not say what an update changed, of which
 the oplog is made.
 
-What stands on MongoDB's manual, and on the texts of its errors, and on no recording: validators and ``$jsonSchema`` (:mod:`dev.servers.mongodb.validators`),
-stages that read other collections (:mod:`dev.servers.mongodb.joins`) or write (:mod:`dev.servers.mongodb.outputs`), documents that expire
-(:mod:`dev.servers.mongodb.ttl`), arbiters, hidden members and those without a vote (:mod:`dev.servers.mongodb.electorate`), shards that are removed
-(:mod:`dev.servers.mongodb.draining`), versions before 8.0 (:mod:`dev.servers.mongodb.versions`), products that are no MongoDB
-(:mod:`dev.servers.mongodb.products`), and operators of expressions beyond those of the recordings.
+What stands on MongoDB's manual, and on the texts of its errors, and on no recording: validators and ``$jsonSchema`` (:mod:`dev.servers.mongodb.storage.validators`),
+stages that read other collections (:mod:`dev.servers.mongodb.query.joins`) or write (:mod:`dev.servers.mongodb.commands.outputs`), documents that expire
+(:mod:`dev.servers.mongodb.storage.ttl`), arbiters, hidden members and those without a vote (:mod:`dev.servers.mongodb.replica_set.electorate`), shards that are removed
+(:mod:`dev.servers.mongodb.sharding.draining`), versions before 8.0 (:mod:`dev.servers.mongodb.operation.versions`), products that are no MongoDB
+(:mod:`dev.servers.mongodb.operation.products`), and operators of expressions beyond those of the recordings.
 
 Where it differs from MongoDB, as far as is known:
 

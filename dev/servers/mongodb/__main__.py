@@ -7,9 +7,9 @@ import signal
 import sys
 from pathlib import Path
 
-from dev.servers.mongodb.node import Settings
-from dev.servers.mongodb.router import Router
 from dev.servers.mongodb.server import Server
+from dev.servers.mongodb.sharding.router import Router
+from dev.servers.mongodb.storage.node import Settings
 
 
 async def main() -> None:

@@ -27,7 +27,7 @@ class MongoDb(Server):
     Options: ``replica_set`` (None is a standalone server), ``oplog_bytes``, ``noop_seconds``, ``auth``, ``tls`` (``certificate``, ``key``, ``ca``,
     ``require_client``), ``election_seconds``, ``replay`` (``file``, ``copies``, ``held``: change streams deliver these, see :mod:`dev.servers.mongodb.replay`),
     and the manners of some deployments: ``version``, ``product``, ``atlas``, ``gather_ms``, ``commit_lag_ms``, ``follow_lag_ms``, ``whole_bytes``, ``commits``, ``load_balanced``
-    (:class:`dev.servers.mongodb.node.Settings`).
+    (:class:`dev.servers.mongodb.storage.node.Settings`).
     """
 
     kind = "mongodb"

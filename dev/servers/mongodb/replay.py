@@ -19,10 +19,10 @@ import numpy as np
 from bson import Int64, Timestamp
 from numpy.typing import NDArray
 
-from dev.servers.mongodb import tokens
-from dev.servers.mongodb.documents import Document, decode, encode
-from dev.servers.mongodb.node import Settings
+from dev.servers.mongodb.change_streams import tokens
 from dev.servers.mongodb.server import Connection, Server
+from dev.servers.mongodb.storage.node import Settings
+from dev.servers.mongodb.values.documents import Document, decode, encode
 
 BATCH_BYTES = 16 * 1000 * 1000
 AWAIT_S = 1.0

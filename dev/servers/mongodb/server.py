@@ -14,39 +14,33 @@ from typing import Any
 from bson import Int64, ObjectId, Timestamp
 from bson.binary import Binary
 
-from dev.servers.mongodb import (
-    admin,
+from dev.servers.mongodb.access import auth, users
+from dev.servers.mongodb.administration import admin, member_commands, session_commands, user_commands
+from dev.servers.mongodb.commands import (
     aggregation,
-    auth,
+    combined_writes,
     crud,
     ddl,
-    errors,
     indexes,
-    joins,
     listings,
-    member_commands,
-    members,
-    other_writes,
     plans,
-    queries,
     reads,
-    session_commands,
-    set_status,
-    shards,
-    ttl,
-    user_commands,
-    users,
-    wire,
-    write_concern,
+    shard_commands,
 )
-from dev.servers.mongodb.context import Context
-from dev.servers.mongodb.cursors import Cursors
-from dev.servers.mongodb.documents import Document
-from dev.servers.mongodb.errors import MongoError
-from dev.servers.mongodb.node import Node, Settings
-from dev.servers.mongodb.registry import Command, found
-from dev.servers.mongodb.storage import Collection
-from dev.servers.mongodb.transactions import Blocked, Sessions
+from dev.servers.mongodb.operation import write_concern
+from dev.servers.mongodb.operation.context import Context
+from dev.servers.mongodb.operation.cursors import Cursors
+from dev.servers.mongodb.operation.registry import Command, found
+from dev.servers.mongodb.query import joins, queries
+from dev.servers.mongodb.replica_set import members, set_status
+from dev.servers.mongodb.storage import ttl
+from dev.servers.mongodb.storage.node import Node, Settings
+from dev.servers.mongodb.storage.transactions import Blocked, Sessions
+from dev.servers.mongodb.storage.versioned_collections import Collection
+from dev.servers.mongodb.values import errors
+from dev.servers.mongodb.values.documents import Document
+from dev.servers.mongodb.values.errors import MongoError
+from dev.servers.mongodb.wire import messages
 
 LOG = logging.getLogger("mongodb.server")
 NO_USER = hashlib.sha256(b"").digest()
@@ -62,11 +56,11 @@ COMMAND_MODULES = (
     joins,
     listings,
     member_commands,
-    other_writes,
+    combined_writes,
     plans,
     reads,
     session_commands,
-    shards,
+    shard_commands,
     user_commands,
     users,
 )
@@ -90,16 +84,16 @@ class Connection:
         try:
             while True:
                 header = await self.reader.readexactly(16)
-                length = wire.HEADER.unpack(header)[0]
-                if not 16 <= length <= wire.LARGEST_MESSAGE + 16384:
+                length = messages.HEADER.unpack(header)[0]
+                if not 16 <= length <= messages.LARGEST_MESSAGE + 16384:
                     return
                 data = await self.reader.readexactly(length - 16)
-                message = wire.parsed(header, data)
+                message = messages.parsed(header, data)
                 reply = await self.server.answer(self, message.body)
                 if reply is None:
                     return
                 if not message.quiet:
-                    self.writer.write(wire.reply(message, reply))
+                    self.writer.write(messages.reply(message, reply))
                     await self.writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError, asyncio.CancelledError):
             return  # the client has gone, or the server ends
@@ -176,7 +170,7 @@ class Server:
         self.users.check(context, wanted)
         self._check_state(context, wanted)
         if "$clusterTime" in body:
-            shards.heard(context, body["$clusterTime"]["clusterTime"])
+            shard_commands.heard(context, body["$clusterTime"]["clusterTime"])
         context.enter()
         if context.transaction is not None and wanted.name not in IN_TRANSACTION:
             raise MongoError(263, f"Cannot run '{wanted.name}' in a multi-document transaction.")
@@ -232,7 +226,7 @@ class Server:
             and context.name not in ("commitTransaction",)
             and error.name != "WouldChangeOwningShard"
         ):
-            from dev.servers.mongodb import transactions
+            from dev.servers.mongodb.storage import transactions
 
             transactions.abort(self.node, self.sessions, context.transaction)
         if "txnNumber" in body and not in_transaction and error.code in errors.RESUMABLE:

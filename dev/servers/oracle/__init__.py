@@ -17,7 +17,7 @@ and of more than 15 digits are exact when stored and compared, but expressions c
 sort behind all others; named time zones other than UTC are refused; PL/SQL is a menu of calls; views, triggers, synonyms, object types and partitions do not exist.
 """
 
+from dev.servers.oracle.engine.privileges import CAPTURE_GRANTS
 from dev.servers.oracle.launch import Oracle, OracleError
-from dev.servers.oracle.privileges import CAPTURE_GRANTS
 
 __all__ = ["CAPTURE_GRANTS", "Oracle", "OracleError"]

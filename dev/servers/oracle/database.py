@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dev.servers.oracle import bench, lobs, redo
-from dev.servers.oracle.catalog import User
-from dev.servers.oracle.engine import FLUSH_SECONDS, Engine
+from dev.servers.oracle.engine import lobs
+from dev.servers.oracle.engine.catalog import User
+from dev.servers.oracle.engine.engine import FLUSH_SECONDS, Engine
+from dev.servers.oracle.engine.flashback import Flashback
+from dev.servers.oracle.engine.privileges import CAPTURE_GRANTS, OWNER_GRANTS
 from dev.servers.oracle.errors import OraError
-from dev.servers.oracle.flashback import Flashback
-from dev.servers.oracle.privileges import CAPTURE_GRANTS, OWNER_GRANTS
+from dev.servers.oracle.redo import benchmark_rows, redo
 from dev.servers.oracle.session import Session
 
 SEED = "PDB$SEED"
@@ -71,7 +72,7 @@ class Database:
         self.unsupported: set[str] = set()
         self.dropped_partitions: set[str] = set()
         """Tables whose rows so far are in a partition that does not exist any more."""
-        self.bench: bench.Plan | None = None
+        self.bench: benchmark_rows.Plan | None = None
         self._sessions: dict[int, Session] = {}
         self._last_session = 0
         if self.engine.redo.fresh:
@@ -311,7 +312,7 @@ class Database:
         self,
         count: int,
         table: str = "BENCH",
-        transaction_rows: int = bench.TRANSACTION_ROWS,
+        transaction_rows: int = benchmark_rows.TRANSACTION_ROWS,
         at_once: int = 1,
         open_rows: int = 0,
         later: int = 0,
@@ -328,19 +329,19 @@ class Database:
         key = (self.home, owner.name, table)
         if key not in self.engine.catalog.tables:
             session = Session(self, owner, self.home, 1, 0)
-            session.run(bench.DDL.format(table=table), [[]])
+            session.run(benchmark_rows.DDL.format(table=table), [[]])
             session.run(f"ALTER TABLE {table} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS", [[]])
             session.close()
         made = self.engine.catalog.tables[key]
         first = self.scn()
-        plan = bench.Plan(
+        plan = benchmark_rows.Plan(
             self.folder, count, first, owner.name, table, made.id, made.version, self.home if self.cdb else None,
             transaction_rows, at_once, open_rows, pace,
         )  # fmt: skip
         if not later:
-            self.jump_scn(bench.last_scn(plan) - first + 10)
+            self.jump_scn(benchmark_rows.last_scn(plan) - first + 10)
         self.bench = plan
-        return {"first": first, "last": bench.last_scn(plan), "rows": count + open_rows}
+        return {"first": first, "last": benchmark_rows.last_scn(plan), "rows": count + open_rows}
 
     def table_at(self, name: str, scn: int | None = None) -> list[list[Any]]:
         """The committed rows of the owner's table at an SCN, for comparing: kept values in the order of the columns."""

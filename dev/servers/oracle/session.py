@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from dev.servers.oracle import datatypes, ddl, dml, merge, moments, plsql, private_tables, settings
-from dev.servers.oracle.catalog import Column, Table, User
-from dev.servers.oracle.datatypes import DataType
+from dev.servers.oracle.engine.catalog import Column, Table, User
+from dev.servers.oracle.engine.privileges import Privileges
+from dev.servers.oracle.engine.transactions import Transaction
 from dev.servers.oracle.errors import OraError, unknown
-from dev.servers.oracle.logminer import Miner
-from dev.servers.oracle.names import Names
-from dev.servers.oracle.privileges import Privileges
+from dev.servers.oracle.logminer.mining_session import Miner
 from dev.servers.oracle.sql import functions
 from dev.servers.oracle.sql.inference import Scope
 from dev.servers.oracle.sql.lexer import Tokens
 from dev.servers.oracle.sql.queries import Compiled, Queries
 from dev.servers.oracle.sql.statements import Statement
-from dev.servers.oracle.transactions import Transaction
+from dev.servers.oracle.statements import alter_session, ddl, dml, merge, plsql, private_tables
+from dev.servers.oracle.statements.names import Names
+from dev.servers.oracle.values import datatypes, moments
+from dev.servers.oracle.values.datatypes import DataType
 from dev.servers.oracle.wire import codecs
 from dev.servers.oracle.wire.statements import Outcome
 
@@ -200,7 +201,7 @@ class Session:
         elif reader.take("SET", "CONSTRAINTS") or reader.take("SET", "CONSTRAINT"):
             reader.until(";")  # foreign keys are not enforced at all, and others cannot be deferred here
         elif reader.take("ALTER", "SESSION"):
-            settings.alter(self, reader)
+            alter_session.alter(self, reader)
         elif statement.word == "LOCK":
             self.need_writable()
             dml.lock_table(self, statement)
@@ -279,7 +280,7 @@ class Session:
                 connection.close()
 
     def set_schema(self, name: str) -> None:
-        settings.set_schema(self, name)
+        alter_session.set_schema(self, name)
 
     # queries
 

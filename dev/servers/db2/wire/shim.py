@@ -6,7 +6,7 @@ The edits, and why:
 * ``ACCRDB.TRGDFTRT``: off; Derby nests two fields of its reply wrongly otherwise, and the driver cannot read them.
 * ``SECCHK.USRID``: a name of this connection's own, so that the engine's table of transactions tells connections apart.
 * ``DSCSQLSTT.QRYINSID``: left out; Derby does not know the parameter.
-* ``SQLSTT``: the statement in Derby's words (:mod:`dev.servers.db2.dialect`), or what the server answers instead.
+* ``SQLSTT``: the statement in Derby's words (:mod:`dev.servers.db2.statements.dialect`), or what the server answers instead.
 * ``SQLCARD``: Db2's SQLCODE and SQLSTATE, and tokens short enough for the driver.
 
 A statement that fails because Derby waited too long for a lock is tried again until the session's own lock timeout is over.
@@ -24,8 +24,9 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from dev.servers.db2 import positions, statements
 from dev.servers.db2.errors import DB2_ERRORS, DERBYS_LOCK_TIMEOUT, REASONS, SEPARATOR, Db2Error
+from dev.servers.db2.log import positions
+from dev.servers.db2.statements import client_statements
 from dev.servers.db2.wire import drda
 from dev.servers.db2.wire.drda import Card, Frame, NotDrda
 
@@ -41,12 +42,12 @@ FAILING_PROCEDURE = "DB2LOG.FAILING"
 REPLAYED = {drda.EXCSQLIMM, drda.EXCSQLSTT, drda.OPNQRY, drda.PRPSQLSTT}
 
 
-class Database(statements.Server, Protocol):
+class Database(client_statements.Server, Protocol):
     """What connections ask of the server."""
 
     def password(self, user: str) -> str | None: ...
     def ensure_schema(self, user: str) -> None: ...
-    def structure_changed(self, plans: list[statements.Plan], *, committed: bool) -> None: ...
+    def structure_changed(self, plans: list[client_statements.Plan], *, committed: bool) -> None: ...
     def committed(self) -> None: ...
     @property
     def lock_timeout(self) -> float | None: ...
@@ -130,7 +131,7 @@ class Connection(threading.Thread):
         self._login = Login()
         self._chain = Chain()
         self._incoming = Chain()
-        self._plans: list[statements.Plan] = []
+        self._plans: list[client_statements.Plan] = []
         self._has_schema = False
         self._package: bytes | None = None
         self.schema = ""
@@ -239,7 +240,7 @@ class Connection(threading.Thread):
     def _statement(self, text: str, chain: Chain) -> str:
         """What the engine is given for a statement."""
         try:
-            plan = statements.planned(text, self, self._database)
+            plan = client_statements.planned(text, self, self._database)
         except Db2Error as error:
             LOG.info("%s refused: %s (%s)", self.label, error, text[:200])
             chain.refused = error
@@ -268,13 +269,13 @@ class Connection(threading.Thread):
                 continue
             values = dict(drda.parameters(frame.body))
             name = _text(values.get(drda.PRCNAM, b"")).upper().replace('"', "")
-            if not name.startswith(statements.PROCEDURES):
+            if not name.startswith(client_statements.PROCEDURES):
                 continue
             data = chain.requests[place + 1 : place + 2]
             arguments = drda.strings(data[0].body) if data and data[0].code == drda.SQLDTA else []
             literals = ", ".join("NULL" if value is None else positions.text(value) for value in arguments)
             plan = self._statement(f"CALL {name}({literals})", chain)
-            values[drda.PRCNAM] = (FAILING_PROCEDURE if plan == FAILING else statements.DONE).encode()
+            values[drda.PRCNAM] = (FAILING_PROCEDURE if plan == FAILING else client_statements.DONE).encode()
             call = frame.replaced(drda.joined(list(values.items())))
             rest = chain.requests[place + 1 + len(arguments and data) :]
             if not rest:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dev.servers.oracle import datatypes, moments
-from dev.servers.oracle.datatypes import DATE_KINDS, DataType
 from dev.servers.oracle.errors import OraError, unknown
 from dev.servers.oracle.sql import functions
 from dev.servers.oracle.sql.inference import (
@@ -16,6 +14,8 @@ from dev.servers.oracle.sql.inference import (
     until_branch,
 )
 from dev.servers.oracle.sql.lexer import BIND, NAME, NUMBER, QUOTED, STRING, SYMBOL, Token, Tokens, split
+from dev.servers.oracle.values import datatypes, moments
+from dev.servers.oracle.values.datatypes import DATE_KINDS, DataType
 
 KEYWORDS = frozenset(
     [

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Protocol
 
-from dev.servers.oracle import datatypes, moments, rowids
-from dev.servers.oracle.datatypes import DataType
 from dev.servers.oracle.errors import OraError
-from dev.servers.oracle.moments import Moment, Nls
+from dev.servers.oracle.values import datatypes, moments, rowids
+from dev.servers.oracle.values.datatypes import DataType
+from dev.servers.oracle.values.moments import Moment, Nls
 from dev.servers.oracle.wire import codecs
 
 NUMERIC = re.compile(r"-?\d*(?:\.\d+)?")

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from dev.servers.oracle import datatypes
-from dev.servers.oracle.datatypes import DATE_KINDS, DataType
 from dev.servers.oracle.errors import OraError
 from dev.servers.oracle.sql import functions
 from dev.servers.oracle.sql.lexer import NUMBER, STRING, SYMBOL, Token, Tokens, split
+from dev.servers.oracle.values import datatypes
+from dev.servers.oracle.values.datatypes import DATE_KINDS, DataType
 
 RENAMED = {
     "DBMS_FLASHBACK_GET_SYSTEM_CHANGE_NUMBER": "READ_SCN", "SUBSTRB": "SUBSTR", "IFNULL": "NVL", "SYS_XMLTYPE": "XMLTYPE",

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dev.servers.oracle.datatypes import NUMBER, DataType
 from dev.servers.oracle.errors import unknown
 from dev.servers.oracle.sql.expressions import KEYWORDS, Expressions, identifier
 from dev.servers.oracle.sql.inference import ROW_ID, ROW_SCN, Scope
 from dev.servers.oracle.sql.lexer import BIND, NAME, QUOTED, STRING, SYMBOL, Token, Tokens, split
 from dev.servers.oracle.sql.lexer import NUMBER as NUMBER_TOKEN
+from dev.servers.oracle.values.datatypes import NUMBER, DataType
 
 Columns = list[tuple[str, DataType | None]]
 SET_WORDS = {"UNION": "UNION", "MINUS": "EXCEPT", "INTERSECT": "INTERSECT", "EXCEPT": "EXCEPT"}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dev.servers.oracle.datatypes import CLOB, DATE, NUMBER, DataType
+from dev.servers.oracle.values.datatypes import CLOB, DATE, NUMBER, DataType
 
 if TYPE_CHECKING:
     from dev.servers.oracle.session import Session

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from dev.servers.oracle import rowids
-from dev.servers.oracle.catalog import Column, Key, Table
-from dev.servers.oracle.datatypes import LOB_KINDS, NATIONAL_KINDS, TEXT_KINDS
+from dev.servers.oracle.engine.catalog import Column, Key, Table
+from dev.servers.oracle.values import rowids
+from dev.servers.oracle.values.datatypes import LOB_KINDS, NATIONAL_KINDS, TEXT_KINDS
 from dev.servers.oracle.views.base import View, nothing, view
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from dev.servers.oracle import contents, redo
-from dev.servers.oracle.redo import LogFile
+from dev.servers.oracle.logminer import contents
+from dev.servers.oracle.redo import redo
+from dev.servers.oracle.redo.redo import LogFile
 from dev.servers.oracle.views.base import View, nothing, view
 
 if TYPE_CHECKING:

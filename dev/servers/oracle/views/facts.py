@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from dev.servers.oracle.privileges import ROLE_CONTENTS, ROLES, SYSTEM_PRIVILEGES
+from dev.servers.oracle.engine.privileges import ROLE_CONTENTS, ROLES, SYSTEM_PRIVILEGES
 from dev.servers.oracle.views.base import view
 
 if TYPE_CHECKING:

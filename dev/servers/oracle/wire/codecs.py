@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from dev.servers.oracle import moments, rowids
-from dev.servers.oracle.datatypes import DataType
-from dev.servers.oracle.moments import Moment
+from dev.servers.oracle.values import moments, rowids
+from dev.servers.oracle.values.datatypes import DataType
+from dev.servers.oracle.values.moments import Moment
 from dev.servers.oracle.wire.packets import Reader, counted, sized, ub
 
 VARCHAR, NUMBER, LONG, ROWID, DATE, RAW, LONG_RAW = 1, 2, 8, 11, 12, 23, 24

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from dev.servers.oracle import rowids
-from dev.servers.oracle.datatypes import DataType
 from dev.servers.oracle.errors import OraError
+from dev.servers.oracle.values import rowids
+from dev.servers.oracle.values.datatypes import DataType
 from dev.servers.oracle.wire import codecs
 from dev.servers.oracle.wire.codecs import Bind, Column
 from dev.servers.oracle.wire.lobs import Lobs

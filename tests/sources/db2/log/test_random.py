@@ -18,7 +18,7 @@ from airflow_provider_cdc.sources.db2.log import commit_windows, stream
 from airflow_provider_cdc.sources.db2.log.change_merger import ChangeMerger
 from airflow_provider_cdc.sources.db2.position import lsn_bytes
 from dev.servers.db2 import Db2
-from dev.servers.db2.driver import Connection
+from dev.servers.db2.engine.driver import Connection
 from tests.sources.db2.log.streamed import Row, Streamed, replayed
 from tests.support.db2_manners import manners
 

@@ -11,9 +11,10 @@ from airflow_provider_cdc.sources.mongodb.documents.document_errors import (
     UpdateMismatch,
 )
 from airflow_provider_cdc.sources.mongodb.documents.document_updates import apply_update
-from dev.servers.mongodb import diffs, updates
-from dev.servers.mongodb.documents import encode
-from dev.servers.mongodb.errors import MongoError
+from dev.servers.mongodb.storage import diffs
+from dev.servers.mongodb.updates import updates
+from dev.servers.mongodb.values.documents import encode
+from dev.servers.mongodb.values.errors import MongoError
 from tests.sources.mongodb.documents import recorded
 from tests.support.mongodb_json import read, write
 from tests.support.mongodb_updates import DOCUMENTS, OPERATORS

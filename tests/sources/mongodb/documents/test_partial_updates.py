@@ -20,9 +20,10 @@ from airflow_provider_cdc.sources.mongodb.documents.update_arrays import removed
 from airflow_provider_cdc.sources.mongodb.field_rewriter import rewrite_document
 from airflow_provider_cdc.sources.mongodb.field_rules import FieldRule
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
-from dev.servers.mongodb import diffs, updates
-from dev.servers.mongodb.documents import encode
-from dev.servers.mongodb.errors import MongoError
+from dev.servers.mongodb.storage import diffs
+from dev.servers.mongodb.updates import updates
+from dev.servers.mongodb.values.documents import encode
+from dev.servers.mongodb.values.errors import MongoError
 from tests.sources.mongodb.documents import recorded
 from tests.support.mongodb_json import read, write
 from tests.support.mongodb_updates import DOCUMENTS, OPERATORS

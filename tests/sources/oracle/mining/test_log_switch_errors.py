@@ -21,7 +21,7 @@ from airflow_provider_cdc.sources.oracle.mining.scn_windows import WindowPlanner
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from airflow_provider_cdc.sources.oracle.source import OracleSource
 from dev.servers.oracle import Oracle
-from dev.servers.oracle.redo import MEMBER_SIZE
+from dev.servers.oracle.redo.redo import MEMBER_SIZE
 from tests.sources.oracle.mined import ids, insert, mined, now, session_of, settings
 from tests.support.oracle_server import run
 

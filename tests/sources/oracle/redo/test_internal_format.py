@@ -11,8 +11,8 @@ from airflow_provider_cdc.sources.oracle.redo.internal_format import decode_numb
 from airflow_provider_cdc.sources.oracle.redo.parsed_literal import UnreadableRedo
 from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
 from airflow_provider_cdc.sources.oracle.schema.stream_lookups import StoredFormats
-from dev.servers.oracle import rowids
-from dev.servers.oracle.redo_sql import stored_row_id
+from dev.servers.oracle.logminer.redo_sql import stored_row_id
+from dev.servers.oracle.values import rowids
 from dev.servers.oracle.wire.codecs import encode_float, encode_number
 
 

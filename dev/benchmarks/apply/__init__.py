@@ -1,0 +1,1 @@
+"""How fast a change log is applied to a lake's tables."""

@@ -1,0 +1,1 @@
+"""How fast changes and snapshots are captured."""

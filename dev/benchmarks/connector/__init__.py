@@ -1,0 +1,1 @@
+"""What whole connectors cost, and how late their changes are."""

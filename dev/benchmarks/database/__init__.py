@@ -1,0 +1,1 @@
+"""How fast changes are applied to the tables of a database."""

@@ -1,0 +1,36 @@
+"""Measured runs of our own capture."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from dev.benchmarks.engines.ours import Ours
+from dev.benchmarks.measure import figures
+from dev.bootstrap.report import Problem, Report, Step
+
+
+def measured_runs(options: argparse.Namespace, report: Report, ours: Ours, folder: Path) -> list[dict[str, Any]]:
+    """A first run that compiles what has to be compiled and watches the stages, then those that count."""
+    with report.step("ours, with stopwatches (compiles the kernels if need be)") as step:
+        ours.at(folder / "warm").run(step.progress)
+        watched = ours.at(folder / "watched").run(step.progress, stages=True)
+        measured(watched, step)
+    done = []
+    with report.step("ours captures") as step:
+        for _ in range(options.repeat):
+            run = ours.at(folder / "run")
+            done.append(measured(run.run(step.progress), step))
+    for one in (watched, *done):
+        if one["events"] != options.rows:
+            raise Problem(
+                f"{one['events']:,} events were captured instead of {options.rows:,}: the figures mean nothing."
+            )
+    done[0]["stages"] = figures.shares(watched["stages"], watched["cpu_s"])
+    return done
+
+
+def measured(run: dict[str, Any], step: Step) -> dict[str, Any]:
+    step.done(f"{run['events'] / run['seconds']:,.0f} a second, {run['cpu_s']:.1f} CPU s, {run['peak_rss_mb']:,.0f} MB")
+    return run

@@ -1,0 +1,1 @@
+"""The work that is measured: tables, changes, events and histories."""

@@ -1,0 +1,1 @@
+"""Figures out of measured runs, and stopwatches."""

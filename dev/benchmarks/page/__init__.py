@@ -1,0 +1,1 @@
+"""How long the page has to wait for answers."""

@@ -1,0 +1,1 @@
+"""The Capture program: registrations of tables, and their change tables."""

@@ -1,0 +1,1 @@
+"""The catalogue SYSCAT, and the privileges in it."""

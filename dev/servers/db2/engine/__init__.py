@@ -1,0 +1,1 @@
+"""The engine, Apache Derby, and the driver to it."""

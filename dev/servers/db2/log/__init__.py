@@ -1,0 +1,1 @@
+"""What stands in for Db2's log."""

@@ -1,0 +1,1 @@
+"""Who a connection is: authentication, users and roles."""

@@ -1,0 +1,1 @@
+"""The commands about the server, its replica set, its sessions, and who may do what."""

@@ -1,0 +1,1 @@
+"""Change streams: the events out of the oplog, and the resume tokens."""

@@ -1,0 +1,1 @@
+"""Aggregation expressions and their operators."""

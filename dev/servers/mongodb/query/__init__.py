@@ -1,0 +1,1 @@
+"""What reads documents: filters, projections, the stages of pipelines, and JSON Schema."""

@@ -1,0 +1,1 @@
+"""A member among the others of its replica set."""

@@ -1,0 +1,100 @@
+"""What a member of a set is beside a copy of the data: an arbiter, one that is never elected, hidden, or without a vote.
+
+By MongoDB's manual ("Replica Set Members", "Implicit Default Write Concern"); the recordings have sets of members that are all alike. Priorities other than 0 and 1,
+delayed members and those without indexes are refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dev.servers.mongodb.values import order
+from dev.servers.mongodb.values.documents import Document
+from dev.servers.mongodb.values.errors import MongoError
+
+if TYPE_CHECKING:
+    from dev.servers.mongodb.replica_set.members import Replication
+
+INVALID = 93
+USUAL: Document = {"arbiterOnly": False, "hidden": False, "priority": 1, "votes": 1, "tags": {}}
+"""What a member is unless its configuration says otherwise."""
+ONLY = {"secondaryDelaySecs": 0, "buildIndexes": True}
+"""What members are here, and nothing else."""
+Traits = dict[str, Document]
+"""What is not usual of the members, by their addresses."""
+
+
+def is_(traits: Traits, address: str, name: str) -> Any:
+    """What a member is."""
+    return traits.get(address, {}).get(name, USUAL[name])
+
+
+def voters(addresses: list[str], traits: Traits) -> list[str]:
+    """The members that vote."""
+    return [address for address in addresses if is_(traits, address, "votes")]
+
+
+def with_data(addresses: list[str], traits: Traits) -> list[str]:
+    """The members that vote and have a copy of the data."""
+    return [address for address in voters(addresses, traits) if not is_(traits, address, "arbiterOnly")]
+
+
+def write_majority(addresses: list[str], traits: Traits) -> int:
+    """How many members with data must have a write that a majority has."""
+    return min(len(voters(addresses, traits)) // 2 + 1, len(with_data(addresses, traits)))
+
+
+def implicit_write_concern(addresses: list[str], traits: Traits) -> Any:
+    """The write concern where nobody says one: with arbiters, a majority might be every member that has data."""
+    data, majority = len(with_data(addresses, traits)), len(voters(addresses, traits)) // 2 + 1
+    arbiters = any(is_(traits, address, "arbiterOnly") for address in addresses)
+    return 1 if arbiters and data <= majority else "majority"
+
+
+def electable(replication: Replication) -> bool:
+    """Whether this member may become primary."""
+    mine, traits = replication.server.address, replication.traits
+    return bool(is_(traits, mine, "priority")) and not is_(traits, mine, "arbiterOnly")
+
+
+def of_member(member: Document) -> Document:
+    """What is not usual of a member in a configuration. Raises :class:`MongoError` for what cannot be, or is not known here."""
+    for name, value in ONLY.items():
+        if not order.equal(member.get(name, value), value):
+            raise MongoError(INVALID, f"the stand-in has no members with {name}: {member[name]}")
+    found = {name: member.get(name, value) for name, value in USUAL.items()}
+    arbiter = bool(found["arbiterOnly"])
+    priority, votes = order.number(found["priority"]), order.number(found["votes"])
+    if priority not in (0, 1) or votes not in (0, 1):
+        raise MongoError(INVALID, f"the stand-in has no members with priority {priority} and {votes} votes")
+    if arbiter and not votes:
+        raise MongoError(INVALID, "Arbiter must vote (cannot have 0 votes)")
+    if priority and found["hidden"] and not arbiter:
+        raise MongoError(INVALID, "priority must be 0 when hidden=true")
+    if priority and not votes:
+        raise MongoError(INVALID, "priority must be 0 when non-voting (votes:0)")
+    found |= {"priority": 0 if arbiter else int(priority), "votes": int(votes), "hidden": bool(found["hidden"]), "arbiterOnly": arbiter}  # fmt: skip
+    return {name: value for name, value in found.items() if value != USUAL[name]}
+
+
+def hello(replication: Replication, primary: str) -> Document:
+    """The part of ``hello`` that is about the set."""
+    node, traits, mine = replication.node, replication.traits, replication.server.address
+    shown = [address for address in replication.addresses if not is_(traits, address, "hidden")]
+    arbiters = [address for address in shown if is_(traits, address, "arbiterOnly")]
+    data = [address for address in shown if address not in arbiters]
+    passives = [address for address in data if not is_(traits, address, "priority")]
+    out: Document = {"hosts": [address for address in data if address not in passives]}
+    out |= {name: found for name, found in (("passives", passives), ("arbiters", arbiters)) if found}
+    out |= {
+        "setName": node.settings.replica_set, "setVersion": replication.version, primary: node.primary,
+        "secondary": not node.primary and replication.readable(),
+    }  # fmt: skip
+    if replication.leader:
+        out["primary"] = replication.leader
+    out |= {name: True for name in ("arbiterOnly", "hidden") if is_(traits, mine, name)}
+    if not is_(traits, mine, "priority") and not is_(traits, mine, "arbiterOnly"):
+        out["passive"] = True
+    if tags := is_(traits, mine, "tags"):
+        out["tags"] = tags
+    return {**out, "me": mine}

@@ -1,0 +1,1 @@
+"""A router over shards, and how collections are spread over them."""

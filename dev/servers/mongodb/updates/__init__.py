@@ -1,0 +1,1 @@
+"""What update documents make of a document."""

@@ -1,0 +1,1 @@
+"""The wire protocol, and connections from member to member."""

@@ -1,0 +1,1 @@
+"""The engine: the dictionary, row versions with their storage, transactions, and who may do what."""

@@ -1,0 +1,1 @@
+"""The redo, and the columns in which LogMiner shows it."""

@@ -1,0 +1,1 @@
+"""The statements that a session runs: DDL, DML, PL/SQL, and ALTER SESSION."""

@@ -1,0 +1,393 @@
+"""DDL and administration: the statement is read here, tables are changed in :mod:`dev.servers.oracle.statements.tables`."""
+
+import re
+from typing import TYPE_CHECKING
+
+from dev.servers.oracle.engine.catalog import Key, Sequence, Table, User
+from dev.servers.oracle.engine.privileges import ROLES, SYSTEM_PRIVILEGES
+from dev.servers.oracle.errors import OraError, unknown
+from dev.servers.oracle.sql.lexer import Tokens
+from dev.servers.oracle.sql.statements import Statement
+from dev.servers.oracle.statements import private_tables, tables
+from dev.servers.oracle.values.datatypes import DataType, qualified
+
+if TYPE_CHECKING:
+    from dev.servers.oracle.session import Session
+
+USER_DDL = "USER DDL (PlSql=0 RecDep=0)"
+INTERNAL_DDL = "INTERNAL DDL (PlSql=0 RecDep=1)"
+SUPPLEMENTAL = {"ALL": "ALL", "PRIMARY KEY": "PK", "UNIQUE": "UI", "FOREIGN KEY": "FK"}
+IGNORED_SYSTEM = ("CHECKPOINT", "FLUSH", "REGISTER")
+
+
+def execute(session: "Session", statement: Statement) -> None:
+    """Run a statement; it commits what the session has done before, as in Oracle."""
+    reader = statement.reader()
+    handlers = {
+        "CREATE": _create, "ALTER": _alter, "DROP": _drop, "TRUNCATE": _truncate, "RENAME": _rename, "COMMENT": _comment,
+        "GRANT": _grant, "REVOKE": _grant, "PURGE": _purge, "ANALYZE": _analyze,
+    }  # fmt: skip
+    handler = handlers.get(statement.word)
+    if handler is None:
+        raise unknown(statement.sql)
+    if session.standby:
+        raise OraError(16000)
+    session.commit()
+    handler(session, reader)
+
+
+def lock(session: "Session", table: Table) -> None:
+    """DDL does not wait: ORA-00054 while a transaction has changed the table."""
+    for transaction in session.engine.transactions.values():
+        if transaction is not session.current and table.id in transaction.table_locks:
+            raise OraError(54)
+
+
+def log(
+    session: "Session",
+    reader: Tokens,
+    table: Table | None,
+    owner: str,
+    name: str,
+    *,
+    text: str | None = None,
+    info: str = USER_DDL,
+) -> None:
+    """The redo of a DDL: a transaction of its own with the statement in it."""
+    sql = (text or reader.sql.rstrip().rstrip(";").rstrip()) + ";"
+    content = {
+        "SQL_REDO": sql,
+        "INFO": info,
+        "SEG_OWNER": owner,
+        "SEG_NAME": name,
+        "TABLE_NAME": name,
+        "USERNAME": session.user.name,
+        "STATUS": 0,
+    }
+    transaction = session.begin()
+    with session.engine.writing():
+        session.engine.record(transaction, 5, table=table, body=content)
+        session.engine.commit(transaction)
+
+
+# CREATE
+
+
+def _create(session: "Session", reader: Tokens) -> None:
+    reader.expect("CREATE")
+    if reader.take("TABLE"):
+        tables.create(session, reader)
+    elif reader.take("PRIVATE", "TEMPORARY", "TABLE"):
+        private_tables.create(session, reader)
+    elif reader.take("UNIQUE", "INDEX"):
+        _create_index(session, reader, "I")
+    elif reader.take("INDEX") or reader.take("BITMAP", "INDEX"):
+        _create_index(session, reader, "X")
+    elif reader.take("SEQUENCE"):
+        _create_sequence(session, reader)
+    elif reader.take("USER"):
+        _create_user(session, reader)
+    elif reader.take("TABLESPACE"):
+        session.privileges.need("CREATE TABLESPACE")
+    else:
+        raise unknown(reader.sql)
+
+
+def _create_index(session: "Session", reader: Tokens, kind: str) -> None:
+    name = reader.names()[-1]
+    reader.expect("ON")
+    table = session.names.table(reader.names(), "ALTER")
+    columns = [token.text for token in reader.group() if token.is_identifier and token.word not in ("ASC", "DESC")]
+    lock(session, table)
+    if any(key.name == name for one in _of(session, table.owner) for key in one.keys):
+        raise OraError(955)
+    with session.engine.writing():
+        tables.add_key(session, table, Key(name, kind, columns))
+        session.engine.catalog.save(table)
+        log(session, reader, table, table.owner, name)
+
+
+def _of(session: "Session", owner: str) -> list[Table]:
+    """The tables of a schema: names of indexes are unique in one."""
+    tables_ = session.engine.catalog.tables.values()
+    return [table for table in tables_ if table.owner == owner and table.container == session.container]
+
+
+def _create_sequence(session: "Session", reader: Tokens) -> None:
+    session.privileges.need("CREATE SEQUENCE")
+    path = reader.names()
+    options = " ".join(token.text for token in reader.until(";"))
+    start = re.search(r"START WITH (\d+)", options)
+    step = re.search(r"INCREMENT BY (-? ?\d+)", options)
+    increment = int(step[1].replace(" ", "")) if step else 1
+    first = int(start[1]) if start else 1
+    owner = path[0] if len(path) > 1 else session.schema
+    with session.engine.writing():
+        session.engine.catalog.save(Sequence(owner, path[-1], session.container, first - increment, increment))
+        log(session, reader, None, owner, path[-1])
+
+
+def _create_user(session: "Session", reader: Tokens) -> None:
+    session.privileges.need("CREATE USER")
+    name = reader.name()
+    reader.expect("IDENTIFIED", "BY")
+    token = reader.next()
+    if name in session.engine.catalog.users:
+        raise OraError(1920, name)
+    password = token.raw.strip('"') if token.kind in ("name", "quoted") else token.text
+    with session.engine.writing():
+        session.engine.catalog.save(User(name, password, common=name.startswith("C##")))
+
+
+# ALTER
+
+
+def _alter(session: "Session", reader: Tokens) -> None:
+    reader.expect("ALTER")
+    if reader.take("TABLE"):
+        tables.alter(session, reader)
+    elif reader.take("DATABASE") or reader.take("PLUGGABLE", "DATABASE"):
+        _alter_database(session, reader)
+    elif reader.take("SYSTEM"):
+        _alter_system(session, reader)
+    elif reader.take("USER"):
+        _alter_user(session, reader)
+    elif reader.take("INDEX"):
+        _no_column(session, reader)
+    else:
+        raise unknown(reader.sql)
+
+
+def _no_column(session: "Session", reader: Tokens) -> None:
+    """DDL of an index: logged, and nothing else to see."""
+    path = reader.names()
+    log(session, reader, None, path[0] if len(path) > 1 else session.schema, path[-1])
+
+
+def _alter_database(session: "Session", reader: Tokens) -> None:
+    session.privileges.need("ALTER DATABASE")
+    add = reader.take("ADD", "SUPPLEMENTAL", "LOG", "DATA")
+    if not add:
+        reader.expect("DROP", "SUPPLEMENTAL", "LOG", "DATA")
+    kind = "MIN"
+    if reader.word() == "(":
+        kind = SUPPLEMENTAL.get(" ".join(token.text for token in reader.group()), "")
+        reader.expect("COLUMNS")
+    reader.end()
+    if not kind:
+        raise unknown(reader.sql)
+    facts = session.engine.catalog.facts
+    with session.engine.writing():
+        kinds = facts.supplemental
+        if session.database.cdb and session.container != session.database.root:
+            if add and not kinds and not session.database.settings.autonomous:
+                raise OraError(31541)
+            kinds = facts.supplemental_inside.setdefault(session.container, set())
+        (kinds.add if add else kinds.discard)(kind)
+        session.engine.catalog.save(facts)
+
+
+def _alter_system(session: "Session", reader: Tokens) -> None:
+    session.privileges.need("ALTER SYSTEM")
+    if reader.take("SWITCH", "LOGFILE") or reader.take("ARCHIVE", "LOG", "CURRENT"):
+        session.database.switch_log(session.thread)
+    elif reader.take("SET"):
+        name = reader.name().lower()
+        reader.expect("=")
+        facts = session.engine.catalog.facts
+        facts.parameters[name] = reader.next().text
+        with session.engine.writing():
+            session.engine.catalog.save(facts)
+    elif reader.word() not in IGNORED_SYSTEM:
+        raise unknown(reader.sql)
+
+
+def _alter_user(session: "Session", reader: Tokens) -> None:
+    session.privileges.need("CREATE USER")
+    user = _user(session, reader.name())
+    if reader.take("IDENTIFIED", "BY"):
+        token = reader.next()
+        user.password = token.raw.strip('"') if token.kind in ("name", "quoted") else token.text
+    elif reader.word() not in ("QUOTA", "DEFAULT", "ACCOUNT", "TEMPORARY"):
+        raise unknown(reader.sql)
+    with session.engine.writing():
+        session.engine.catalog.save(user)
+
+
+def _user(session: "Session", name: str) -> User:
+    try:
+        return session.engine.catalog.users[name]
+    except KeyError:
+        raise OraError(1918, name) from None
+
+
+# DROP, TRUNCATE, RENAME, COMMENT
+
+
+def _drop(session: "Session", reader: Tokens) -> None:
+    reader.expect("DROP")
+    if reader.take("TABLE"):
+        tables.drop(session, reader)
+    elif reader.take("INDEX"):
+        _drop_index(session, reader)
+    elif reader.take("SEQUENCE"):
+        path = reader.names()
+        owner = path[0] if len(path) > 1 else session.schema
+        sequence = session.engine.catalog.sequences.get((session.container, owner, path[-1]))
+        if sequence is None:
+            raise OraError(2289)
+        with session.engine.writing():
+            session.engine.catalog.remove_sequence(sequence)
+            log(session, reader, None, owner, path[-1])
+    elif reader.take("USER"):
+        session.privileges.need("CREATE USER")
+        user = _user(session, reader.name())
+        for table in [table for table in session.engine.catalog.tables.values() if table.owner == user.name]:
+            tables.remove(
+                session, reader, table, f'drop table "{table.owner}"."{table.name}" cascade constraints purge'
+            )
+        with session.engine.writing():
+            del session.engine.catalog.users[user.name]
+            session.engine.db.execute("DELETE FROM dictionary WHERE kind = 'user' AND key = ?", (user.name,))
+    else:
+        raise unknown(reader.sql)
+
+
+def _drop_index(session: "Session", reader: Tokens) -> None:
+    *path, name = reader.names()
+    for table in _of(session, path[0] if path else session.schema):
+        for key in table.keys:
+            if key.name == name and key.kind in "IX":
+                with session.engine.writing():
+                    table.keys.remove(key)
+                    session.engine.catalog.save(table)
+                    log(session, reader, table, table.owner, name)
+                return
+    raise OraError(900, "ORA-01418: specified index does not exist")
+
+
+def _truncate(session: "Session", reader: Tokens) -> None:
+    reader.expect("TRUNCATE", "TABLE")
+    table = session.names.table(reader.names(), "DROP")
+    lock(session, table)
+    with session.engine.writing():
+        scn = session.engine.redo.tick()
+        session.engine.db.execute(f"UPDATE {table.storage} SET _es = ? WHERE _es IS NULL", (scn,))
+        table.data_ids_before = [*table.data_ids_before, (scn, table.data_id)]
+        table.data_id = session.engine.catalog.new_object()
+        session.engine.catalog.save(table)
+        log(session, reader, table, table.owner, table.name)
+
+
+def _rename(session: "Session", reader: Tokens) -> None:
+    reader.expect("RENAME")
+    table = session.names.table([reader.name()], "ALTER")
+    reader.expect("TO")
+    new = reader.name()
+    reader.end()
+    tables.rename(session, reader, table, new)
+
+
+def _comment(session: "Session", reader: Tokens) -> None:
+    reader.expect("COMMENT", "ON")
+    of_table = reader.take("TABLE")
+    if not of_table:
+        reader.expect("COLUMN")
+    path = reader.names()
+    reader.expect("IS")
+    text = reader.next().text or None
+    table = session.names.table(path if of_table else path[:-1], "ALTER")
+    with session.engine.writing():
+        if of_table:
+            table.comment = text
+        else:
+            table.column(path[-1]).comment = text
+        session.engine.catalog.save(table)
+        log(session, reader, table, table.owner, table.name)
+
+
+def _purge(session: "Session", reader: Tokens) -> None:
+    reader.expect("PURGE")
+    if not (reader.take("RECYCLEBIN") or reader.take("DBA_RECYCLEBIN")):
+        raise unknown(reader.sql)
+
+
+def _analyze(session: "Session", reader: Tokens) -> None:
+    reader.expect("ANALYZE", "TABLE")
+    session.names.table(reader.names(), "SELECT")
+
+
+# GRANT and REVOKE
+
+
+def _grant(session: "Session", reader: Tokens) -> None:
+    grant = reader.next().text == "GRANT"
+    actions = " ".join(token.text for token in reader.until("ON", "TO", "FROM")).split(" , ")
+    target = ""
+    if reader.take("ON"):
+        target = _grant_target(session, reader.names())
+    else:
+        session.privileges.need("CREATE USER")
+    if not reader.take("TO" if grant else "FROM"):
+        raise unknown(reader.sql)
+    user = _user(session, reader.name())
+    reader.until(";")
+    for action in actions:
+        if not target and action not in SYSTEM_PRIVILEGES | ROLES | {"ALL PRIVILEGES"}:
+            raise OraError(900, f"ORA-00990: missing or invalid privilege {action}")
+        name = f"{action} ON {target}" if target else "DBA" if action == "ALL PRIVILEGES" else action
+        (user.grants.add if grant else user.grants.discard)(name)
+    with session.engine.writing():
+        session.engine.catalog.save(user)
+
+
+def _grant_target(session: "Session", path: list[str]) -> str:
+    if path[-1].startswith(("V_$", "DBMS_", "V$")) or path[0] == "SYS":
+        session.privileges.need("CREATE USER")
+        return path[-1].replace("V$", "V_$") if path[-1].startswith("V$") else path[-1]
+    owner = path[0] if len(path) > 1 else session.schema
+    table = session.engine.catalog.tables.get((session.container, owner, path[-1]))
+    if table is None:
+        raise OraError(942)
+    if owner != session.user.name:
+        session.privileges.need("DBA", "CREATE USER")
+    return f"{owner}.{path[-1]}"
+
+
+# GET_DDL
+
+
+def get_ddl(session: "Session", kind: str, name: str, owner: str) -> str:
+    """DBMS_METADATA.GET_DDL of a table."""
+    table = session.engine.catalog.tables.get((session.container, owner, name))
+    if table is None or kind != "TABLE" or not session.privileges.sees(table):
+        raise OraError(31603, name, kind, owner)
+    lines = [
+        _column_ddl(column.name, column.type, column.default, column.nullable, column.generated)
+        for column in table.live
+    ]
+    for key in table.keys:
+        if key.kind in "PU":
+            words = "PRIMARY KEY" if key.kind == "P" else "UNIQUE"
+            columns = ", ".join(qualified(column) for column in key.columns)
+            lines.append(f"CONSTRAINT {qualified(key.name)} {words} ({columns})\n  USING INDEX  ENABLE")
+    for group, log_kind, columns_logged in table.log_groups:
+        if log_kind == "USER LOG GROUP":
+            names = ", ".join(qualified(column) for column in columns_logged)
+            lines.append(f"SUPPLEMENTAL LOG GROUP {qualified(group)} ({names}) ALWAYS")
+        else:
+            lines.append(
+                f"SUPPLEMENTAL LOG DATA ({log_kind.replace(' COLUMN LOGGING', '').replace(' KEY LOGGING', ' KEY')}) COLUMNS"
+            )
+    organization = " ORGANIZATION INDEX" if table.organization == "INDEX" else ""
+    body = ", \n\t".join(lines)
+    return f"\n  CREATE TABLE {table.full_name} \n   (\t{body}\n   ) {organization}"
+
+
+def _column_ddl(name: str, kind: DataType, default: str | None, nullable: bool, generated: str | None) -> str:
+    text = f"{qualified(name)} {kind.ddl}"
+    if generated:
+        text += f" GENERATED {generated} AS IDENTITY"
+    elif default is not None:
+        text += f" DEFAULT {default}"
+    return text if nullable else f"{text} NOT NULL ENABLE"

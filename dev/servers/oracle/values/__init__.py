@@ -1,0 +1,1 @@
+"""Values: column types, dates and intervals, row ids."""
