@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dev.servers.mongodb.server import Server
 from dev.servers.mongodb.sharding.router import Router
+from dev.servers.mongodb.sharding.routing import HANDLERS
 from dev.servers.mongodb.storage.node import Settings
 
 
@@ -25,7 +26,7 @@ async def main() -> None:
 
         server: Server = Replay(settings, Path(replay["file"]), replay["copies"], held=replay.get("held", False))
     else:
-        server = Router(settings, shards) if shards else Server(settings)
+        server = Router(settings, shards, HANDLERS) if shards else Server(settings)
     await server.start()
     logging.getLogger("mongodb").info("ready on %s", order["port"])
     done = asyncio.Event()

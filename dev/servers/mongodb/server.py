@@ -15,7 +15,15 @@ from bson import Int64, ObjectId, Timestamp
 from bson.binary import Binary
 
 from dev.servers.mongodb.access import auth, users
-from dev.servers.mongodb.administration import admin, member_commands, session_commands, user_commands
+from dev.servers.mongodb.administration import (
+    admin,
+    authentication,
+    authorization,
+    member_commands,
+    reconfig,
+    session_commands,
+    user_commands,
+)
 from dev.servers.mongodb.commands import (
     aggregation,
     combined_writes,
@@ -28,12 +36,13 @@ from dev.servers.mongodb.commands import (
     shard_commands,
 )
 from dev.servers.mongodb.operation import write_concern
+from dev.servers.mongodb.operation.context import Connection as ClientConnection
 from dev.servers.mongodb.operation.context import Context
 from dev.servers.mongodb.operation.cursors import Cursors
 from dev.servers.mongodb.operation.registry import Command, found
 from dev.servers.mongodb.query import joins, queries
 from dev.servers.mongodb.replica_set import members, set_status
-from dev.servers.mongodb.storage import ttl
+from dev.servers.mongodb.storage import transactions, ttl
 from dev.servers.mongodb.storage.node import Node, Settings
 from dev.servers.mongodb.storage.transactions import Blocked, Sessions
 from dev.servers.mongodb.storage.versioned_collections import Collection
@@ -50,19 +59,20 @@ STATE_CHANGES = frozenset({189, 10107, 11602, 13435, 13436})
 COMMAND_MODULES = (
     admin,
     aggregation,
+    authentication,
+    combined_writes,
     crud,
     ddl,
     indexes,
     joins,
     listings,
     member_commands,
-    combined_writes,
     plans,
     reads,
+    reconfig,
     session_commands,
     shard_commands,
     user_commands,
-    users,
 )
 """Importing them registers their commands and stages."""
 
@@ -167,7 +177,7 @@ class Server:
         wanted = found(context.name, body)
         if wanted.admin_only and context.db != "admin":
             raise MongoError(13, f"{wanted.name} may only be run against the admin database.")
-        self.users.check(context, wanted)
+        authorization.check(context, wanted)
         self._check_state(context, wanted)
         if "$clusterTime" in body:
             shard_commands.heard(context, body["$clusterTime"]["clusterTime"])
@@ -196,7 +206,7 @@ class Server:
             raise MongoError(10107, "not primary")
         if wanted.name == "killCursors" or (wanted.admin_only and wanted.name not in members.READS):
             return  # of cursors and of the set itself, which a member tells that has nothing to read
-        self.replication.check_readable(context)
+        self.replication.check_readable(context.name, context.body)
 
     def rolled_back(self) -> None:
         """Close all cursors and connections, as a member that rolls back does."""
@@ -226,8 +236,6 @@ class Server:
             and context.name not in ("commitTransaction",)
             and error.name != "WouldChangeOwningShard"
         ):
-            from dev.servers.mongodb.storage import transactions
-
             transactions.abort(self.node, self.sessions, context.transaction)
         if "txnNumber" in body and not in_transaction and error.code in errors.RESUMABLE:
             labels.add("RetryableWriteError")
@@ -270,7 +278,7 @@ class Server:
 
     # what commands ask for
 
-    def user_digest(self, connection: Connection | None) -> Binary:
+    def user_digest(self, connection: ClientConnection | None) -> Binary:
         """The digest of a connection's user, which is a part of the ids of its sessions."""
         user = connection.user if connection else None
         return Binary(hashlib.sha256(user.id.encode()).digest() if user else NO_USER, 0)
@@ -284,15 +292,15 @@ class Server:
 
     def hello_auth(self, context: Context, body: Document) -> Document:
         """What ``hello`` says about authentication."""
-        return self.users.hello(context, body)
+        return authentication.hello(context, body)
 
     def may_see(self, context: Context, collection: Collection) -> bool:
         """Whether a list of collections shows this one to the user."""
-        return self.users.may_see(context, collection)
+        return authorization.may_see(context, collection)
 
     def may_list(self, context: Context, db: str) -> bool:
         """Whether a list of databases shows this one to the user."""
-        return self.users.may_list(context, db)
+        return authorization.may_list(context, db)
 
     def system_documents(self, db: str, name: str, query: Document) -> Iterable[Document]:
         """The documents of the collections that a server keeps itself."""

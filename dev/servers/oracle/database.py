@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dev.servers.oracle import session_protocol
 from dev.servers.oracle.engine import lobs
 from dev.servers.oracle.engine.catalog import User
 from dev.servers.oracle.engine.engine import FLUSH_SECONDS, Engine
@@ -137,7 +138,7 @@ class Database:
     def sessions(self) -> list[Session]:
         return list(self._sessions.values())
 
-    def left(self, session: Session) -> None:
+    def left(self, session: session_protocol.Session) -> None:
         self._sessions.pop(session.number, None)
 
     def open(self, user: str, service: str, thread: int, check: Callable[[], None], *, standby: bool) -> Session:

@@ -6,13 +6,14 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dev.servers.oracle.engine.catalog import Column, Table, User
 from dev.servers.oracle.engine.privileges import Privileges
 from dev.servers.oracle.engine.transactions import Transaction
 from dev.servers.oracle.errors import OraError, unknown
 from dev.servers.oracle.logminer.mining_session import Miner
+from dev.servers.oracle.session_protocol import Database
 from dev.servers.oracle.sql import functions
 from dev.servers.oracle.sql.inference import Scope
 from dev.servers.oracle.sql.lexer import Tokens
@@ -24,9 +25,6 @@ from dev.servers.oracle.values import datatypes, moments
 from dev.servers.oracle.values.datatypes import DataType
 from dev.servers.oracle.wire import codecs
 from dev.servers.oracle.wire.statements import Outcome
-
-if TYPE_CHECKING:
-    from dev.servers.oracle.database import Database
 
 READING = ("SELECT", "WITH", "(", "INSERT", "UPDATE", "DELETE", "MERGE", "LOCK")
 """With what a transaction begins that sees one state of the database."""
@@ -41,7 +39,7 @@ class Session:
     """What a connected client talks to."""
 
     def __init__(
-        self, database: "Database", user: User, container: str, thread: int, number: int,
+        self, database: Database, user: User, container: str, thread: int, number: int,
         check: Callable[[], None] = lambda: None, *, standby: bool = False,
     ) -> None:  # fmt: skip
         self.database = database

@@ -10,7 +10,7 @@ from bson.datetime_ms import DatetimeMS
 
 from dev.servers.mongodb.operation import products, versions
 from dev.servers.mongodb.operation.registry import command
-from dev.servers.mongodb.replica_set import electorate
+from dev.servers.mongodb.replica_set import set_status
 from dev.servers.mongodb.storage import reports, ttl
 from dev.servers.mongodb.storage.node import now_ms
 from dev.servers.mongodb.values.documents import Document
@@ -46,7 +46,7 @@ async def hello(context: Context, body: Document) -> Document:
     elif node.settings.replica_set is None:
         reply |= {"topologyVersion": topology_version(context), primary: True}
     else:
-        reply |= {"topologyVersion": topology_version(context), **electorate.hello(server.replication, primary)}
+        reply |= {"topologyVersion": topology_version(context), **set_status.hello(server.replication, primary)}
         if node.primary:
             reply["electionId"] = context.election_id()
         reply["lastWrite"] = _last_write(context)

@@ -11,7 +11,6 @@ from dev.servers.mongodb.replica_set import electorate, set_status
 from dev.servers.mongodb.values import order
 from dev.servers.mongodb.values.documents import Document
 from dev.servers.mongodb.values.errors import MongoError
-from dev.servers.mongodb.wire.peers import Peer
 
 if TYPE_CHECKING:
     from dev.servers.mongodb.operation.context import Context
@@ -50,7 +49,7 @@ async def reconfigure(context: Context, body: Document) -> Document:
             f"No host described in new configuration with {{version: {version}}} for replica set {present['_id']} maps to this node",
         )
     _check_change(replication, addresses, traits, force=force)
-    configure(replication, addresses, traits, max(version, present["version"] + 1))
+    replication.configure(addresses, traits, max(version, present["version"] + 1))
     await _known_to_most(replication)
     return {"ok": 1.0}
 
@@ -99,26 +98,3 @@ def _members(given: Any) -> tuple[list[str], electorate.Traits]:
             INVALID, "Replica set configuration must contain at least one non-arbiter member with priority > 0"
         )
     return addresses, traits
-
-
-def configure(replication: Replication, addresses: list[str], traits: electorate.Traits, version: int) -> None:
-    """Know these members from now on."""
-    replication.traits = traits
-    node, alone = replication.node, not replication._peers
-    replication.addresses, replication.version = list(addresses), version
-    others = [address for address in addresses if address != replication.server.address]
-    for address in [*replication._peers]:
-        if address not in others:
-            for known in (replication._peers, replication._votes, replication.seen, replication.reached):
-                known.pop(address, None)
-    for address in others:
-        if address not in replication._peers:
-            replication._peers[address] = Peer(address, node.settings.key, node.settings.tls)
-            replication._votes[address] = Peer(address, node.settings.key, node.settings.tls)
-            replication.seen[address] = replication.heard
-            replication._start(replication._beat(address))
-    if alone and others:
-        node.majority = node.oplog.last
-        replication._start(replication._elections())
-        replication._start(replication._follow())
-    replication.changed()

@@ -15,13 +15,12 @@ from bson.datetime_ms import DatetimeMS
 from dev.servers.mongodb.change_streams import streams
 from dev.servers.mongodb.change_streams.events import INTERNAL, Scope
 from dev.servers.mongodb.change_streams.streams import ChangeStream
-from dev.servers.mongodb.commands import outputs, reads
+from dev.servers.mongodb.commands import outputs, reads, views
 from dev.servers.mongodb.operation import products, versions
 from dev.servers.mongodb.operation.cursors import Cursor
 from dev.servers.mongodb.operation.registry import command
 from dev.servers.mongodb.query import stages
 from dev.servers.mongodb.storage.transactions import View
-from dev.servers.mongodb.storage.versioned_collections import Collection
 from dev.servers.mongodb.values.documents import Document
 from dev.servers.mongodb.values.errors import MongoError
 
@@ -70,14 +69,14 @@ def _run(
     context: Context, view: View, target: Any, pipeline: list[Document], constants: Document
 ) -> Iterator[Document]:
     first = next(iter(pipeline[0])) if pipeline else ""
-    read = partial(_other, context, view)
+    read = partial(views.documents, context, view)
     if first in SOURCES:
         return stages.compiled(pipeline[1:], constants, read)(SOURCES[first](context, target, pipeline[0][first]))
     if not isinstance(target, str):
         raise MongoError(73, f"{{aggregate: 1}} is not valid for '{first}'; a collection is required.")
     collection = context.collection(target)
     if collection is not None and collection.kind == "view":
-        return of_view(context, view, collection, pipeline)
+        return views.of_view(context, view, collection, pipeline)
     documents: Iterator[Document]
     if context.db == "local" and target == "oplog.rs":
         documents = iter(list(context.server.node.oplog.entries))
@@ -88,24 +87,6 @@ def _run(
         query = pipeline[0]["$match"] if first == "$match" and isinstance(pipeline[0]["$match"], dict) else {}
         documents = reads.matching(view, collection, query)
     return stages.compiled(pipeline, constants, read)(documents)
-
-
-def _other(context: Context, view: View, name: str) -> Iterator[Document]:
-    """The documents of a collection or a view that a stage reads beside its own."""
-    collection = context.collection(name)
-    if collection is None:
-        return iter([])
-    return of_view(context, view, collection, []) if collection.kind == "view" else view.documents(collection)
-
-
-def of_view(context: Context, view: View, collection: Collection, pipeline: list[Document]) -> Iterator[Document]:
-    """What a pipeline makes of a view."""
-    source = context.server.node.catalog.find(f"{collection.db}.{collection.options['viewOn']}")
-    whole = [*collection.options.get("pipeline", []), *pipeline]
-    if source is not None and source.kind == "view":
-        return of_view(context, view, source, whole)
-    work = stages.compiled(whole, read=partial(_other, context, view))
-    return work(view.documents(source) if source is not None else iter([]))
 
 
 def _coll_stats(context: Context, target: Any, options: Document) -> Iterator[Document]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bson import ObjectId, Timestamp
 
+from dev.servers.mongodb.commands import ddl
 from dev.servers.mongodb.commands.reads import matching
 from dev.servers.mongodb.expressions import operators
 from dev.servers.mongodb.operation.registry import command
@@ -18,6 +19,7 @@ from dev.servers.mongodb.updates import updates
 from dev.servers.mongodb.values import order
 from dev.servers.mongodb.values.documents import Document, encode
 from dev.servers.mongodb.values.errors import MongoError
+from dev.servers.mongodb.values.missing import MISSING
 
 if TYPE_CHECKING:
     from dev.servers.mongodb.operation.context import Context
@@ -29,8 +31,6 @@ WOULD_MOVE = 283
 
 def writable(context: Context, name: str) -> Collection:
     """The collection to write to, made when it is not there."""
-    from dev.servers.mongodb.commands import ddl
-
     return existing(context, name) or ddl.make_collection(context, context.db, name, {})
 
 
@@ -187,13 +187,13 @@ def _check_unique(writer: Writer, collection: Collection, document: Document, be
 def _in_index(index: Document, document: Document) -> bool:
     """Whether an index that is sparse or partial has the document."""
     if index.get("sparse"):
-        return any(operators.walked(document, path.split(".")) is not queries.MISSING for path in index["key"])
+        return any(operators.walked(document, path.split(".")) is not MISSING for path in index["key"])
     return queries.compiled(index.get("partialFilterExpression", {}))(document)
 
 
 def _first(document: Document, path: str) -> Any:
     value = operators.walked(document, path.split("."))
-    return None if value is queries.MISSING else value
+    return None if value is MISSING else value
 
 
 def _duplicate(collection: Collection, pattern: Document, value: Document, name: str) -> MongoError:

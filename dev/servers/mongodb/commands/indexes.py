@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from bson.binary import Binary
 
-from dev.servers.mongodb.commands import ddl
+from dev.servers.mongodb.commands import crud, ddl
 from dev.servers.mongodb.operation.registry import command
 from dev.servers.mongodb.storage.versioned_collections import Collection, new_uuid
+from dev.servers.mongodb.values import order
 from dev.servers.mongodb.values.documents import Document, copy, same
 from dev.servers.mongodb.values.errors import MongoError
 
@@ -82,9 +83,6 @@ def create_indexes(context: Context, body: Document) -> Document:
 def _check_unique_index(collection: Collection, spec: Document) -> None:
     if not spec.get("unique"):
         return
-    from dev.servers.mongodb.commands import crud
-    from dev.servers.mongodb.values import order
-
     seen = set()
     for document in collection.documents():
         if not crud._in_index(spec, document):

@@ -14,10 +14,10 @@ from bson import ObjectId
 
 from dev.servers.mongodb.commands import crud, ddl
 from dev.servers.mongodb.expressions import expressions, operators
-from dev.servers.mongodb.query.queries import MISSING
 from dev.servers.mongodb.storage.versioned_collections import Collection
 from dev.servers.mongodb.values.documents import Document, Undefined, copy
 from dev.servers.mongodb.values.errors import MongoError, type_name
+from dev.servers.mongodb.values.missing import MISSING
 
 if TYPE_CHECKING:
     from dev.servers.mongodb.operation.context import Context

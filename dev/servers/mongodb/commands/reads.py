@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from bson import MaxKey, MinKey
 
+from dev.servers.mongodb.commands import views
+from dev.servers.mongodb.operation import versions
 from dev.servers.mongodb.operation.registry import command
 from dev.servers.mongodb.query import projections, queries, stages
 from dev.servers.mongodb.storage.transactions import View
@@ -14,6 +16,7 @@ from dev.servers.mongodb.storage.versioned_collections import Collection, key_of
 from dev.servers.mongodb.values import order
 from dev.servers.mongodb.values.documents import Document
 from dev.servers.mongodb.values.errors import MongoError, type_name
+from dev.servers.mongodb.values.missing import MISSING
 
 if TYPE_CHECKING:
     from dev.servers.mongodb.operation.context import Context
@@ -93,9 +96,7 @@ def _documents(context: Context, view: View, name: str, body: Document) -> Itera
     if bounds and order.key(bounds.get("min", MinKey())) >= order.key(bounds.get("max", MaxKey())):
         raise MongoError(51175, "The value provided for min() does not come before the value provided for max().")
     if collection.kind == "view":
-        from dev.servers.mongodb.commands import aggregation
-
-        return aggregation.of_view(
+        return views.of_view(
             context, view, collection, [{"$match": query}, *([{"$sort": body["sort"]}] if body.get("sort") else [])]
         )
     return matching(view, collection, query, body.get("sort"), bounds or None)
@@ -103,8 +104,6 @@ def _documents(context: Context, view: View, name: str, body: Document) -> Itera
 
 def versions_check(context: Context, collection: Collection | None) -> None:
     """Raise where the command reads a collection at one moment, and its version cannot."""
-    from dev.servers.mongodb.operation import versions
-
     if context.at is not None or context.transaction is not None:
         versions.check_snapshot(context.server.node.settings, collection)
 
@@ -140,6 +139,6 @@ def different(documents: Iterable[Document], key: str) -> Document:
     for document in documents:
         for value in queries.values(document, key.split(".")):
             for item in value if isinstance(value, list) else [value]:
-                if item is not queries.MISSING:
+                if item is not MISSING:
                     out.setdefault(order.key(item), item)
     return {"values": [out[place] for place in sorted(out)], "ok": 1.0}

@@ -14,10 +14,10 @@ from bson.binary import Binary
 
 from dev.servers.mongodb.expressions.operators import is_null, truth, walked
 from dev.servers.mongodb.expressions.text_operators import kind_of, place_of
-from dev.servers.mongodb.query.queries import MISSING
 from dev.servers.mongodb.values import numbers, order
 from dev.servers.mongodb.values.documents import INT32, encode
 from dev.servers.mongodb.values.errors import MongoError, type_name
+from dev.servers.mongodb.values.missing import MISSING
 
 # arrays and sets
 

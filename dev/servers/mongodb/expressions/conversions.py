@@ -13,10 +13,10 @@ from bson.datetime_ms import DatetimeMS
 
 from dev.servers.mongodb.expressions import dates
 from dev.servers.mongodb.expressions.operators import is_null, truth
-from dev.servers.mongodb.query.queries import MISSING
 from dev.servers.mongodb.values import numbers, order
 from dev.servers.mongodb.values.documents import INT32
 from dev.servers.mongodb.values.errors import TYPE_NUMBERS, MongoError, type_name
+from dev.servers.mongodb.values.missing import MISSING
 
 FAILED = 241
 _WHOLE = re.compile(r"[+-]?\d+")

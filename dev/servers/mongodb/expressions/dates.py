@@ -13,9 +13,9 @@ from bson import Int64, ObjectId, Timestamp
 from bson.datetime_ms import DatetimeMS
 
 from dev.servers.mongodb.expressions.operators import is_null
-from dev.servers.mongodb.query.queries import MISSING
 from dev.servers.mongodb.values import order
 from dev.servers.mongodb.values.errors import MongoError, type_name
+from dev.servers.mongodb.values.missing import MISSING
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)?")

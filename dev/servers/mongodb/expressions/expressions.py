@@ -41,10 +41,10 @@ from dev.servers.mongodb.expressions.operators import (
     truth,
     walked,
 )
-from dev.servers.mongodb.query.queries import MISSING
 from dev.servers.mongodb.values import numbers, order
 from dev.servers.mongodb.values.documents import Document
 from dev.servers.mongodb.values.errors import MongoError, type_name
+from dev.servers.mongodb.values.missing import MISSING
 
 Variables = dict[str, Any]
 Expression = Callable[[Any, Variables], Any]

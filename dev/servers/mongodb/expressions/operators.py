@@ -9,10 +9,10 @@ from typing import Any
 from bson import Decimal128, Int64
 from bson.datetime_ms import DatetimeMS
 
-from dev.servers.mongodb.query.queries import MISSING, Missing
 from dev.servers.mongodb.values import numbers, order
 from dev.servers.mongodb.values.documents import INT32, Document, Symbol, Undefined
 from dev.servers.mongodb.values.errors import MongoError, type_name
+from dev.servers.mongodb.values.missing import MISSING, Missing
 
 
 def walked(value: Any, parts: list[str]) -> Any:

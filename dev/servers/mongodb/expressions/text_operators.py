@@ -9,12 +9,12 @@ from typing import Any
 from bson import Timestamp
 from bson.datetime_ms import DatetimeMS
 
-from dev.servers.mongodb.expressions import dates
+from dev.servers.mongodb.expressions import conversions, dates
 from dev.servers.mongodb.expressions.operators import is_null
-from dev.servers.mongodb.query.queries import MISSING
 from dev.servers.mongodb.values import order
 from dev.servers.mongodb.values.documents import Document, Regex, Symbol
 from dev.servers.mongodb.values.errors import MongoError, type_name
+from dev.servers.mongodb.values.missing import MISSING
 
 
 def coerced(value: Any) -> str:
@@ -27,8 +27,6 @@ def coerced(value: Any) -> str:
         return value.text
     if isinstance(value, DatetimeMS):
         return dates.text(value)
-    from dev.servers.mongodb.expressions import conversions
-
     if order.is_number(value):
         return str(conversions.to_text(value))
     if isinstance(value, Timestamp):

@@ -4,22 +4,78 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sized
+from typing import Any, Protocol
 
 from bson import Int64, ObjectId, Timestamp
+from bson.binary import Binary
 
-from dev.servers.mongodb.operation.cursors import Cursor
+from dev.servers.mongodb.access.auth import Conversation
+from dev.servers.mongodb.access.users import User, Users
+from dev.servers.mongodb.operation.cursors import Cursor, Cursors
+from dev.servers.mongodb.replica_set.members import Replication
 from dev.servers.mongodb.storage import transactions
-from dev.servers.mongodb.storage.transactions import Session, Transaction, View, Writer
+from dev.servers.mongodb.storage.node import Node
+from dev.servers.mongodb.storage.transactions import Session, Sessions, Transaction, View, Writer
 from dev.servers.mongodb.storage.versioned_collections import Collection, Time
 from dev.servers.mongodb.values.documents import Document
 from dev.servers.mongodb.values.errors import MongoError
 
-if TYPE_CHECKING:
-    from dev.servers.mongodb.server import Connection, Server
-
 FIRST_ELECTION = "7fffffff00000000"
+
+
+class Connection(Protocol):
+    """What a command sees of the client's connection."""
+
+    number: int
+    user: User | None
+    trusted: bool
+    """Whether it is another member of the set."""
+    speech: Conversation | None
+    service: ObjectId
+
+    def certificate_subject(self) -> str | None:
+        """The subject of the client's certificate, as X.509 users are named."""
+
+
+class Server(Protocol):
+    """What a command sees of the server that runs it."""
+
+    node: Node
+    port: int
+    address: str
+    pid: int
+    sessions: Sessions
+    cursors: Cursors
+    connected: int
+    router: bool
+    replication: Replication
+    users: Users
+
+    @property
+    def connections(self) -> Sized:
+        """The connections that are open."""
+
+    def check_reader(self) -> None:
+        """Raise when this member can no longer serve a reader."""
+
+    def user_digest(self, connection: Connection | None) -> Binary:
+        """The digest of a connection's user, which is a part of the ids of its sessions."""
+
+    async def await_topology(self, body: Document) -> None:
+        """A ``hello`` that waits for news of the set."""
+
+    def hello_auth(self, context: Context, body: Document) -> Document:
+        """What ``hello`` says about authentication."""
+
+    def may_see(self, context: Context, collection: Collection) -> bool:
+        """Whether a list of collections shows this one to the user."""
+
+    def may_list(self, context: Context, db: str) -> bool:
+        """Whether a list of databases shows this one to the user."""
+
+    def system_documents(self, db: str, name: str, query: Document) -> Iterable[Document]:
+        """The documents of the collections that a server keeps itself."""
 
 
 class Context:

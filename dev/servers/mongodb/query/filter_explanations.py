@@ -17,9 +17,9 @@ from bson import Int64
 from dev.servers.mongodb.expressions import expressions, operators
 from dev.servers.mongodb.query import queries
 from dev.servers.mongodb.query.json_schema import Schema
-from dev.servers.mongodb.query.queries import MISSING
 from dev.servers.mongodb.values.documents import Document, Regex
 from dev.servers.mongodb.values.errors import MongoError, type_name
+from dev.servers.mongodb.values.missing import MISSING
 
 MOST_VALUES = 10
 NUMBERS = ("decimal", "double", "int", "long")

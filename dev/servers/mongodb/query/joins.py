@@ -11,11 +11,11 @@ from typing import Any
 
 from dev.servers.mongodb.expressions import expressions, operators
 from dev.servers.mongodb.query import projections, queries, stages
-from dev.servers.mongodb.query.queries import MISSING
 from dev.servers.mongodb.query.stages import Documents, Read, Stage
 from dev.servers.mongodb.values import order
 from dev.servers.mongodb.values.documents import Document
 from dev.servers.mongodb.values.errors import MongoError, type_name
+from dev.servers.mongodb.values.missing import MISSING
 
 PARSE = 9
 NOT_IN_FACET = frozenset(

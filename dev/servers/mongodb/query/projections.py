@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from dev.servers.mongodb.expressions import expressions
-from dev.servers.mongodb.expressions.expressions import MISSING
 from dev.servers.mongodb.values import order
 from dev.servers.mongodb.values.documents import Document
 from dev.servers.mongodb.values.errors import MongoError
+from dev.servers.mongodb.values.missing import MISSING
 
 Work = Callable[[Document], Document]
 Tree = dict[str, Any]

@@ -14,20 +14,15 @@ from typing import Any
 
 from bson import MaxKey, MinKey
 
+from dev.servers.mongodb.expressions import expressions, operators
 from dev.servers.mongodb.query.json_schema import Schema
 from dev.servers.mongodb.values import order
 from dev.servers.mongodb.values.documents import UNDEFINED, Document, Regex, Symbol, Undefined
 from dev.servers.mongodb.values.errors import TYPE_NUMBERS, MongoError, type_name
+from dev.servers.mongodb.values.missing import MISSING
 
 Test = Callable[[Document], bool]
 ValueTest = Callable[[Any], bool]
-
-
-class Missing:
-    """A field that is not there."""
-
-
-MISSING = Missing()
 
 
 def compiled(query: Document, variables: Document | None = None) -> Test:
@@ -43,8 +38,6 @@ def _clause(name: str, condition: Any, variables: Document) -> Test:
     if name in ("$and", "$or", "$nor"):
         return _logical(name, condition, variables)
     if name == "$expr":
-        from dev.servers.mongodb.expressions import expressions, operators
-
         compute = expressions.compiled(condition)
         return lambda document: operators.truth(compute(document, variables))
     if name == "$comment":

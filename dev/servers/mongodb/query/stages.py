@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from dev.servers.mongodb.expressions import expressions, operators
-from dev.servers.mongodb.expressions.expressions import MISSING, Expression
+from dev.servers.mongodb.expressions.expressions import Expression
 from dev.servers.mongodb.query import projections, queries
 from dev.servers.mongodb.values import order
 from dev.servers.mongodb.values.documents import Document
 from dev.servers.mongodb.values.errors import MongoError, type_name
+from dev.servers.mongodb.values.missing import MISSING
 
 Documents = Iterable[Document]
 Stage = Callable[[Documents], Iterator[Document]]

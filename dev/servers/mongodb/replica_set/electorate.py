@@ -6,14 +6,11 @@ delayed members and those without indexes are refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dev.servers.mongodb.values import order
 from dev.servers.mongodb.values.documents import Document
 from dev.servers.mongodb.values.errors import MongoError
-
-if TYPE_CHECKING:
-    from dev.servers.mongodb.replica_set.members import Replication
 
 INVALID = 93
 USUAL: Document = {"arbiterOnly": False, "hidden": False, "priority": 1, "votes": 1, "tags": {}}
@@ -51,10 +48,9 @@ def implicit_write_concern(addresses: list[str], traits: Traits) -> Any:
     return 1 if arbiters and data <= majority else "majority"
 
 
-def electable(replication: Replication) -> bool:
-    """Whether this member may become primary."""
-    mine, traits = replication.server.address, replication.traits
-    return bool(is_(traits, mine, "priority")) and not is_(traits, mine, "arbiterOnly")
+def electable(traits: Traits, address: str) -> bool:
+    """Whether a member may become primary."""
+    return bool(is_(traits, address, "priority")) and not is_(traits, address, "arbiterOnly")
 
 
 def of_member(member: Document) -> Document:
@@ -75,26 +71,3 @@ def of_member(member: Document) -> Document:
         raise MongoError(INVALID, "priority must be 0 when non-voting (votes:0)")
     found |= {"priority": 0 if arbiter else int(priority), "votes": int(votes), "hidden": bool(found["hidden"]), "arbiterOnly": arbiter}  # fmt: skip
     return {name: value for name, value in found.items() if value != USUAL[name]}
-
-
-def hello(replication: Replication, primary: str) -> Document:
-    """The part of ``hello`` that is about the set."""
-    node, traits, mine = replication.node, replication.traits, replication.server.address
-    shown = [address for address in replication.addresses if not is_(traits, address, "hidden")]
-    arbiters = [address for address in shown if is_(traits, address, "arbiterOnly")]
-    data = [address for address in shown if address not in arbiters]
-    passives = [address for address in data if not is_(traits, address, "priority")]
-    out: Document = {"hosts": [address for address in data if address not in passives]}
-    out |= {name: found for name, found in (("passives", passives), ("arbiters", arbiters)) if found}
-    out |= {
-        "setName": node.settings.replica_set, "setVersion": replication.version, primary: node.primary,
-        "secondary": not node.primary and replication.readable(),
-    }  # fmt: skip
-    if replication.leader:
-        out["primary"] = replication.leader
-    out |= {name: True for name in ("arbiterOnly", "hidden") if is_(traits, mine, name)}
-    if not is_(traits, mine, "priority") and not is_(traits, mine, "arbiterOnly"):
-        out["passive"] = True
-    if tags := is_(traits, mine, "tags"):
-        out["tags"] = tags
-    return {**out, "me": mine}

@@ -10,20 +10,16 @@ import asyncio
 import logging
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from bson import Int64, ObjectId, Timestamp
 
-from dev.servers.mongodb.administration import reconfig
 from dev.servers.mongodb.replica_set import electorate
+from dev.servers.mongodb.storage.node import Node
 from dev.servers.mongodb.storage.versioned_collections import Time, time_of
 from dev.servers.mongodb.values.documents import Document
 from dev.servers.mongodb.values.errors import MongoError
 from dev.servers.mongodb.wire.peers import Peer
-
-if TYPE_CHECKING:
-    from dev.servers.mongodb.operation.context import Context
-    from dev.servers.mongodb.server import Server
 
 LOG = logging.getLogger("mongodb.members")
 BEAT_SECONDS = 0.3
@@ -33,10 +29,20 @@ LOOK_BACK = 5000
 READS = frozenset({"find", "aggregate", "count", "distinct", "listCollections", "listIndexes", "listDatabases", "collStats", "dbStats"})  # fmt: skip
 
 
+class Host(Protocol):
+    """What a member in its set asks of the server that it is a part of."""
+
+    node: Node
+    address: str
+
+    def rolled_back(self) -> None:
+        """Close all cursors and connections."""
+
+
 class Replication:
     """The part of a member that deals with the others."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Host) -> None:
         self.server = server
         self.node = server.node
         settings = server.node.settings
@@ -94,6 +100,28 @@ class Replication:
             for address in self._peers:
                 self._start(self._beat(address))
 
+    def configure(self, addresses: list[str], traits: electorate.Traits, version: int) -> None:
+        """Know these members from now on."""
+        self.traits = traits
+        node, alone = self.node, not self._peers
+        self.addresses, self.version = list(addresses), version
+        others = [address for address in addresses if address != self.server.address]
+        for address in [*self._peers]:
+            if address not in others:
+                for known in (self._peers, self._votes, self.seen, self.reached):
+                    known.pop(address, None)
+        for address in others:
+            if address not in self._peers:
+                self._peers[address] = Peer(address, node.settings.key, node.settings.tls)
+                self._votes[address] = Peer(address, node.settings.key, node.settings.tls)
+                self.seen[address] = self.heard
+                self._start(self._beat(address))
+        if alone and others:
+            node.majority = node.oplog.last
+            self._start(self._elections())
+            self._start(self._follow())
+        self.changed()
+
     def _start(self, work: Any) -> None:
         self._tasks.append(asyncio.create_task(work))
 
@@ -133,7 +161,11 @@ class Replication:
                 if reached * 2 <= len(self.voters) and now - self.heard > self.node.settings.election_seconds:
                     self.step_down("no majority is reached")
                 continue
-            if now - self.heard > timeout and now > self._frozen and electorate.electable(self):
+            if (
+                now - self.heard > timeout
+                and now > self._frozen
+                and electorate.electable(self.traits, self.server.address)
+            ):
                 await self.stand()
                 timeout = self._timeout()
 
@@ -232,7 +264,7 @@ class Replication:
             node.term = term
             self.heard = time.monotonic()
             if int(body["version"]) > self.version:
-                reconfig.configure(self, body["members"], body["traits"], int(body["version"]))
+                self.configure(body["members"], body["traits"], int(body["version"]))
             if self.leader != body["who"]:
                 self.leader = body["who"]
                 self.changed()
@@ -358,10 +390,10 @@ class Replication:
         if not self.node.primary and self.node.settings.replica_set and not self.readable():
             raise MongoError(13436, "node is not in primary or recovering state")
 
-    def check_readable(self, context: Context) -> None:
-        """Raise unless the client reads from secondaries."""
-        mode = context.body.get("$readPreference", {}).get("mode", "primary")
-        reading = context.name in READS
+    def check_readable(self, name: str, body: Document) -> None:
+        """Raise unless the client reads from secondaries; the command is given by its name and body."""
+        mode = body.get("$readPreference", {}).get("mode", "primary")
+        reading = name in READS
         if reading and mode == "primary":
             raise MongoError(13435, "not primary and secondaryOk=false")
         self.check_state()

@@ -1,4 +1,4 @@
-"""What a member says of its set: ``replSetGetStatus`` and ``replSetGetConfig``."""
+"""What a member says of its set: ``replSetGetStatus``, ``replSetGetConfig`` and ``hello``."""
 
 from __future__ import annotations
 
@@ -83,3 +83,26 @@ def _member(replication: Replication, number: int, address: str, now: float) -> 
             "optimeDate": DatetimeMS(reached[0] * 1000),
         }
     return {**out, "self": True} if mine else out
+
+
+def hello(replication: Replication, primary: str) -> Document:
+    """The part of ``hello`` that is about the set."""
+    node, traits, mine = replication.node, replication.traits, replication.server.address
+    shown = [address for address in replication.addresses if not electorate.is_(traits, address, "hidden")]
+    arbiters = [address for address in shown if electorate.is_(traits, address, "arbiterOnly")]
+    data = [address for address in shown if address not in arbiters]
+    passives = [address for address in data if not electorate.is_(traits, address, "priority")]
+    out: Document = {"hosts": [address for address in data if address not in passives]}
+    out |= {name: found for name, found in (("passives", passives), ("arbiters", arbiters)) if found}
+    out |= {
+        "setName": node.settings.replica_set, "setVersion": replication.version, primary: node.primary,
+        "secondary": not node.primary and replication.readable(),
+    }  # fmt: skip
+    if replication.leader:
+        out["primary"] = replication.leader
+    out |= {name: True for name in ("arbiterOnly", "hidden") if electorate.is_(traits, mine, name)}
+    if not electorate.is_(traits, mine, "priority") and not electorate.is_(traits, mine, "arbiterOnly"):
+        out["passive"] = True
+    if tags := electorate.is_(traits, mine, "tags"):
+        out["tags"] = tags
+    return {**out, "me": mine}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,14 +17,15 @@ from typing import Any
 
 from bson import Int64, MaxKey, MinKey, ObjectId, Timestamp
 
+from dev.servers.mongodb.expressions import operators
 from dev.servers.mongodb.operation.context import Context
 from dev.servers.mongodb.operation.registry import found
-from dev.servers.mongodb.query.queries import MISSING
 from dev.servers.mongodb.server import Server
 from dev.servers.mongodb.storage.node import Settings
 from dev.servers.mongodb.values import order
 from dev.servers.mongodb.values.documents import Document, encode
 from dev.servers.mongodb.values.errors import MongoError
+from dev.servers.mongodb.values.missing import MISSING
 from dev.servers.mongodb.wire.peers import Peer
 
 FIND_PRIMARY_SECONDS = 30.0
@@ -88,8 +89,10 @@ class Shard:
 class Router(Server):
     """A process without data that sends each command to the shards it concerns."""
 
-    def __init__(self, settings: Settings, shards: dict[str, list[str]]) -> None:
+    def __init__(self, settings: Settings, shards: dict[str, list[str]], handlers: Mapping[str, Handler]) -> None:
+        """:param handlers: what it does with each command, by name"""
         super().__init__(settings)
+        self._handlers = handlers
         self.router = True
         self.shards = {name: self.shard(name, addresses) for name, addresses in shards.items()}
         self.time = Timestamp(int(time.time()), 0)
@@ -250,8 +253,6 @@ class Router(Server):
     # commands
 
     async def _run(self, context: Context) -> Document:
-        from dev.servers.mongodb.sharding import routing
-
         body, name = context.body, context.name
         seen = body.get("$clusterTime", {}).get("clusterTime")
         if seen is not None and seen > self.time:
@@ -259,7 +260,7 @@ class Router(Server):
         if context.db == "local":
             raise MongoError(20, "Can't use 'local' database through mongos")
         self._enter(body)
-        handler = routing.HANDLERS.get(name)
+        handler = self._handlers.get(name)
         if handler is not None:
             async with self.using() if name in USING and not _follows(body) else nullcontext():
                 return await handler(
@@ -280,6 +281,10 @@ class Router(Server):
         }
 
 
+Handler = Callable[[Router, Context, Document], Awaitable[Document]]
+"""What a router does with one command: its reply."""
+
+
 def _follows(body: Document) -> bool:
     """Whether a command opens a change stream."""
     pipeline = body.get("pipeline")
@@ -293,8 +298,6 @@ def own_field(name: str) -> bool:
 
 def key_values(key: Document, document: Document) -> list[Any]:
     """The shard key's values of a document; a hashed field by its hash."""
-    from dev.servers.mongodb.expressions import operators
-
     out = []
     for path, kind in key.items():
         value = operators.walked(document, path.split("."))

@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from bson import Int64, ObjectId
 
 from dev.servers.mongodb.change_streams import streams
-from dev.servers.mongodb.commands import outputs, reads
+from dev.servers.mongodb.commands import aggregation, outputs, reads
 from dev.servers.mongodb.operation.context import Context
 from dev.servers.mongodb.operation.cursors import Cursor
 from dev.servers.mongodb.query import joins, projections, queries, stages
 from dev.servers.mongodb.sharding import chunks, draining, key_changes, resharding
 from dev.servers.mongodb.sharding.merged_streams import Merged
-from dev.servers.mongodb.sharding.router import TRANSACTION, Router, Shard
+from dev.servers.mongodb.sharding.router import TRANSACTION, Handler, Router, Shard
 from dev.servers.mongodb.values.documents import Document
 from dev.servers.mongodb.values.errors import MongoError
-
-Handler = Callable[[Router, Context, Document], Awaitable[Document]]
 
 
 async def _insert(router: Router, context: Context, body: Document) -> Document:
@@ -289,8 +287,6 @@ async def _get_more(router: Router, context: Context, body: Document) -> Documen
         raise MongoError(43, f"cursor id {number} not found")
     merged = cursor.user
     if not isinstance(merged, Merged):
-        from dev.servers.mongodb.commands import aggregation
-
         return await aggregation.get_more(context, body)
     end = time.monotonic() + (int(body["maxTimeMS"]) / 1000 if "maxTimeMS" in body else 1.0)
     try:
@@ -316,8 +312,6 @@ async def _get_more(router: Router, context: Context, body: Document) -> Documen
 
 
 async def _kill_cursors(router: Router, context: Context, body: Document) -> Document:
-    from dev.servers.mongodb.commands import aggregation
-
     for number in body["cursors"]:
         try:
             merged = router.cursors.get(int(number)).user

@@ -3,40 +3,17 @@
 import marshal
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dev.servers.oracle.engine import lobs
 from dev.servers.oracle.engine.catalog import Column, Table
 from dev.servers.oracle.logminer.redo_sql import Writer, pieces
 from dev.servers.oracle.redo import redo
+from dev.servers.oracle.redo.logminer_columns import NAMES, OPERATIONS, rs_id
+from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.values import rowids
-from dev.servers.oracle.values.datatypes import DATE, NUMBER, RAW, UNLOGGED_KINDS, UNSUPPORTED_KINDS, DataType
+from dev.servers.oracle.values.datatypes import UNLOGGED_KINDS, UNSUPPORTED_KINDS
 
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
-
-TEXT = DataType("VARCHAR2", length=256)
-LONG_TEXT = DataType("VARCHAR2", length=4000)
-COLUMNS: tuple[tuple[str, DataType | None], ...] = (
-    ("SCN", NUMBER), ("START_SCN", NUMBER), ("COMMIT_SCN", NUMBER), ("TIMESTAMP", DATE), ("START_TIMESTAMP", DATE),
-    ("COMMIT_TIMESTAMP", DATE), ("XIDUSN", NUMBER), ("XIDSLT", NUMBER), ("XIDSQN", NUMBER), ("XID", DataType("RAW", length=8)),
-    ("PXID", DataType("RAW", length=8)), ("TX_NAME", TEXT), ("OPERATION", TEXT), ("OPERATION_CODE", NUMBER), ("ROLLBACK", NUMBER),
-    ("SEG_OWNER", TEXT), ("SEG_NAME", TEXT), ("TABLE_NAME", TEXT), ("SEG_TYPE", NUMBER), ("SEG_TYPE_NAME", TEXT),
-    ("TABLE_SPACE", TEXT), ("ROW_ID", DataType("VARCHAR2", length=18)), ("USERNAME", TEXT), ("SESSION#", NUMBER),
-    ("SERIAL#", NUMBER), ("SESSION_INFO", LONG_TEXT), ("THREAD#", NUMBER), ("SEQUENCE#", NUMBER), ("RBASQN", NUMBER),
-    ("RBABLK", NUMBER), ("RBABYTE", NUMBER), ("DATA_OBJ#", NUMBER), ("DATA_OBJV#", NUMBER), ("DATA_OBJD#", NUMBER),
-    ("SQL_REDO", LONG_TEXT), ("SQL_UNDO", LONG_TEXT), ("RS_ID", DataType("VARCHAR2", length=32)), ("SSN", NUMBER), ("CSF", NUMBER),
-    ("INFO", TEXT), ("STATUS", NUMBER), ("REDO_VALUE", NUMBER), ("UNDO_VALUE", NUMBER), ("SAFE_RESUME_SCN", NUMBER),
-    ("CSCN", NUMBER), ("OBJECT_ID", RAW), ("EDITION_NAME", TEXT), ("CLIENT_ID", TEXT), ("SRC_CON_NAME", TEXT),
-    ("SRC_CON_ID", NUMBER), ("SRC_CON_UID", NUMBER), ("SRC_CON_DBID", NUMBER), ("SRC_CON_GUID", RAW), ("CON_ID", NUMBER),
-)  # fmt: skip
-NAMES = [name for name, _ in COLUMNS]
-OPERATIONS = {
-    0: "INTERNAL", 1: "INSERT", 2: "DELETE", 3: "UPDATE", 5: "DDL", 6: "START", 7: "COMMIT", 9: "SELECT_LOB_LOCATOR",
-    10: "LOB_WRITE", 11: "LOB_TRIM", 27: "REPLICATION_MARKER", 29: "LOB_ERASE", 34: "MISSING_SCN", 36: "ROLLBACK",
-    68: "XML DOC BEGIN", 70: "XML DOC WRITE", 71: "XML DOC END", 91: "EXTENDED STRING BEGIN",
-    92: "EXTENDED STRING WRITE", 93: "EXTENDED STRING END", 255: "UNSUPPORTED",
-}  # fmt: skip
 MARKS = {redo.START: "set transaction read write", redo.COMMIT: "commit", redo.ROLLBACK: "rollback"}
 UNKNOWN_SEQUENCE = 0xFFFFFFFF
 UNKNOWN = "UNKNOWN"
@@ -55,7 +32,7 @@ MISMATCH = "Dictionary Version Mismatch"
 class Renderer:
     """Makes rows with one dictionary and the options of one START_LOGMNR."""
 
-    def __init__(self, session: "Session", options: frozenset[str], dictionary: int | None, start: int) -> None:
+    def __init__(self, session: Session, options: frozenset[str], dictionary: int | None, start: int) -> None:
         self._session = session
         self._database = session.database
         self._catalog = session.engine.catalog
@@ -338,8 +315,3 @@ class Renderer:
 def _column(writer: Writer, column_id: int) -> Column:
     tables = [table for table in (writer.table, writer.logged) if table is not None]
     return next(column for table in tables for column in table.columns if column.id == column_id)
-
-
-def rs_id(sequence: int, record: int) -> str:
-    """A record set id: log sequence, block and byte."""
-    return f" 0x{sequence:06x}.{record // 8:08x}.{record % 8 * 64 + 16:04x} "

@@ -3,17 +3,15 @@
 import marshal
 import sqlite3
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dev.servers.oracle.errors import OraError
 from dev.servers.oracle.logminer import contents
-from dev.servers.oracle.redo import benchmark_rows, redo
+from dev.servers.oracle.redo import benchmark_rows, logminer_columns, redo
 from dev.servers.oracle.redo.redo import LogFile
+from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.sql.queries import Compiled
 from dev.servers.oracle.wire.statements import Outcome
-
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
 
 CONSTANTS = {
     "NEW": 1, "REMOVEFILE": 2, "ADDFILE": 3, "COMMITTED_DATA_ONLY": 2, "SKIP_CORRUPTION": 4, "DDL_DICT_TRACKING": 8,
@@ -21,13 +19,13 @@ CONSTANTS = {
     "CONTINUOUS_MINE": 1024, "NO_ROWID_IN_STMT": 2048, "STRING_LITERALS_IN_STMT": 4096, "STORE_IN_REDO_LOGS": 2,
     "STORE_IN_FLAT_FILE": 1,
 }  # fmt: skip
-CONTAINER = contents.NAMES.index("SRC_CON_NAME")
+CONTAINER = logminer_columns.NAMES.index("SRC_CON_NAME")
 
 
 class Miner:
     """The mining session of one client."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._generation = 0
         self._table: str | None = None
@@ -186,10 +184,10 @@ class Miner:
         self._drop()
         self._generation += 1
         table = f"logmnr_contents_{self._generation}"
-        names = ", ".join(f"`{name}`" for name, _ in contents.COLUMNS)
+        names = ", ".join(f"`{name}`" for name, _ in logminer_columns.COLUMNS)
         self.connection.execute(f"CREATE TEMP TABLE {table} ({names})")
         self.connection.execute("BEGIN")
-        marks = ", ".join("?" * len(contents.COLUMNS))
+        marks = ", ".join("?" * len(logminer_columns.COLUMNS))
         self.connection.executemany(f"INSERT INTO temp.{table} VALUES ({marks})", rows)
         self.connection.execute("COMMIT")
         self._table = table

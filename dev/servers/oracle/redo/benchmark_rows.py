@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.servers.oracle.errors import unknown
-from dev.servers.oracle.logminer import contents
-from dev.servers.oracle.redo import redo
+from dev.servers.oracle.redo import logminer_columns, redo
 from dev.servers.oracle.sql.lexer import Tokens, split, tokenize
 from dev.servers.oracle.values import rowids
 from dev.servers.oracle.wire import codecs
@@ -67,11 +66,11 @@ class Prepared:
 
     def __init__(self, plan: Plan, names: list[str]) -> None:
         self.names = names
-        types = dict(contents.COLUMNS)
+        types = dict(logminer_columns.COLUMNS)
         missing = [name for name in names if name not in types]
         if missing:
             raise unknown(", ".join(missing), "not in V$LOGMNR_CONTENTS")
-        self.columns = [Column(name, types[name] or contents.TEXT) for name in names]
+        self.columns = [Column(name, types[name] or logminer_columns.TEXT) for name in names]
         encoders = [(codecs.encoder(column), codecs.null(column)) for column in self.columns]
         repeated: list[dict[Any, bytes]] = [{} for _ in names]
         path = plan.folder / "bench.rows"
@@ -156,9 +155,9 @@ def _with(base: dict[str, Any], op: int, sql: str, scn: int, row: int) -> dict[s
     own = {
         "SCN": scn,
         "OPERATION_CODE": op,
-        "OPERATION": contents.OPERATIONS[op],
+        "OPERATION": logminer_columns.OPERATIONS[op],
         "SQL_REDO": sql,
-        "RS_ID": contents.rs_id(1, row),
+        "RS_ID": logminer_columns.rs_id(1, row),
     }
     return base | own
 

@@ -1,13 +1,9 @@
 """ALTER SESSION SET: formats of dates, the time zone, the container, the schema."""
 
-from typing import TYPE_CHECKING
-
 from dev.servers.oracle.errors import OraError, unknown
+from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.sql.lexer import Token, Tokens
 from dev.servers.oracle.values import moments
-
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
 
 ONLY_BINARY = ("NLS_SORT", "NLS_COMP")
 """Texts are compared by their bytes here, and in no other way."""
@@ -15,14 +11,14 @@ WITHOUT_EFFECT = ("STATISTICS_LEVEL", "WORKAREA_SIZE_POLICY", "SORT_AREA_SIZE", 
 """Settings of a session that change nothing that can be seen here."""
 
 
-def set_schema(session: "Session", name: str) -> None:
+def set_schema(session: Session, name: str) -> None:
     """The schema of names without an owner: ORA-01435 when there is none."""
     if not session.database.is_schema(name):
         raise OraError(1435)
     session.schema = name
 
 
-def alter(session: "Session", reader: Tokens) -> None:
+def alter(session: Session, reader: Tokens) -> None:
     """ALTER SESSION SET one or several."""
     reader.expect("SET")
     while reader.more and not reader.take(";"):
@@ -34,7 +30,7 @@ def alter(session: "Session", reader: Tokens) -> None:
         _set(session, name, token, reader.sql)
 
 
-def _set(session: "Session", name: str, token: Token, sql: str) -> None:
+def _set(session: Session, name: str, token: Token, sql: str) -> None:
     if name in session.nls.settings:
         session.nls.settings[name] = token.text
     elif name == "TIME_ZONE":
@@ -51,7 +47,7 @@ def _set(session: "Session", name: str, token: Token, sql: str) -> None:
         raise unknown(sql, name)
 
 
-def set_container(session: "Session", name: str) -> None:
+def set_container(session: Session, name: str) -> None:
     """ALTER SESSION SET CONTAINER: a common user with that privilege may."""
     if not session.database.cdb or name not in session.database.containers:
         raise OraError(65011, name)

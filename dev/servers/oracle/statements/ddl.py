@@ -1,26 +1,21 @@
 """DDL and administration: the statement is read here, tables are changed in :mod:`dev.servers.oracle.statements.tables`."""
 
 import re
-from typing import TYPE_CHECKING
 
 from dev.servers.oracle.engine.catalog import Key, Sequence, Table, User
 from dev.servers.oracle.engine.privileges import ROLES, SYSTEM_PRIVILEGES
 from dev.servers.oracle.errors import OraError, unknown
+from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.sql.lexer import Tokens
 from dev.servers.oracle.sql.statements import Statement
-from dev.servers.oracle.statements import private_tables, tables
+from dev.servers.oracle.statements import ddl_log, private_tables, tables
 from dev.servers.oracle.values.datatypes import DataType, qualified
 
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
-
-USER_DDL = "USER DDL (PlSql=0 RecDep=0)"
-INTERNAL_DDL = "INTERNAL DDL (PlSql=0 RecDep=1)"
 SUPPLEMENTAL = {"ALL": "ALL", "PRIMARY KEY": "PK", "UNIQUE": "UI", "FOREIGN KEY": "FK"}
 IGNORED_SYSTEM = ("CHECKPOINT", "FLUSH", "REGISTER")
 
 
-def execute(session: "Session", statement: Statement) -> None:
+def execute(session: Session, statement: Statement) -> None:
     """Run a statement; it commits what the session has done before, as in Oracle."""
     reader = statement.reader()
     handlers = {
@@ -36,44 +31,10 @@ def execute(session: "Session", statement: Statement) -> None:
     handler(session, reader)
 
 
-def lock(session: "Session", table: Table) -> None:
-    """DDL does not wait: ORA-00054 while a transaction has changed the table."""
-    for transaction in session.engine.transactions.values():
-        if transaction is not session.current and table.id in transaction.table_locks:
-            raise OraError(54)
-
-
-def log(
-    session: "Session",
-    reader: Tokens,
-    table: Table | None,
-    owner: str,
-    name: str,
-    *,
-    text: str | None = None,
-    info: str = USER_DDL,
-) -> None:
-    """The redo of a DDL: a transaction of its own with the statement in it."""
-    sql = (text or reader.sql.rstrip().rstrip(";").rstrip()) + ";"
-    content = {
-        "SQL_REDO": sql,
-        "INFO": info,
-        "SEG_OWNER": owner,
-        "SEG_NAME": name,
-        "TABLE_NAME": name,
-        "USERNAME": session.user.name,
-        "STATUS": 0,
-    }
-    transaction = session.begin()
-    with session.engine.writing():
-        session.engine.record(transaction, 5, table=table, body=content)
-        session.engine.commit(transaction)
-
-
 # CREATE
 
 
-def _create(session: "Session", reader: Tokens) -> None:
+def _create(session: Session, reader: Tokens) -> None:
     reader.expect("CREATE")
     if reader.take("TABLE"):
         tables.create(session, reader)
@@ -93,27 +54,27 @@ def _create(session: "Session", reader: Tokens) -> None:
         raise unknown(reader.sql)
 
 
-def _create_index(session: "Session", reader: Tokens, kind: str) -> None:
+def _create_index(session: Session, reader: Tokens, kind: str) -> None:
     name = reader.names()[-1]
     reader.expect("ON")
     table = session.names.table(reader.names(), "ALTER")
     columns = [token.text for token in reader.group() if token.is_identifier and token.word not in ("ASC", "DESC")]
-    lock(session, table)
+    ddl_log.lock(session, table)
     if any(key.name == name for one in _of(session, table.owner) for key in one.keys):
         raise OraError(955)
     with session.engine.writing():
         tables.add_key(session, table, Key(name, kind, columns))
         session.engine.catalog.save(table)
-        log(session, reader, table, table.owner, name)
+        ddl_log.log(session, reader, table, table.owner, name)
 
 
-def _of(session: "Session", owner: str) -> list[Table]:
+def _of(session: Session, owner: str) -> list[Table]:
     """The tables of a schema: names of indexes are unique in one."""
     tables_ = session.engine.catalog.tables.values()
     return [table for table in tables_ if table.owner == owner and table.container == session.container]
 
 
-def _create_sequence(session: "Session", reader: Tokens) -> None:
+def _create_sequence(session: Session, reader: Tokens) -> None:
     session.privileges.need("CREATE SEQUENCE")
     path = reader.names()
     options = " ".join(token.text for token in reader.until(";"))
@@ -124,10 +85,10 @@ def _create_sequence(session: "Session", reader: Tokens) -> None:
     owner = path[0] if len(path) > 1 else session.schema
     with session.engine.writing():
         session.engine.catalog.save(Sequence(owner, path[-1], session.container, first - increment, increment))
-        log(session, reader, None, owner, path[-1])
+        ddl_log.log(session, reader, None, owner, path[-1])
 
 
-def _create_user(session: "Session", reader: Tokens) -> None:
+def _create_user(session: Session, reader: Tokens) -> None:
     session.privileges.need("CREATE USER")
     name = reader.name()
     reader.expect("IDENTIFIED", "BY")
@@ -142,7 +103,7 @@ def _create_user(session: "Session", reader: Tokens) -> None:
 # ALTER
 
 
-def _alter(session: "Session", reader: Tokens) -> None:
+def _alter(session: Session, reader: Tokens) -> None:
     reader.expect("ALTER")
     if reader.take("TABLE"):
         tables.alter(session, reader)
@@ -158,13 +119,13 @@ def _alter(session: "Session", reader: Tokens) -> None:
         raise unknown(reader.sql)
 
 
-def _no_column(session: "Session", reader: Tokens) -> None:
+def _no_column(session: Session, reader: Tokens) -> None:
     """DDL of an index: logged, and nothing else to see."""
     path = reader.names()
-    log(session, reader, None, path[0] if len(path) > 1 else session.schema, path[-1])
+    ddl_log.log(session, reader, None, path[0] if len(path) > 1 else session.schema, path[-1])
 
 
-def _alter_database(session: "Session", reader: Tokens) -> None:
+def _alter_database(session: Session, reader: Tokens) -> None:
     session.privileges.need("ALTER DATABASE")
     add = reader.take("ADD", "SUPPLEMENTAL", "LOG", "DATA")
     if not add:
@@ -187,7 +148,7 @@ def _alter_database(session: "Session", reader: Tokens) -> None:
         session.engine.catalog.save(facts)
 
 
-def _alter_system(session: "Session", reader: Tokens) -> None:
+def _alter_system(session: Session, reader: Tokens) -> None:
     session.privileges.need("ALTER SYSTEM")
     if reader.take("SWITCH", "LOGFILE") or reader.take("ARCHIVE", "LOG", "CURRENT"):
         session.database.switch_log(session.thread)
@@ -202,7 +163,7 @@ def _alter_system(session: "Session", reader: Tokens) -> None:
         raise unknown(reader.sql)
 
 
-def _alter_user(session: "Session", reader: Tokens) -> None:
+def _alter_user(session: Session, reader: Tokens) -> None:
     session.privileges.need("CREATE USER")
     user = _user(session, reader.name())
     if reader.take("IDENTIFIED", "BY"):
@@ -214,7 +175,7 @@ def _alter_user(session: "Session", reader: Tokens) -> None:
         session.engine.catalog.save(user)
 
 
-def _user(session: "Session", name: str) -> User:
+def _user(session: Session, name: str) -> User:
     try:
         return session.engine.catalog.users[name]
     except KeyError:
@@ -224,7 +185,7 @@ def _user(session: "Session", name: str) -> User:
 # DROP, TRUNCATE, RENAME, COMMENT
 
 
-def _drop(session: "Session", reader: Tokens) -> None:
+def _drop(session: Session, reader: Tokens) -> None:
     reader.expect("DROP")
     if reader.take("TABLE"):
         tables.drop(session, reader)
@@ -238,7 +199,7 @@ def _drop(session: "Session", reader: Tokens) -> None:
             raise OraError(2289)
         with session.engine.writing():
             session.engine.catalog.remove_sequence(sequence)
-            log(session, reader, None, owner, path[-1])
+            ddl_log.log(session, reader, None, owner, path[-1])
     elif reader.take("USER"):
         session.privileges.need("CREATE USER")
         user = _user(session, reader.name())
@@ -253,7 +214,7 @@ def _drop(session: "Session", reader: Tokens) -> None:
         raise unknown(reader.sql)
 
 
-def _drop_index(session: "Session", reader: Tokens) -> None:
+def _drop_index(session: Session, reader: Tokens) -> None:
     *path, name = reader.names()
     for table in _of(session, path[0] if path else session.schema):
         for key in table.keys:
@@ -261,25 +222,25 @@ def _drop_index(session: "Session", reader: Tokens) -> None:
                 with session.engine.writing():
                     table.keys.remove(key)
                     session.engine.catalog.save(table)
-                    log(session, reader, table, table.owner, name)
+                    ddl_log.log(session, reader, table, table.owner, name)
                 return
     raise OraError(900, "ORA-01418: specified index does not exist")
 
 
-def _truncate(session: "Session", reader: Tokens) -> None:
+def _truncate(session: Session, reader: Tokens) -> None:
     reader.expect("TRUNCATE", "TABLE")
     table = session.names.table(reader.names(), "DROP")
-    lock(session, table)
+    ddl_log.lock(session, table)
     with session.engine.writing():
         scn = session.engine.redo.tick()
         session.engine.db.execute(f"UPDATE {table.storage} SET _es = ? WHERE _es IS NULL", (scn,))
         table.data_ids_before = [*table.data_ids_before, (scn, table.data_id)]
         table.data_id = session.engine.catalog.new_object()
         session.engine.catalog.save(table)
-        log(session, reader, table, table.owner, table.name)
+        ddl_log.log(session, reader, table, table.owner, table.name)
 
 
-def _rename(session: "Session", reader: Tokens) -> None:
+def _rename(session: Session, reader: Tokens) -> None:
     reader.expect("RENAME")
     table = session.names.table([reader.name()], "ALTER")
     reader.expect("TO")
@@ -288,7 +249,7 @@ def _rename(session: "Session", reader: Tokens) -> None:
     tables.rename(session, reader, table, new)
 
 
-def _comment(session: "Session", reader: Tokens) -> None:
+def _comment(session: Session, reader: Tokens) -> None:
     reader.expect("COMMENT", "ON")
     of_table = reader.take("TABLE")
     if not of_table:
@@ -303,16 +264,16 @@ def _comment(session: "Session", reader: Tokens) -> None:
         else:
             table.column(path[-1]).comment = text
         session.engine.catalog.save(table)
-        log(session, reader, table, table.owner, table.name)
+        ddl_log.log(session, reader, table, table.owner, table.name)
 
 
-def _purge(session: "Session", reader: Tokens) -> None:
+def _purge(session: Session, reader: Tokens) -> None:
     reader.expect("PURGE")
     if not (reader.take("RECYCLEBIN") or reader.take("DBA_RECYCLEBIN")):
         raise unknown(reader.sql)
 
 
-def _analyze(session: "Session", reader: Tokens) -> None:
+def _analyze(session: Session, reader: Tokens) -> None:
     reader.expect("ANALYZE", "TABLE")
     session.names.table(reader.names(), "SELECT")
 
@@ -320,7 +281,7 @@ def _analyze(session: "Session", reader: Tokens) -> None:
 # GRANT and REVOKE
 
 
-def _grant(session: "Session", reader: Tokens) -> None:
+def _grant(session: Session, reader: Tokens) -> None:
     grant = reader.next().text == "GRANT"
     actions = " ".join(token.text for token in reader.until("ON", "TO", "FROM")).split(" , ")
     target = ""
@@ -341,7 +302,7 @@ def _grant(session: "Session", reader: Tokens) -> None:
         session.engine.catalog.save(user)
 
 
-def _grant_target(session: "Session", path: list[str]) -> str:
+def _grant_target(session: Session, path: list[str]) -> str:
     if path[-1].startswith(("V_$", "DBMS_", "V$")) or path[0] == "SYS":
         session.privileges.need("CREATE USER")
         return path[-1].replace("V$", "V_$") if path[-1].startswith("V$") else path[-1]
@@ -357,7 +318,7 @@ def _grant_target(session: "Session", path: list[str]) -> str:
 # GET_DDL
 
 
-def get_ddl(session: "Session", kind: str, name: str, owner: str) -> str:
+def get_ddl(session: Session, kind: str, name: str, owner: str) -> str:
     """DBMS_METADATA.GET_DDL of a table."""
     table = session.engine.catalog.tables.get((session.container, owner, name))
     if table is None or kind != "TABLE" or not session.privileges.sees(table):

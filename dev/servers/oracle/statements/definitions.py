@@ -1,15 +1,11 @@
 """Reads column, constraint and log group definitions of CREATE TABLE and ALTER TABLE."""
 
-from typing import TYPE_CHECKING
-
 from dev.servers.oracle.engine.catalog import Column, Key, Sequence, Table
 from dev.servers.oracle.errors import OraError, unknown
+from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.sql.lexer import Token, Tokens
 from dev.servers.oracle.values import datatypes
 from dev.servers.oracle.values.datatypes import DataType
-
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
 
 AFTER_TYPE = (
     "DEFAULT",
@@ -35,7 +31,7 @@ LOG_TYPES = {
 class Definition:
     """Reads column and constraint definitions into a table."""
 
-    def __init__(self, session: "Session", table: Table, sql: str) -> None:
+    def __init__(self, session: Session, table: Table, sql: str) -> None:
         self.session = session
         self.table = table
         self.sql = sql

@@ -3,12 +3,13 @@
 import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dev.servers.oracle.engine import lobs, transactions
 from dev.servers.oracle.engine.catalog import Column, Table
 from dev.servers.oracle.engine.transactions import Blocked
 from dev.servers.oracle.errors import OraError, unknown
+from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.sql.expressions import Expressions
 from dev.servers.oracle.sql.inference import ROW_ID, Scope
 from dev.servers.oracle.sql.lexer import BIND, NUMBER, STRING, Token, Tokens, split
@@ -17,9 +18,6 @@ from dev.servers.oracle.sql.statements import Statement
 from dev.servers.oracle.statements import names
 from dev.servers.oracle.values import datatypes, rowids
 from dev.servers.oracle.values.datatypes import qualified
-
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
 
 MODES = {
     "ROW SHARE": transactions.ROW_SHARE, "SHARE UPDATE": transactions.ROW_SHARE, "ROW EXCLUSIVE": transactions.ROW_EXCLUSIVE,
@@ -40,7 +38,7 @@ class Change:
     where: list[Token] | None = None
     returning: list[list[Token]] = field(default_factory=list)
 
-    def apply(self, session: "Session", statement: Statement, binds: list[Any]) -> "Changed":
+    def apply(self, session: Session, statement: Statement, binds: list[Any]) -> "Changed":
         """Run it with one row of binds."""
         return (_insert if self.kind == "INSERT" else _modify)(session, statement, self, binds)
 
@@ -54,7 +52,7 @@ class Changed:
     returned: list[tuple[Any, ...]] = field(default_factory=list)
 
 
-def parse(session: "Session", statement: Statement) -> Change:
+def parse(session: Session, statement: Statement) -> Change:
     """The structure of a statement, with its names resolved."""
     reader = statement.reader()
     word = reader.next().text
@@ -82,7 +80,7 @@ def parse(session: "Session", statement: Statement) -> Change:
     return _parse_returning(change, reader)
 
 
-def _parse_insert(session: "Session", reader: Tokens) -> Change:
+def _parse_insert(session: Session, reader: Tokens) -> Change:
     reader.expect("INTO")
     table = session.names.table(reader.names(), "INSERT")
     change = Change("INSERT", table, table.name)
@@ -112,7 +110,7 @@ def _parse_returning(change: Change, reader: Tokens) -> Change:
     return change
 
 
-def execute(session: "Session", statement: Statement, change: Change, rows: list[list[Any]]) -> list[Changed]:
+def execute(session: Session, statement: Statement, change: Change, rows: list[list[Any]]) -> list[Changed]:
     """Run it once per row of binds: wait for what other transactions hold, then change all rows, or none if one fails."""
     transaction = session.transaction()
     results: list[Changed] = []
@@ -131,7 +129,7 @@ def execute(session: "Session", statement: Statement, change: Change, rows: list
     return results
 
 
-def _attempt(session: "Session", statement: Statement, change: Change, binds: list[Any]) -> Changed:
+def _attempt(session: Session, statement: Statement, change: Change, binds: list[Any]) -> Changed:
     transaction = session.transaction()
     mark = transaction.statement = len(transaction.undo)
     try:
@@ -148,7 +146,7 @@ def _attempt(session: "Session", statement: Statement, change: Change, binds: li
 # INSERT
 
 
-def _insert(session: "Session", statement: Statement, change: Change, binds: list[Any]) -> Changed:
+def _insert(session: Session, statement: Statement, change: Change, binds: list[Any]) -> Changed:
     done = Changed()
     for given in _inserted(session, statement, change, binds):
         row, values = insert_row(session, change, given)
@@ -159,7 +157,7 @@ def _insert(session: "Session", statement: Statement, change: Change, binds: lis
     return done
 
 
-def insert_row(session: "Session", change: Change, given: Sequence[Any]) -> tuple[int, dict[int, Any]]:
+def insert_row(session: Session, change: Change, given: Sequence[Any]) -> tuple[int, dict[int, Any]]:
     """A new row of the values for the columns of a change: its number and all its values."""
     transaction = session.transaction()
     values = _row(change, given, session)
@@ -170,7 +168,7 @@ def insert_row(session: "Session", change: Change, given: Sequence[Any]) -> tupl
     return row, values
 
 
-def _inserted(session: "Session", statement: Statement, change: Change, binds: list[Any]) -> Iterable[Sequence[Any]]:
+def _inserted(session: Session, statement: Statement, change: Change, binds: list[Any]) -> Iterable[Sequence[Any]]:
     if change.query is not None:
         compiled = session.compile(statement).query(change.query)
         if len(compiled.columns) != len(change.columns):
@@ -213,7 +211,7 @@ def _simple(tokens: list[Token], statement: Statement, binds: list[Any]) -> tupl
     return (None,) if token.word == "NULL" else None
 
 
-def _row(change: Change, values: Sequence[Any], session: "Session") -> dict[int, Any]:
+def _row(change: Change, values: Sequence[Any], session: Session) -> dict[int, Any]:
     given = {column.id: value for column, value in zip(change.columns, values, strict=True)}
     row = {}
     for column in change.table.live:
@@ -228,14 +226,14 @@ def _row(change: Change, values: Sequence[Any], session: "Session") -> dict[int,
     return row
 
 
-def _default(column: Column, session: "Session") -> Any:
+def _default(column: Column, session: Session) -> Any:
     return None if column.default is None else session.value_of(column.default)
 
 
 # UPDATE and DELETE
 
 
-def _modify(session: "Session", statement: Statement, change: Change, binds: list[Any]) -> Changed:
+def _modify(session: Session, statement: Statement, change: Change, binds: list[Any]) -> Changed:
     table, transaction = change.table, session.transaction()
     compiler = session.compile(statement)
     scope = Scope({change.alias: session.names.columns(table)})
@@ -271,7 +269,7 @@ def _refuse_other_type(column: Column, given: datatypes.DataType | None) -> None
 
 
 def update_rows(
-    session: "Session", change: Change, found: Sequence[Sequence[Any]]
+    session: Session, change: Change, found: Sequence[Sequence[Any]]
 ) -> Iterable[tuple[int, dict[int, Any]]]:
     """Change rows: each its number and the new values of the columns of a change; then its number and all its values."""
     table, transaction = change.table, session.transaction()
@@ -286,7 +284,7 @@ def update_rows(
     return plan
 
 
-def _updated(session: "Session", change: Change, row: Sequence[Any]) -> dict[int, Any]:
+def _updated(session: Session, change: Change, row: Sequence[Any]) -> dict[int, Any]:
     values = dict(session.engine.newest(change.table, row[0])[1])
     for column, value, tokens in zip(change.columns, row[1:], change.values, strict=True):
         given = _default(column, session) if _is_default(tokens) else value
@@ -295,7 +293,7 @@ def _updated(session: "Session", change: Change, row: Sequence[Any]) -> dict[int
 
 
 def _returned(
-    session: "Session", statement: Statement, change: Change, row: int, values: dict[int, Any], binds: list[Any]
+    session: Session, statement: Statement, change: Change, row: int, values: dict[int, Any], binds: list[Any]
 ) -> tuple[Any, ...]:
     """The expressions behind RETURNING, computed from the row."""
     table = change.table
@@ -311,7 +309,7 @@ def _returned(
 # locks
 
 
-def lock_table(session: "Session", statement: Statement) -> None:
+def lock_table(session: Session, statement: Statement) -> None:
     """LOCK TABLE t [, u] IN mode MODE [NOWAIT | WAIT n]."""
     reader = statement.reader()
     reader.expect("LOCK", "TABLE")
@@ -335,7 +333,7 @@ def lock_table(session: "Session", statement: Statement) -> None:
     with_deadline(session, wait, attempt)
 
 
-def with_deadline(session: "Session", wait: str, attempt: Any) -> Any:
+def with_deadline(session: Session, wait: str, attempt: Any) -> Any:
     """Try until it works; ORA-00054 at once for NOWAIT, ORA-30006 when the seconds of WAIT are over."""
     transaction = session.transaction()
     deadline = datetime.datetime.now() + datetime.timedelta(seconds=int(wait)) if wait.isdigit() else None
@@ -352,7 +350,7 @@ def with_deadline(session: "Session", wait: str, attempt: Any) -> Any:
         transaction.waits_for = None
 
 
-def lock_rows(session: "Session", compiled: Compiled, binds: list[Any]) -> list[tuple[Any, ...]]:
+def lock_rows(session: Session, compiled: Compiled, binds: list[Any]) -> list[tuple[Any, ...]]:
     """SELECT ... FOR UPDATE: the rows, locked."""
     if len(compiled.sources) != 1 or compiled.sources[0].table is None:
         raise OraError(900, "FOR UPDATE wants one table")

@@ -2,17 +2,15 @@
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dev.servers.oracle.errors import OraError, unknown
+from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.sql.inference import Scope
 from dev.servers.oracle.sql.lexer import Token, Tokens, split
 from dev.servers.oracle.sql.statements import Statement
 from dev.servers.oracle.statements.dml import Change, Changed, insert_row, update_rows
 from dev.servers.oracle.values import rowids
-
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
 
 
 @dataclass
@@ -25,7 +23,7 @@ class Merge(Change):
     matched: Change | None = None
     unmatched: Change | None = None
 
-    def apply(self, session: "Session", statement: Statement, binds: list[Any]) -> Changed:
+    def apply(self, session: Session, statement: Statement, binds: list[Any]) -> Changed:
         queries, rows = session.compile(statement), session.names.rows(self.table)
         source = queries.query(self.source)
         scope = Scope({self.alias: session.names.columns(self.table), self.source_alias: source.columns})
@@ -55,7 +53,7 @@ class Merge(Change):
         return done
 
 
-def parse(session: "Session", statement: Statement) -> Merge:
+def parse(session: Session, statement: Statement) -> Merge:
     """The structure of a MERGE, with its names resolved. Branches have no WHERE and no DELETE here."""
     reader = statement.reader()
     reader.expect("MERGE", "INTO")

@@ -1,19 +1,17 @@
 """What a name in a statement means for one session: a table, a view, a sequence; and which row versions it sees."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dev.servers.oracle import views
 from dev.servers.oracle.engine.catalog import Table
 from dev.servers.oracle.engine.transactions import NOBODY
 from dev.servers.oracle.errors import OraError
+from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.sql.expressions import quote as sql_text
 from dev.servers.oracle.sql.inference import ROW_ID, ROW_SCN
 from dev.servers.oracle.sql.queries import Source
 from dev.servers.oracle.values import datatypes
 from dev.servers.oracle.values.datatypes import DataType
-
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
 
 CONTROL_FILE = ("V$LOG", "V$LOGFILE", "V$ARCHIVED_LOG", "V$LOG_HISTORY", "V$ARCHIVE_DEST", "V$ARCHIVE_DEST_STATUS")
 """Views that an autonomous database does not show."""
@@ -22,7 +20,7 @@ CONTROL_FILE = ("V$LOG", "V$LOGFILE", "V$ARCHIVED_LOG", "V$LOG_HISTORY", "V$ARCH
 class Names:
     """Resolves names for one session."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
 
     def source(self, path: list[str], as_of: str | None, as_of_time: bool) -> Source:

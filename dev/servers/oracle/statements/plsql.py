@@ -3,20 +3,18 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dev.servers.oracle.engine import lobs
 from dev.servers.oracle.engine.transactions import ROW_EXCLUSIVE
 from dev.servers.oracle.errors import OraError, unknown
 from dev.servers.oracle.logminer.mining_session import CONSTANTS
+from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.sql.expressions import quote
 from dev.servers.oracle.sql.inference import Scope
 from dev.servers.oracle.sql.lexer import BIND, NUMBER, Token, Tokens, split
 from dev.servers.oracle.sql.statements import Statement
 from dev.servers.oracle.values import rowids
-
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
 
 WITHOUT_EFFECT = frozenset(
     {"DBMS_METADATA.SET_TRANSFORM_PARAM", "DBMS_STATS.GATHER_TABLE_STATS", "DBMS_OUTPUT.PUT_LINE", "DBMS_OUTPUT.ENABLE"}
@@ -38,7 +36,7 @@ class LobVariable:
 class Block:
     """One run of a block."""
 
-    def __init__(self, session: "Session", sql: str, binds: dict[str, Any]) -> None:
+    def __init__(self, session: Session, sql: str, binds: dict[str, Any]) -> None:
         self.session = session
         self.sql = sql
         self.binds = binds
@@ -273,7 +271,7 @@ class Block:
         variable.steps = []
 
 
-def execute(session: "Session", statement: Statement, binds: list[Any]) -> dict[int, Any]:
+def execute(session: Session, statement: Statement, binds: list[Any]) -> dict[int, Any]:
     """Run a block; returns the values of the binds it has set, by their numbers."""
     names = list(dict.fromkeys(token.text for token in statement.tokens if token.kind == BIND))
     block = Block(session, statement.sql, dict(zip(names, binds, strict=True)))

@@ -1,22 +1,18 @@
 """Private temporary tables: only the session that has made one knows it, no dictionary has it, and the redo nothing of its rows."""
 
-from typing import TYPE_CHECKING
-
 from dev.servers.oracle.engine.catalog import Table
 from dev.servers.oracle.engine.storage import storage_ddl
 from dev.servers.oracle.errors import OraError, unknown
+from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.sql.lexer import Tokens, split
-from dev.servers.oracle.statements import tables
+from dev.servers.oracle.statements import table_rows
 from dev.servers.oracle.statements.definitions import Definition
-
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
 
 PREFIX = "ORA$PTT_"
 """PRIVATE_TEMP_TABLE_PREFIX, as it is if nobody has said otherwise."""
 
 
-def create(session: "Session", reader: Tokens) -> None:
+def create(session: Session, reader: Tokens) -> None:
     """CREATE PRIVATE TEMPORARY TABLE, for the whole session; rows that a query gives it are committed, as by any DDL."""
     path = reader.names()
     if not path[-1].startswith(PREFIX) or path[:-1] not in ([], [session.schema]):
@@ -38,15 +34,15 @@ def create(session: "Session", reader: Tokens) -> None:
         if not reader.take("ON", "COMMIT", "PRESERVE", "DEFINITION"):
             raise unknown(reader.sql, "a private table without ON COMMIT PRESERVE DEFINITION")
         if reader.take("AS"):
-            rows = tables.selected(session, reader, table, reader.until(";"))
+            rows = table_rows.selected(session, reader, table, reader.until(";"))
         reader.end()
         for statement in storage_ddl(table):
             session.engine.db.execute(statement)
     session.private[table.name] = table
-    tables.fill(session, table, rows)
+    table_rows.fill(session, table, rows)
 
 
-def drop(session: "Session", table: Table) -> None:
+def drop(session: Session, table: Table) -> None:
     """Forget one, and its rows."""
     del session.private[table.name]
     with session.engine.writing():

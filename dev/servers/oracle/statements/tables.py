@@ -4,20 +4,16 @@ import base64
 import copy
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dev.servers.oracle.engine import lobs
 from dev.servers.oracle.engine.catalog import Column, Key, Table
 from dev.servers.oracle.engine.storage import change_affinity, key_ddl, storage_ddl
 from dev.servers.oracle.errors import OraError, unknown
-from dev.servers.oracle.sql.lexer import Token, Tokens, split
-from dev.servers.oracle.statements import ddl, private_tables
+from dev.servers.oracle.session_protocol import Session
+from dev.servers.oracle.sql.lexer import Tokens, split
+from dev.servers.oracle.statements import ddl_log, private_tables, table_rows
 from dev.servers.oracle.statements.definitions import CONSTRAINT_WORDS, LOG_TYPES, Definition, add_log_group, read_type
-from dev.servers.oracle.values import datatypes
 from dev.servers.oracle.values.datatypes import DataType
-
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
 
 OPTIONS = frozenset(
     {
@@ -78,7 +74,7 @@ UNCHANGED = frozenset(
 """Clauses of ALTER TABLE that change no column."""
 
 
-def create(session: "Session", reader: Tokens) -> None:
+def create(session: Session, reader: Tokens) -> None:
     """CREATE TABLE."""
     path = reader.names()
     owner = path[0] if len(path) > 1 else session.schema
@@ -109,47 +105,24 @@ def create(session: "Session", reader: Tokens) -> None:
         if reader.take("AS"):
             query = reader.until(";")
         reader.end()
-        rows = selected(session, reader, table, query) if query else []
+        rows = table_rows.selected(session, reader, table, query) if query else []
         for statement in storage_ddl(table):
             session.engine.db.execute(statement)
         for key in table.keys:
             session.engine.db.execute(key_ddl(table, key))
         table.created_scn = table.changed_scn = session.engine.redo.tick()
         catalog.place(table)
-        ddl.log(session, reader, table, owner, table.name)
-    fill(session, table, rows)
-
-
-def selected(session: "Session", reader: Tokens, table: Table, query: list[Token]) -> list[Any]:
-    """The rows of a query, and its columns for a table."""
-    statement = session.statement(reader.text(query))
-    compiled = session.compile(statement).query(statement.tokens)
-    for index, (name, kind) in enumerate(compiled.columns, 1):
-        table.columns.append(Column(index, name, kind or datatypes.VARCHAR))
-    table.next_column = len(compiled.columns) + 1
-    return session.evaluate(compiled.sql, [])
-
-
-def fill(session: "Session", table: Table, rows: list[Any]) -> None:
-    """Insert and commit rows."""
-    if rows:
-        transaction = session.transaction()
-        with session.engine.writing():
-            for row in rows:
-                values = {column.id: value for column, value in zip(table.live, row, strict=True)}
-                number = session.engine.insert(transaction, table, values)
-                lobs.record_insert(session.engine, transaction, table, number, values)
-                session.engine.compact(transaction)
-        session.commit()
+        ddl_log.log(session, reader, table, owner, table.name)
+    table_rows.fill(session, table, rows)
 
 
 # ALTER TABLE
 
 
-def alter(session: "Session", reader: Tokens) -> None:
+def alter(session: Session, reader: Tokens) -> None:
     """ALTER TABLE with one clause or several."""
     table = session.names.table(reader.names(), "ALTER")
-    ddl.lock(session, table)
+    ddl_log.lock(session, table)
     structure = _structure(table)
     with session.engine.writing():
         if reader.take("RENAME", "TO"):
@@ -169,14 +142,14 @@ def alter(session: "Session", reader: Tokens) -> None:
             table.version += 1
             table.changed_scn = session.engine.redo.tick()
         session.engine.catalog.save(table)
-        ddl.log(session, reader, table, table.owner, table.name)
+        ddl_log.log(session, reader, table, table.owner, table.name)
 
 
 def _structure(table: Table) -> list[Any]:
     return [(column.id, column.name, column.type, column.nullable, column.unused) for column in table.columns]
 
 
-def _clause(session: "Session", reader: Tokens, table: Table) -> None:
+def _clause(session: Session, reader: Tokens, table: Table) -> None:
     word = reader.next().text
     if word == "ADD":
         _add(session, reader, table)
@@ -207,7 +180,7 @@ def _names(reader: Tokens) -> list[str]:
     return names
 
 
-def _add(session: "Session", reader: Tokens, table: Table) -> None:
+def _add(session: Session, reader: Tokens, table: Table) -> None:
     if reader.take("SUPPLEMENTAL", "LOG"):
         add_log_group(table, reader)
         return
@@ -228,7 +201,7 @@ def _add(session: "Session", reader: Tokens, table: Table) -> None:
             add_key(session, table, key)
 
 
-def _add_storage(session: "Session", table: Table, column: Column) -> None:
+def _add_storage(session: Session, table: Table, column: Column) -> None:
     database = session.engine.db
     database.execute(f"ALTER TABLE {table.storage} ADD COLUMN c{column.id} {column.type.affinity}")
     if column.default is not None:
@@ -238,7 +211,7 @@ def _add_storage(session: "Session", table: Table, column: Column) -> None:
         raise OraError(1758)
 
 
-def add_key(session: "Session", table: Table, key: Key) -> None:
+def add_key(session: Session, table: Table, key: Key) -> None:
     """A key on a table that may have rows: ORA-02437 or ORA-01452 when they break it."""
     columns = ", ".join(f"c{table.column(name).id}" for name in key.columns)
     if key.kind != "X":
@@ -249,7 +222,7 @@ def add_key(session: "Session", table: Table, key: Key) -> None:
     session.engine.db.execute(key_ddl(table, key))
 
 
-def _modify(session: "Session", reader: Tokens, table: Table) -> None:
+def _modify(session: Session, reader: Tokens, table: Table) -> None:
     if reader.word() in ("PARTITION", "LOB", "CONSTRAINT", "DEFAULT"):
         reader.until(";")
         return
@@ -269,7 +242,7 @@ def _modify(session: "Session", reader: Tokens, table: Table) -> None:
                 raise OraError(900, "ORA-02296: cannot enable NOT NULL - null values found")
 
 
-def _change_type(session: "Session", table: Table, column: Column, kind: DataType) -> None:
+def _change_type(session: Session, table: Table, column: Column, kind: DataType) -> None:
     changed = replace(column, type=kind)
     rows = session.engine.db.execute(
         f"SELECT _v, c{column.id} FROM {table.storage} WHERE _es IS NULL AND c{column.id} IS NOT NULL"
@@ -284,7 +257,7 @@ def _change_type(session: "Session", table: Table, column: Column, kind: DataTyp
     column.type = kind
 
 
-def _drop_clause(session: "Session", reader: Tokens, table: Table) -> None:
+def _drop_clause(session: Session, reader: Tokens, table: Table) -> None:
     if reader.take("SUPPLEMENTAL", "LOG"):
         _drop_log_group(table, reader)
     elif reader.take("CONSTRAINT"):
@@ -347,24 +320,24 @@ def _drop_log_group(table: Table, reader: Tokens) -> None:
 # RENAME and DROP
 
 
-def rename(session: "Session", reader: Tokens, table: Table, new: str) -> None:
+def rename(session: Session, reader: Tokens, table: Table, new: str) -> None:
     """Another name in the same schema."""
     catalog = session.engine.catalog
-    ddl.lock(session, table)
+    ddl_log.lock(session, table)
     if (table.container, table.owner, new) in catalog.tables:
         raise OraError(955)
     with session.engine.writing():
-        ddl.log(session, reader, table, table.owner, table.name)
+        ddl_log.log(session, reader, table, table.owner, table.name)
         del catalog.tables[table.container, table.owner, table.name]
         table.name = new
         table.version += 1
         catalog.place(table)
 
 
-def drop(session: "Session", reader: Tokens) -> None:
+def drop(session: Session, reader: Tokens) -> None:
     """DROP TABLE: into the recycle bin, which the redo shows as a rename before it, unless it says PURGE."""
     table = session.names.table(reader.names(), "DROP")
-    ddl.lock(session, table)
+    ddl_log.lock(session, table)
     reader.take("CASCADE", "CONSTRAINTS")
     purge = reader.take("PURGE")
     reader.end()
@@ -375,13 +348,13 @@ def drop(session: "Session", reader: Tokens) -> None:
     if not purge:
         bin_name = f"BIN${base64.b64encode(os.urandom(16)).decode()}$0"
         renamed = f'ALTER TABLE {table.full_name} RENAME TO "{bin_name}" '
-        ddl.log(session, reader, table, table.owner, table.name, text=renamed)
+        ddl_log.log(session, reader, table, table.owner, table.name, text=renamed)
         text = f'{reader.sql.rstrip().rstrip(";")} AS "{bin_name}" '
     remove(session, reader, table, text)
 
 
-def remove(session: "Session", reader: Tokens, table: Table, text: str | None) -> None:
+def remove(session: Session, reader: Tokens, table: Table, text: str | None) -> None:
     """Forget a table. Its rows stay in the storage: LogMiner may still meet them."""
     with session.engine.writing():
-        ddl.log(session, reader, table, table.owner, table.name, text=text)
+        ddl_log.log(session, reader, table, table.owner, table.name, text=text)
         session.engine.catalog.remove(table)

@@ -3,12 +3,10 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.values.datatypes import CLOB, DATE, NUMBER, DataType
-
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
 
 Rows = Sequence[tuple[Any, ...]]
 KINDS = {"N": NUMBER, "T": DataType("VARCHAR2", length=4000), "D": DATE, "R": DataType("RAW", length=16), "C": CLOB}
@@ -20,18 +18,18 @@ class View:
 
     name: str
     columns: tuple[tuple[str, DataType | None], ...]
-    rows: Callable[["Session"], Rows]
+    rows: Callable[[Session], Rows]
 
 
 _VIEWS: dict[str, View] = {}
 
 
-def view(name: str, columns: str, rows: Callable[["Session"], Iterable[Any]]) -> View:
+def view(name: str, columns: str, rows: Callable[[Session], Iterable[Any]]) -> View:
     """A view out of ``NAME:N OTHER:T``; the function gives a dictionary or a tuple for each row."""
     pairs = [part.split(":") for part in columns.split()]
     names = [column for column, _ in pairs]
 
-    def answer(session: "Session") -> Rows:
+    def answer(session: Session) -> Rows:
         return [
             tuple(row.get(column) for column in names) if isinstance(row, dict) else tuple(row) for row in rows(session)
         ]
@@ -52,6 +50,6 @@ def find(path: list[str]) -> View | None:
     return _VIEWS.get(re.sub(r"^(G?V)_\$", r"\1$", path[-1]))
 
 
-def nothing(session: "Session") -> Rows:
+def nothing(session: Session) -> Rows:
     """No rows: there is no such thing in this database."""
     return []

@@ -1,25 +1,23 @@
 """The dictionary views, each as ALL_, USER_, DBA_ and CDB_."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dev.servers.oracle.engine.catalog import Column, Key, Table
+from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.values import rowids
 from dev.servers.oracle.values.datatypes import LOB_KINDS, NATIONAL_KINDS, TEXT_KINDS
 from dev.servers.oracle.views.base import View, nothing, view
 
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
-
 Row = dict[str, Any]
-RowsOf = Callable[["Session", Table], Iterator[Row]]
+RowsOf = Callable[[Session, Table], Iterator[Row]]
 LENGTHS = {"NUMBER": 22, "FLOAT": 22, "DATE": 7, "BINARY_FLOAT": 4, "BINARY_DOUBLE": 8, "ROWID": 10, "XMLTYPE": 2000}
 LENGTHS |= {"TIMESTAMP": 11, "TIMESTAMP_LTZ": 11, "TIMESTAMP_TZ": 13, "INTERVAL_DS": 11, "INTERVAL_YM": 5}
 BLOCK = 8192
 BLOCKS_IN_EXTENT = 8
 
 
-def _table(session: "Session", table: Table) -> Iterator[Row]:
+def _table(session: Session, table: Table) -> Iterator[Row]:
     yield {
         "OWNER": table.owner, "TABLE_NAME": table.name, "TABLESPACE_NAME": "USERS", "STATUS": "VALID", "TEMPORARY": "N",
         "NESTED": "NO", "PARTITIONED": "YES" if table.organization == "PARTITIONED" else "NO", "IOT_TYPE": "IOT" if table.organization == "INDEX" else None, "SECONDARY": "N",
@@ -27,12 +25,12 @@ def _table(session: "Session", table: Table) -> Iterator[Row]:
     }  # fmt: skip
 
 
-def _columns(session: "Session", table: Table) -> Iterator[Row]:
+def _columns(session: Session, table: Table) -> Iterator[Row]:
     for position, column in enumerate(table.live, 1):
         yield _column(table, column, position)
 
 
-def _all_columns(session: "Session", table: Table) -> Iterator[Row]:
+def _all_columns(session: Session, table: Table) -> Iterator[Row]:
     """With those that are unused: they have no number of the user's, but a place in the stored row."""
     seen = 0
     for place, column in enumerate(table.columns, 1):
@@ -68,7 +66,7 @@ def _index_name(table: Table, key: Key) -> str:
     return key.name
 
 
-def _constraints(session: "Session", table: Table) -> Iterator[Row]:
+def _constraints(session: Session, table: Table) -> Iterator[Row]:
     base = {
         "OWNER": table.owner,
         "TABLE_NAME": table.name,
@@ -93,7 +91,7 @@ def _constraints(session: "Session", table: Table) -> Iterator[Row]:
         yield base | {"CONSTRAINT_NAME": name, "CONSTRAINT_TYPE": "C", "SEARCH_CONDITION": text}
 
 
-def _constraint_columns(session: "Session", table: Table) -> Iterator[Row]:
+def _constraint_columns(session: Session, table: Table) -> Iterator[Row]:
     base = {"OWNER": table.owner, "TABLE_NAME": table.name}
     for key in table.keys:
         for position, name in enumerate(key.columns if key.kind in "PU" else [], 1):
@@ -107,7 +105,7 @@ def _constraint_columns(session: "Session", table: Table) -> Iterator[Row]:
             }
 
 
-def _indexes(session: "Session", table: Table) -> Iterator[Row]:
+def _indexes(session: Session, table: Table) -> Iterator[Row]:
     for key in table.keys:
         top = table.organization == "INDEX" and key.kind == "P"
         yield {
@@ -116,7 +114,7 @@ def _indexes(session: "Session", table: Table) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def _index_columns(session: "Session", table: Table) -> Iterator[Row]:
+def _index_columns(session: Session, table: Table) -> Iterator[Row]:
     for key in table.keys:
         for position, name in enumerate(key.columns, 1):
             yield {
@@ -125,7 +123,7 @@ def _index_columns(session: "Session", table: Table) -> Iterator[Row]:
             }  # fmt: skip
 
 
-def _objects(session: "Session", table: Table) -> Iterator[Row]:
+def _objects(session: Session, table: Table) -> Iterator[Row]:
     base = {
         "OWNER": table.owner,
         "CREATED": table.created_at,
@@ -151,7 +149,7 @@ def _objects(session: "Session", table: Table) -> Iterator[Row]:
         }
 
 
-def _log_groups(session: "Session", table: Table) -> Iterator[Row]:
+def _log_groups(session: Session, table: Table) -> Iterator[Row]:
     for name, kind, _ in table.log_groups:
         generated = "USER NAME" if kind == "USER LOG GROUP" else "GENERATED NAME"
         yield {
@@ -164,7 +162,7 @@ def _log_groups(session: "Session", table: Table) -> Iterator[Row]:
         }
 
 
-def _log_group_columns(session: "Session", table: Table) -> Iterator[Row]:
+def _log_group_columns(session: Session, table: Table) -> Iterator[Row]:
     for name, _, columns in table.log_groups:
         for position, column in enumerate(columns, 1):
             yield {
@@ -177,11 +175,11 @@ def _log_group_columns(session: "Session", table: Table) -> Iterator[Row]:
             }
 
 
-def _comments(session: "Session", table: Table) -> Iterator[Row]:
+def _comments(session: Session, table: Table) -> Iterator[Row]:
     yield {"OWNER": table.owner, "TABLE_NAME": table.name, "TABLE_TYPE": "TABLE", "COMMENTS": table.comment}
 
 
-def _lobs(session: "Session", table: Table) -> Iterator[Row]:
+def _lobs(session: Session, table: Table) -> Iterator[Row]:
     for column in table.live:
         if column.type.kind in LOB_KINDS:
             yield {
@@ -194,7 +192,7 @@ def _lobs(session: "Session", table: Table) -> Iterator[Row]:
             }
 
 
-def _extents(session: "Session", table: Table) -> Iterator[Row]:
+def _extents(session: Session, table: Table) -> Iterator[Row]:
     last = session.engine.db.execute(f"SELECT MAX(_r) FROM {table.storage}").fetchone()[0]
     blocks = 0 if last is None else last // rowids.ROWS_IN_BLOCK + 1
     for extent in range(-(-blocks // BLOCKS_IN_EXTENT)):
@@ -205,7 +203,7 @@ def _extents(session: "Session", table: Table) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def _segments(session: "Session", table: Table) -> Iterator[Row]:
+def _segments(session: Session, table: Table) -> Iterator[Row]:
     extents = list(_extents(session, table))
     yield {
         "OWNER": table.owner, "SEGMENT_NAME": table.name, "SEGMENT_TYPE": "TABLE", "BYTES": len(extents) * BLOCKS_IN_EXTENT * BLOCK,
@@ -213,7 +211,7 @@ def _segments(session: "Session", table: Table) -> Iterator[Row]:
     }  # fmt: skip
 
 
-def _users(session: "Session") -> Iterator[Row]:
+def _users(session: Session) -> Iterator[Row]:
     for number, user in enumerate(session.engine.catalog.users.values()):
         yield {
             "USERNAME": user.name,
@@ -224,7 +222,7 @@ def _users(session: "Session") -> Iterator[Row]:
         }
 
 
-def _sequences(session: "Session") -> Iterator[Row]:
+def _sequences(session: Session) -> Iterator[Row]:
     for sequence in session.engine.catalog.sequences.values():
         if sequence.container == session.container:
             yield {
@@ -235,15 +233,15 @@ def _sequences(session: "Session") -> Iterator[Row]:
             }
 
 
-def _collections(session: "Session") -> Iterator[Row]:
+def _collections(session: Session) -> Iterator[Row]:
     yield {"OWNER": "SYS", "TYPE_NAME": "ODCINUMBERLIST", "COLL_TYPE": "VARYING ARRAY"}
 
 
 def _family(name: str, columns: str, rows: RowsOf, owner: str = "OWNER") -> list[View]:
     """ALL_, USER_, DBA_ and CDB_ forms of a view whose rows belong to tables."""
 
-    def of(prefix: str) -> Callable[["Session"], Iterator[Row]]:
-        def answer(session: "Session") -> Iterator[Row]:
+    def of(prefix: str) -> Callable[[Session], Iterator[Row]]:
+        def answer(session: Session) -> Iterator[Row]:
             for table in list(session.engine.catalog.tables.values()):
                 everywhere = prefix == "CDB_" and session.container == session.database.root
                 if table.container != session.container and not everywhere:

@@ -1,15 +1,12 @@
 """The ``V$`` views of logs, transactions and sessions."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dev.servers.oracle.logminer import contents
-from dev.servers.oracle.redo import redo
+from dev.servers.oracle.redo import logminer_columns, redo
 from dev.servers.oracle.redo.redo import LogFile
+from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.views.base import View, nothing, view
-
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
 
 Row = dict[str, Any]
 BLOCK = 512
@@ -28,18 +25,18 @@ def _yes(flag: bool) -> str:
     return "YES" if flag else "NO"
 
 
-def _online(session: "Session") -> Iterator[LogFile]:
+def _online(session: Session) -> Iterator[LogFile]:
     log = session.engine.redo
     return (one for one in log.logs if log.is_online(one))
 
 
-def _status(session: "Session", log: LogFile) -> str:
+def _status(session: Session, log: LogFile) -> str:
     if log.next is None:
         return "CURRENT"
     return "INACTIVE" if log.archived_at else "ACTIVE"
 
 
-def _log(session: "Session") -> Iterator[Row]:
+def _log(session: Session) -> Iterator[Row]:
     for log in _online(session):
         yield {
             "GROUP#": log.group, "THREAD#": log.thread, "SEQUENCE#": log.sequence, "BYTES": redo.MEMBER_SIZE, "BLOCKSIZE": BLOCK,
@@ -53,12 +50,12 @@ def _next(log: LogFile) -> int | str:
     return str(redo.NEVER) if log.next is None else log.next
 
 
-def _logfile(session: "Session") -> Iterator[Row]:
+def _logfile(session: Session) -> Iterator[Row]:
     for log in _online(session):
         yield {"GROUP#": log.group, "TYPE": "ONLINE", "MEMBER": log.member, "IS_RECOVERY_DEST_FILE": "NO", "CON_ID": 0}
 
 
-def _archived(session: "Session") -> Iterator[Row]:
+def _archived(session: Session) -> Iterator[Row]:
     facts = session.engine.catalog.facts
     for number, log in enumerate((log for log in session.engine.redo.logs if log.archived_at), 1):
         for destination in range(1, session.database.destinations + 1):
@@ -73,7 +70,7 @@ def _archived(session: "Session") -> Iterator[Row]:
             }  # fmt: skip
 
 
-def _history(session: "Session") -> Iterator[Row]:
+def _history(session: Session) -> Iterator[Row]:
     facts = session.engine.catalog.facts
     for number, log in enumerate((log for log in session.engine.redo.logs if log.next is not None), 1):
         yield {
@@ -83,7 +80,7 @@ def _history(session: "Session") -> Iterator[Row]:
         }  # fmt: skip
 
 
-def _destinations(session: "Session") -> Iterator[Row]:
+def _destinations(session: Session) -> Iterator[Row]:
     for number, name in enumerate(DESTINATIONS, 1):
         used = number <= session.database.destinations
         yield {
@@ -92,7 +89,7 @@ def _destinations(session: "Session") -> Iterator[Row]:
         }  # fmt: skip
 
 
-def _threads(session: "Session") -> Iterator[Row]:
+def _threads(session: Session) -> Iterator[Row]:
     for thread in range(1, session.engine.redo.threads + 1):
         current = session.engine.redo.current(thread)
         closed = session.engine.redo.closed.get(thread)
@@ -105,7 +102,7 @@ def _threads(session: "Session") -> Iterator[Row]:
         }  # fmt: skip
 
 
-def _standby_logs(session: "Session") -> Iterator[Row]:
+def _standby_logs(session: Session) -> Iterator[Row]:
     """Show the standby's own logs: with real-time apply, they hold redo that is not archived yet. Otherwise there are none."""
     for log in session.engine.redo.logs if session.standby and session.database.real_time_apply else ():
         if not log.archived_at:
@@ -116,7 +113,7 @@ def _standby_logs(session: "Session") -> Iterator[Row]:
             }  # fmt: skip
 
 
-def _mined(session: "Session") -> Iterator[Row]:
+def _mined(session: Session) -> Iterator[Row]:
     facts = session.engine.catalog.facts
     for number, (name, log) in enumerate(session.miner.files.items(), 1):
         yield {
@@ -128,7 +125,7 @@ def _mined(session: "Session") -> Iterator[Row]:
         }  # fmt: skip
 
 
-def _parameters(session: "Session") -> Iterator[Row]:
+def _parameters(session: Session) -> Iterator[Row]:
     if session.miner.parameters is not None:
         given = session.miner.parameters
         yield {
@@ -140,12 +137,12 @@ def _parameters(session: "Session") -> Iterator[Row]:
         }
 
 
-def _own_transactions(session: "Session") -> Iterator[Row]:
+def _own_transactions(session: Session) -> Iterator[Row]:
     """Those of the instance that the session is connected to."""
     return (row for row in _transactions(session) if row["INST_ID"] == session.thread)
 
 
-def _transactions(session: "Session") -> Iterator[Row]:
+def _transactions(session: Session) -> Iterator[Row]:
     """Those of all instances, of the session's container: users whose CONTAINER_DATA is not set see no other from the root, either."""
     inside = session.container != session.database.root or session.user.name not in ("SYS", "SYSTEM")
     for transaction in session.engine.transactions.values():
@@ -160,7 +157,7 @@ def _transactions(session: "Session") -> Iterator[Row]:
             }  # fmt: skip
 
 
-def _sessions(session: "Session") -> Iterator[Row]:
+def _sessions(session: Session) -> Iterator[Row]:
     for one in session.database.sessions():
         yield {
             "SID": one.number, "SERIAL#": one.number, "AUDSID": one.number, "USERNAME": one.user.name, "STATUS": "ACTIVE",
@@ -170,12 +167,12 @@ def _sessions(session: "Session") -> Iterator[Row]:
         }  # fmt: skip
 
 
-def _statistic_names(session: "Session") -> Iterator[Row]:
+def _statistic_names(session: Session) -> Iterator[Row]:
     for number, name in enumerate(STATISTICS):
         yield {"STATISTIC#": number, "NAME": name, "CLASS": 1, "CON_ID": 0}
 
 
-def _statistics(session: "Session") -> Iterator[Row]:
+def _statistics(session: Session) -> Iterator[Row]:
     for number, _ in enumerate(STATISTICS):
         yield {"SID": session.number, "STATISTIC#": number, "VALUE": 1_000_000 + number, "CON_ID": 0}
 
@@ -205,7 +202,7 @@ VIEWS = [
     view("V$STANDBY_LOG", "GROUP#:N THREAD#:N SEQUENCE#:N BYTES:N BLOCKSIZE:N USED:N ARCHIVED:T STATUS:T FIRST_CHANGE#:N FIRST_TIME:D NEXT_CHANGE#:N NEXT_TIME:D LAST_CHANGE#:N CON_ID:N", _standby_logs),
     view("V$LOGMNR_LOGS", MINED_COLUMNS, _mined),
     view("V$LOGMNR_PARAMETERS", "START_SCN:N END_SCN:N OPTIONS:N INFO:T STATUS:N CON_ID:N", _parameters),
-    View("V$LOGMNR_CONTENTS", contents.COLUMNS, nothing),
+    View("V$LOGMNR_CONTENTS", logminer_columns.COLUMNS, nothing),
     view("GV$TRANSACTION", "INST_ID:N ADDR:R XIDUSN:N XIDSLOT:N XIDSQN:N STATUS:T START_TIME:T START_DATE:D START_SCN:N START_SCNB:N START_SCNW:N XID:R USED_UREC:N CON_ID:N", _transactions),
     view("V$TRANSACTION", "ADDR:R XIDUSN:N XIDSLOT:N XIDSQN:N STATUS:T START_TIME:T START_DATE:D START_SCN:N START_SCNB:N START_SCNW:N XID:R USED_UREC:N CON_ID:N", _own_transactions),
     view("V$SESSION", "SID:N SERIAL#:N AUDSID:N USERNAME:T STATUS:T PROGRAM:T MACHINE:T OSUSER:T SCHEMANAME:T TYPE:T TADDR:R LOGON_TIME:D CON_ID:N", _sessions),

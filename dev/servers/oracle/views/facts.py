@@ -1,13 +1,11 @@
 """The views of the database as a whole: its role and settings, its containers, and what the session may do."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dev.servers.oracle.engine.privileges import ROLE_CONTENTS, ROLES, SYSTEM_PRIVILEGES
+from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.views.base import view
-
-if TYPE_CHECKING:
-    from dev.servers.oracle.session import Session
 
 Row = dict[str, Any]
 VERSION = "19.0.0.0.0"
@@ -20,7 +18,7 @@ PARAMETERS = {
 }  # fmt: skip
 
 
-def _database(session: "Session") -> Iterator[Row]:
+def _database(session: Session) -> Iterator[Row]:
     engine, database = session.engine, session.database
     facts = engine.catalog.facts
     supplemental = facts.supplemental | (set() if database.settings.autonomous else _inside(session))
@@ -42,18 +40,18 @@ def _database(session: "Session") -> Iterator[Row]:
     }  # fmt: skip
 
 
-def _inside(session: "Session") -> set[str]:
+def _inside(session: Session) -> set[str]:
     """The logging of the session's pluggable database alone."""
     return session.engine.catalog.facts.supplemental_inside.get(session.container, set())
 
 
-def _supplemental(session: "Session") -> Iterator[Row]:
+def _supplemental(session: Session) -> Iterator[Row]:
     names = {"MINIMAL": "MIN", "ALL_COLUMN": "ALL", "PRIMARY_KEY": "PK", "UNIQUE_INDEX": "UI", "FOREIGN_KEY": "FK"}
     inside = _inside(session)
     yield {name: "YES" if kind in inside else "NO" for name, kind in names.items()}
 
 
-def _instance(session: "Session") -> Iterator[Row]:
+def _instance(session: Session) -> Iterator[Row]:
     yield {
         "INSTANCE_NUMBER": session.thread, "INSTANCE_NAME": f"{session.database.name}{session.thread}", "HOST_NAME": "localhost",
         "VERSION": VERSION, "VERSION_FULL": FULL_VERSION, "STATUS": "OPEN", "PARALLEL": "YES" if session.engine.redo.threads > 1 else "NO",
@@ -61,25 +59,25 @@ def _instance(session: "Session") -> Iterator[Row]:
     }  # fmt: skip
 
 
-def _settings(session: "Session") -> Iterator[Row]:
+def _settings(session: Session) -> Iterator[Row]:
     values = PARAMETERS | {"db_name": session.database.name} | session.engine.catalog.facts.parameters
     values["cluster_database"] = "TRUE" if session.engine.redo.threads > 1 else "FALSE"
     for name, value in values.items():
         yield {"NAME": name, "VALUE": value, "DISPLAY_VALUE": value, "ISDEFAULT": "TRUE", "CON_ID": 0}
 
 
-def _nls(session: "Session") -> Iterator[Row]:
+def _nls(session: Session) -> Iterator[Row]:
     for name, value in session.nls.settings.items():
         yield {"PARAMETER": name, "VALUE": value, "CON_ID": 0}
 
 
-def _nls_and_charsets(session: "Session") -> Iterator[Row]:
+def _nls_and_charsets(session: Session) -> Iterator[Row]:
     yield from _nls(session)
     for name, value in CHARACTER_SETS.items():
         yield {"PARAMETER": name, "VALUE": value, "CON_ID": 0}
 
 
-def _containers(session: "Session") -> Iterator[Row]:
+def _containers(session: Session) -> Iterator[Row]:
     for name in session.database.containers:
         number = session.database.container_id(name)
         mode = "READ ONLY" if session.standby or number == 2 else "READ WRITE"
@@ -92,11 +90,11 @@ def _containers(session: "Session") -> Iterator[Row]:
         }
 
 
-def _pdbs(session: "Session") -> Iterator[Row]:
+def _pdbs(session: Session) -> Iterator[Row]:
     return (row for row in _containers(session) if row["CON_ID"] > 1)
 
 
-def _incarnations(session: "Session") -> Iterator[Row]:
+def _incarnations(session: Session) -> Iterator[Row]:
     facts = session.engine.catalog.facts
     yield {
         "INCARNATION#": 1,
@@ -107,11 +105,11 @@ def _incarnations(session: "Session") -> Iterator[Row]:
     }
 
 
-def _versions(session: "Session") -> Iterator[Row]:
+def _versions(session: Session) -> Iterator[Row]:
     yield {"BANNER": BANNER, "BANNER_FULL": f"{BANNER}\nVersion {FULL_VERSION}", "BANNER_LEGACY": BANNER, "CON_ID": 0}
 
 
-def _products(session: "Session") -> Iterator[Row]:
+def _products(session: Session) -> Iterator[Row]:
     yield {
         "PRODUCT": "Oracle Database 19c Enterprise Edition",
         "VERSION": VERSION,
@@ -120,7 +118,7 @@ def _products(session: "Session") -> Iterator[Row]:
     }
 
 
-def _properties(session: "Session") -> Iterator[Row]:
+def _properties(session: Session) -> Iterator[Row]:
     for name, value in {"DBTIMEZONE": "+00:00", **CHARACTER_SETS}.items():
         yield {"PROPERTY_NAME": name, "PROPERTY_VALUE": value}
 
@@ -128,24 +126,24 @@ def _properties(session: "Session") -> Iterator[Row]:
 # rights
 
 
-def _effective(session: "Session") -> set[str]:
+def _effective(session: Session) -> set[str]:
     grants = set(session.user.grants)
     for role in grants & set(ROLE_CONTENTS):
         grants |= ROLE_CONTENTS[role]
     return grants
 
 
-def _session_privileges(session: "Session") -> Iterator[Row]:
+def _session_privileges(session: Session) -> Iterator[Row]:
     for name in sorted(_effective(session) & SYSTEM_PRIVILEGES):
         yield {"PRIVILEGE": name}
 
 
-def _session_roles(session: "Session") -> Iterator[Row]:
+def _session_roles(session: Session) -> Iterator[Row]:
     for name in sorted(_effective(session) & ROLES):
         yield {"ROLE": name}
 
 
-def _system_privileges(session: "Session") -> Iterator[Row]:
+def _system_privileges(session: Session) -> Iterator[Row]:
     for name in sorted(session.user.grants & SYSTEM_PRIVILEGES):
         yield {
             "USERNAME": session.user.name,
@@ -156,12 +154,12 @@ def _system_privileges(session: "Session") -> Iterator[Row]:
         }
 
 
-def _role_privileges(session: "Session") -> Iterator[Row]:
+def _role_privileges(session: Session) -> Iterator[Row]:
     for name in sorted(session.user.grants & ROLES):
         yield {"USERNAME": session.user.name, "GRANTEE": session.user.name, "GRANTED_ROLE": name, "ADMIN_OPTION": "NO"}
 
 
-def _object_privileges(session: "Session") -> Iterator[Row]:
+def _object_privileges(session: Session) -> Iterator[Row]:
     for grant in sorted(session.user.grants):
         action, separator, target = grant.partition(" ON ")
         if separator:

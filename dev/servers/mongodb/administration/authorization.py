@@ -1,0 +1,143 @@
+"""Whether a connection may run a command, and what lists show it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dev.servers.mongodb.access import roles
+from dev.servers.mongodb.access.roles import Privilege
+from dev.servers.mongodb.commands import outputs
+from dev.servers.mongodb.query import joins
+from dev.servers.mongodb.storage.versioned_collections import Collection
+from dev.servers.mongodb.values.documents import Document
+from dev.servers.mongodb.values.errors import MongoError
+
+if TYPE_CHECKING:
+    from dev.servers.mongodb.operation.context import Context
+    from dev.servers.mongodb.operation.registry import Command
+
+ON_COLLECTION = {
+    "find": "find", "count": "find", "distinct": "find", "aggregate": "find", "insert": "insert", "update": "update", "delete": "remove", "create": "createCollection",
+    "drop": "dropCollection", "collMod": "collMod", "createIndexes": "createIndex", "dropIndexes": "dropIndex", "listIndexes": "listIndexes", "collStats": "collStats",
+    "convertToCapped": "convertToCapped", "findAndModify": "update", "splitVector": "splitVector",
+}  # fmt: skip
+ON_DATABASE = {
+    "dropDatabase": "dropDatabase", "dbStats": "dbStats", "createUser": "createUser", "dropUser": "dropUser", "updateUser": "changePassword",
+    "createRole": "createRole", "dropRole": "dropRole", "grantRolesToUser": "grantRole", "revokeRolesFromUser": "revokeRole", "usersInfo": "viewUser",
+    "rolesInfo": "viewRole",
+}  # fmt: skip
+ON_CLUSTER = {
+    "serverStatus": "serverStatus", "replSetGetStatus": "replSetGetStatus", "replSetGetConfig": "replSetGetConfig", "getParameter": "getParameter",
+    "setParameter": "setParameter", "getClusterParameter": "getClusterParameter", "setClusterParameter": "setClusterParameter", "hostInfo": "hostInfo",
+    "getCmdLineOpts": "getCmdLineOpts", "getLog": "getLog", "getShardMap": "getShardMap", "fsync": "fsync", "configureFailPoint": "setParameter",
+    "replSetStepDown": "replSetStateChange", "replSetFreeze": "replSetStateChange", "replSetReconfig": "replSetConfigure",
+}  # fmt: skip
+
+
+def _everything(context: Context) -> bool:
+    """Whether nobody is asked: without authentication, and while there is no user yet."""
+    if not context.server.node.settings.auth or context.connection is None or context.connection.trusted:
+        return True
+    return context.connection.user is None and not context.server.users.documents()
+
+
+def check(context: Context, wanted: Command) -> None:
+    """Raise unless the connection may run the command."""
+    if wanted.open_to_all or _everything(context):
+        return
+    user = context.connection.user if context.connection else None
+    if user is None:
+        raise MongoError(13, f"Command {wanted.name} requires authentication")
+    given = context.server.users.privileges(user)
+    if not _allowed(context, wanted.name, given):
+        raise MongoError(13, f"not authorized on {context.db} to execute command {{ {wanted.name}: ... }}")
+
+
+def _allowed(context: Context, name: str, given: list[Privilege]) -> bool:
+    body, db = context.body, context.db
+    if name in ON_CLUSTER:
+        return any(privilege.covers_cluster(ON_CLUSTER[name]) for privilege in given)
+    if name == "aggregate":
+        return _may_aggregate(body, db, given)
+    if name in ON_DATABASE:
+        return _covered(given, ON_DATABASE[name], db, None)
+    if name == "listCollections":
+        named = bool(body.get("nameOnly") and body.get("authorizedCollections"))
+        return _covered(given, "listCollections", db, None) or (
+            named and any(_on(privilege, db) for privilege in given)
+        )
+    if name == "renameCollection":
+        source, target = (body[part].partition(".") for part in ("renameCollection", "to"))
+        return _covered(
+            given, "renameCollectionSameDB" if source[0] == target[0] else "dropCollection", source[0], source[2]
+        ) and _covered(given, "insert", target[0], target[2])
+    if name == "bulkWrite":
+        actions = {"insert": "insert", "update": "update", "delete": "remove"}
+        spaces = [space["ns"].partition(".") for space in body["nsInfo"]]
+        return all(
+            _covered(given, actions[next(iter(op))], spaces[op[next(iter(op))]][0], spaces[op[next(iter(op))]][2])
+            for op in body["ops"]
+        )
+    if name in ON_COLLECTION:
+        target = body[context.name]
+        if name == "splitVector":
+            db, _, target = target.partition(".")
+        return _covered(given, ON_COLLECTION[name], db, target) or (
+            name == "create" and _covered(given, "insert", db, target)
+        )
+    return True
+
+
+def _may_aggregate(body: Document, db: str, given: list[Privilege]) -> bool:
+    pipeline, target = body.get("pipeline") or [], body["aggregate"]
+    first = pipeline[0] if pipeline and isinstance(pipeline[0], dict) else {}
+    collection = target if isinstance(target, str) else None
+    if "$changeStream" in first:
+        if isinstance(first["$changeStream"], dict) and first["$changeStream"].get("allChangesForCluster"):
+            return all(any(privilege.covers_all(action) for privilege in given) for action in ("find", "changeStream"))
+        return all(_covered(given, action, db, collection) for action in ("find", "changeStream"))
+    if "$collStats" in first:
+        return _covered(given, "collStats", db, collection)
+    names = [collection, *joins.named(pipeline)]
+    writes = [stage for stage in pipeline if isinstance(stage, dict) and not outputs.NAMES.isdisjoint(stage)]
+    return all(_covered(given, "find", db, name) for name in names) and all(
+        _covered(given, action, *outputs.target_of(stage, db)) for stage in writes for action in outputs.actions(stage)
+    )
+
+
+def may_see(context: Context, collection: Collection) -> bool:
+    """Whether a list of collections shows this one."""
+    if not context.body.get("authorizedCollections") or _everything(context):
+        return True
+    user = context.connection.user if context.connection else None
+    return user is not None and any(
+        privilege.covers(action, collection.db, collection.name)
+        for privilege in context.server.users.privileges(user)
+        for action in privilege.actions
+    )
+
+
+def may_list(context: Context, db: str) -> bool:
+    """Whether a list of databases shows this one: all with ``listDatabases``, else those of which something may be read."""
+    if _everything(context):
+        return True
+    user = context.connection.user if context.connection else None
+    given = context.server.users.privileges(user) if user else []
+    if any(privilege.covers_cluster("listDatabases") for privilege in given) and not context.body.get(
+        "authorizedDatabases"
+    ):
+        return True
+    return any(_on(privilege, db) for privilege in given)
+
+
+def _on(privilege: Privilege, db: str) -> bool:
+    """Whether a privilege gives anything on a database."""
+    if privilege.cluster:
+        return False
+    return privilege.db == db or (
+        privilege.db is None and (db not in ("local", "config") or roles.EVERYTHING in privilege.actions)
+    )
+
+
+def _covered(given: list[Privilege], action: str, db: str, collection: Any) -> bool:
+    return any(privilege.covers(action, db, collection if isinstance(collection, str) else None) for privilege in given)
