@@ -12,6 +12,9 @@ from airflow_provider_cdc.sources import SOURCES
 from airflow_provider_cdc.targets.lake.formats import TARGETS
 from dev import paths
 
+MOST_MODULES = 18
+"""In a folder, besides its ``__init__``."""
+
 
 def test_spark_jobs_hide_no_module_of_pythons_own() -> None:
     """spark-submit puts the script's folder first on the path: a ``types.py`` there would be everybody's."""
@@ -26,10 +29,10 @@ def test_sources_have_the_same_files() -> None:
             assert expected <= {p.name for p in folder.iterdir()}, folder
 
 
-@pytest.fixture(scope="module")
-def imports() -> grimp.ImportGraph:
+@pytest.fixture(scope="module", params=["airflow_provider_cdc", "dev"])
+def imports(request: pytest.FixtureRequest) -> grimp.ImportGraph:
     """Every import of the package: those inside functions and those for types alone count too."""
-    return grimp.build_graph("airflow_provider_cdc", cache_dir=None, exclude_type_checking_imports=False)
+    return grimp.build_graph(request.param, cache_dir=None, exclude_type_checking_imports=False)
 
 
 def test_no_modules_import_each_other_in_a_circle(imports: grimp.ImportGraph) -> None:
@@ -37,9 +40,27 @@ def test_no_modules_import_each_other_in_a_circle(imports: grimp.ImportGraph) ->
     order.prepare()  # a CycleError names the circle
 
 
+def test_no_folders_import_each_other_in_a_circle(imports: grimp.ImportGraph) -> None:
+    """What a module imports of another folder, its folder imports, and so on to where the two ways meet."""
+    order: TopologicalSorter[str] = TopologicalSorter()
+    for importer in imports.modules:
+        for imported in imports.find_modules_directly_imported_by(importer):
+            one, other = importer.split("."), imported.split(".")
+            parted = next((n for n, (a, b) in enumerate(zip(one, other, strict=False), 1) if a != b), None)
+            if parted:  # else one is a folder that the other is in
+                order.add(".".join(one[:parted]), ".".join(other[:parted]))
+    order.prepare()
+
+
+@pytest.mark.parametrize("imports", ["airflow_provider_cdc"], indirect=True)
 def test_imports_for_types_and_inside_functions_count(imports: grimp.ImportGraph) -> None:
     late = imports.find_modules_directly_imported_by("airflow_provider_cdc.connector")
     assert {"airflow_provider_cdc.state.state_store", "airflow_provider_cdc.core.spi.source"} <= late
+
+
+def test_no_folder_has_more_modules_than_one_overlooks(imports: grimp.ImportGraph) -> None:
+    for folder in (paths.ROOT / module.replace(".", "/") for module in imports.modules):
+        assert len([file for file in folder.glob("*.py") if file.name != "__init__.py"]) <= MOST_MODULES, folder
 
 
 def test_the_package_promises_only_databases_and_targets_that_are_there() -> None:
