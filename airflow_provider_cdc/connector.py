@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.capture.connector_capture import Capture
     from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
     from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
-    from airflow_provider_cdc.core.model.offset import Offset
+    from airflow_provider_cdc.core.model.connector_offset import Offset
     from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.model.table_schema import TableSchema
     from airflow_provider_cdc.core.reporting.metrics_monitor import Sink
-    from airflow_provider_cdc.core.spi.event_formats import EventForm
     from airflow_provider_cdc.core.spi.source import Source
+    from airflow_provider_cdc.core.spi.source_block_formats import EventForm
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, ConnectorRegistration
     from airflow_provider_cdc.state.state_store import StateStore
 
@@ -126,7 +126,7 @@ def event_form(source: str, name: str) -> EventForm | None:
     :param name: ``debezium`` is the usual form, which is ``None``
     :raises ConfigError: there is no such form; the error names those there are
     """
-    from airflow_provider_cdc.core.spi.event_formats import USUAL, select_event_form
+    from airflow_provider_cdc.core.spi.source_block_formats import USUAL, select_event_form
 
     return None if name == USUAL else select_event_form(load_source(source).FORMS, name, source)
 
@@ -159,7 +159,7 @@ def open_capture(
     from airflow_provider_cdc.channels import open_channels, open_notifications
     from airflow_provider_cdc.core.capture.connector_capture import Capture
     from airflow_provider_cdc.core.config.capture_filters import Filters
-    from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+    from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
     from airflow_provider_cdc.state.state_store import StateStore
 
     config = parse_config(definition, secrets)

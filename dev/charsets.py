@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from airflow_provider_cdc.sources.mysql import columns
-from airflow_provider_cdc.sources.mysql.columns.charset_names import UNICODE, UTF8
+from airflow_provider_cdc.sources.mysql.columns.supported_charsets import UNICODE, UTF8
 from dev.servers import MySql
 
 FILE: Final = Path(columns.__file__).with_name("charsets.xz")

@@ -24,7 +24,7 @@ _BEGIN, _END = "<!-- {} begins -->", "<!-- {} ends -->"
 def page(text: str) -> str:
     """The page with its tables as the models are now."""
     from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
-    from airflow_provider_cdc.core.config.table_config import TableConfig
+    from airflow_provider_cdc.core.config.table_source_config import TableConfig
 
     every = ConnectorConfig.model_fields
     tables = {
@@ -66,7 +66,7 @@ def configs() -> dict[type[ConnectorConfig], list[str]]:
 def _section(kinds: list[str], config: type[ConnectorConfig]) -> str:
     """What one source has besides: its own properties, common ones with another default, and what it takes or refuses."""
     from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
-    from airflow_provider_cdc.core.config.table_config import TableConfig
+    from airflow_provider_cdc.core.config.table_source_config import TableConfig
 
     shared = TableConfig if issubclass(config, TableConfig) else ConnectorConfig
     common = shared.model_fields

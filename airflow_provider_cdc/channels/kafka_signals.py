@@ -17,7 +17,7 @@ from airflow_provider_cdc.channels.signal_parser import read_message
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
-from airflow_provider_cdc.core.signals.signal_requests import LARGEST
+from airflow_provider_cdc.core.signals.signal_request_parser import LARGEST
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition

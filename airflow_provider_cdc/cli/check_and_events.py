@@ -12,13 +12,13 @@ from airflow_provider_cdc.cli.command_support import POLL_S, cli_command, open_s
 from airflow_provider_cdc.connector import event_form
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.source import CdcSourceHook
-from airflow_provider_cdc.services.connectors.connector_access import (
+from airflow_provider_cdc.services.connectors.connector_handle import (
     ConnectorAccess,
     access_of,
     find_connector,
     storage_options,
 )
-from airflow_provider_cdc.services.connectors.source_probe import Readiness, check_readiness, resolve_access
+from airflow_provider_cdc.services.connectors.source_readiness import Readiness, check_readiness, resolve_access
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRenderer

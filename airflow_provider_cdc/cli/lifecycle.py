@@ -19,10 +19,10 @@ from airflow_provider_cdc.cli.command_support import (
 )
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
-from airflow_provider_cdc.services.connectors.connector_access import access_of, find_connector
-from airflow_provider_cdc.services.connectors.source_probe import WAYS_OUT, resolve_access
+from airflow_provider_cdc.services.connectors.connector_handle import access_of, find_connector
+from airflow_provider_cdc.services.connectors.source_readiness import WAYS_OUT, resolve_access
 from airflow_provider_cdc.services.text import status_texts
-from airflow_provider_cdc.services.text.signal_texts import gap_text
+from airflow_provider_cdc.services.text.pause_gap_signal_texts import gap_text
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from airflow_provider_cdc.cli.command_support import cli_command, open_store, print_json, print_table
-from airflow_provider_cdc.services.connectors.connector_access import find_connector
+from airflow_provider_cdc.services.connectors.connector_handle import find_connector
 from airflow_provider_cdc.services.dashboards.connector_overview import load_overview
 from airflow_provider_cdc.services.text import status_texts
 

@@ -20,7 +20,7 @@ from airflow_provider_cdc.services.connector_retention import RetentionResult, r
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperator
-    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 
 _NOT_FORGOTTEN = "The target is known as before; no batch was removed."
 
@@ -149,7 +149,7 @@ def list_targets(args: argparse.Namespace) -> None:
 @cli_command
 def forget_target(args: argparse.Namespace) -> None:
     """Have a target need nothing of the change log any more."""
-    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+    from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
     from airflow_provider_cdc.services.actions.action_execution import find_forgettable_target
 
     with open_store(args) as store:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from airflow_provider_cdc.cli.command_support import cli_command, open_store, print_json, print_table
-from airflow_provider_cdc.services.connectors.connector_access import find_connector
+from airflow_provider_cdc.services.connectors.connector_handle import find_connector
 from airflow_provider_cdc.services.dashboards.openmetrics_text import format_openmetrics
 from airflow_provider_cdc.services.text.status_texts import series_rows
 

@@ -17,8 +17,8 @@ from airflow_provider_cdc.cli.command_support import (
     print_table,
 )
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.services.connectors.connector_access import find_connector
-from airflow_provider_cdc.services.text.signal_texts import progress_text, why_idle
+from airflow_provider_cdc.services.connectors.connector_handle import find_connector
+from airflow_provider_cdc.services.text.pause_gap_signal_texts import progress_text, why_idle
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import NotificationRecord
@@ -65,7 +65,7 @@ def _data(text: str | None) -> str | None:
 
 def _send(args: argparse.Namespace, type_: str, data: str | None) -> None:
     from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal
-    from airflow_provider_cdc.core.signals.signal_requests import SignalRejected, parse_request
+    from airflow_provider_cdc.core.signals.signal_request_parser import SignalRejected, parse_request
 
     id_ = args.id or str(uuid.uuid4())
     try:

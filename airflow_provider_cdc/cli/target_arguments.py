@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.cli.command_support import open_store
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.services.connectors import connector_targets
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.state.state_store import StateStore

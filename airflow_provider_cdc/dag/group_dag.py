@@ -16,7 +16,7 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, ConnectorApplyOptions
 from airflow_provider_cdc.operators.capture_group import CaptureGroupOperator
 from airflow_provider_cdc.sensors.any_changes import AnyChangesSensor
-from airflow_provider_cdc.services.connectors.connector_group import GroupedConnector
+from airflow_provider_cdc.services.connectors.grouped_connectors import GroupedConnector
 
 
 def cdc_group_dag(

@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Param, task
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.signals.signal_requests import MOST_CHUNK_ROWS
+from airflow_provider_cdc.core.signals.signal_request_parser import MOST_CHUNK_ROWS
 from airflow_provider_cdc.dag import form_params
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.operators.signal import SendSignalOperator
@@ -117,10 +117,10 @@ def signal_dag(
 @task
 def _check(state_conn_id: str, **context: Any) -> dict[str, Any]:
     """Check what was entered; the data of the signal."""
-    from airflow_provider_cdc.core.config.table_config import TableConfig
+    from airflow_provider_cdc.core.config.table_source_config import TableConfig
     from airflow_provider_cdc.dag.snapshot_form_parser import snapshot_request
     from airflow_provider_cdc.services.connectors.captured_tables import captured_tables
-    from airflow_provider_cdc.services.connectors.connector_access import access_of, find_connector
+    from airflow_provider_cdc.services.connectors.connector_handle import access_of, find_connector
     from airflow_provider_cdc.sources import config_class
 
     params = context["params"]

@@ -11,7 +11,7 @@ from airflow.sdk import BaseNotifier
 
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.services.text import status_texts
-from airflow_provider_cdc.services.text.signal_texts import format_halt
+from airflow_provider_cdc.services.text.pause_gap_signal_texts import format_halt
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.operators.base.apply_job import ApplyJobOperator
-from airflow_provider_cdc.operators.base.connector_tables import (
+from airflow_provider_cdc.operators.base.connector_apply_report import (
     ConnectorTables,
     build_connector_alias,
     build_topic_asset,

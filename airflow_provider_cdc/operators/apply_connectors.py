@@ -12,12 +12,16 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.config.secret_redaction import find_credentials
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.base.apply_job import ApplyJobOperator
-from airflow_provider_cdc.operators.base.connector_tables import ConnectorTables, build_connector_alias, secret_places
+from airflow_provider_cdc.operators.base.connector_apply_report import (
+    ConnectorTables,
+    build_connector_alias,
+    secret_places,
+)
 from airflow_provider_cdc.operators.base.spark_job_operator import known_threads
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess, storage_options
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess, storage_options
 
 _SHOWN = 10
 

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.reporting.metrics_monitor import EVERY_S
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.target_database import TARGET, describe_database, open_database
-from airflow_provider_cdc.operators.base.connector_tables import build_connector_alias, build_topic_asset
+from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias, build_topic_asset
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, to_airflow_exception
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.changelog.reports.asset_event_outbox import AssetEventOutbox
     from airflow_provider_cdc.connector import ConnectorDefinition
-    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
     from airflow_provider_cdc.targets.database.apply.apply_result import DatabaseApplyResult
     from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
 
@@ -124,7 +124,7 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
 def report_database_metrics(access: ConnectorAccess, done: Mapping[str, Any], log: Any, **more: Any) -> None:
     """Report what was measured, which costs the task nothing if it fails.
 
-    :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.database_apply.Done.document`
+    :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.apply_result.DatabaseApplyResult.to_document`
     :param more: of :func:`~airflow_provider_cdc.operators.base.apply_metrics.measure_report`
     """
     from airflow_provider_cdc.operators.base.apply_metrics import measure_report
@@ -141,10 +141,10 @@ def emit_asset_events(
 ) -> dict[str, Any]:
     """Emit the events of the assets that were changed, also by earlier runs of the task that have failed; what the task returns.
 
-    :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.database_apply.Done.document`
+    :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.apply_result.DatabaseApplyResult.to_document`
     :param keep: what earlier runs have left stays for the next one, too
     """
-    from airflow_provider_cdc.changelog.reports.apply_report import merge_by_table
+    from airflow_provider_cdc.changelog.reports.apply_report_store import merge_by_table
 
     connector, left = access.definition.name, _unannounced(context, access)
     try:
@@ -174,7 +174,7 @@ def emit_asset_events(
 def left_to_next_run(context: Context, access: ConnectorAccess, done: Mapping[str, Any], log: Any) -> None:
     """Note what a run has changed that has failed or was ended: Airflow takes no events of it, and the next run of the task emits them.
 
-    :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.database_apply.Done.document`
+    :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.apply_result.DatabaseApplyResult.to_document`
     """
     if not done["tables"]:
         return

@@ -21,9 +21,9 @@ from airflow_provider_cdc.operators.apply_to_database import (
     left_to_next_run,
     report_database_metrics,
 )
-from airflow_provider_cdc.operators.base.connector_tables import build_connector_alias
+from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
-from airflow_provider_cdc.services.connectors.connector_access import storage_options
+from airflow_provider_cdc.services.connectors.connector_handle import storage_options
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, to_airflow_exception
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 

@@ -13,7 +13,7 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.operators.base.openlineage_events import build_capture_lineage
 from airflow_provider_cdc.operators.base.operator_links import ConnectorsLink
 from airflow_provider_cdc.operators.capture import report_result
-from airflow_provider_cdc.services.connectors.connector_group import (
+from airflow_provider_cdc.services.connectors.grouped_connectors import (
     ChangeInspection,
     GroupedConnector,
     GroupFields,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.core.capture.connector_capture import Capture, TableCaptureResult
-    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 
 _SHOWN = 10
 

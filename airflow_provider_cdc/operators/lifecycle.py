@@ -15,10 +15,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.services.connectors.connector_access import access_of, find_connector
-from airflow_provider_cdc.services.tasks.action_outcome import record_outcome
+from airflow_provider_cdc.services.connectors.connector_handle import access_of, find_connector
+from airflow_provider_cdc.services.tasks.action_outcome_recorder import record_outcome
 from airflow_provider_cdc.services.tasks.connector_fields import StateFields, format_signal_sender, to_airflow_exception
-from airflow_provider_cdc.services.text.signal_texts import gap_text
+from airflow_provider_cdc.services.text.pause_gap_signal_texts import gap_text
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

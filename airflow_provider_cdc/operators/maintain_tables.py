@@ -65,7 +65,7 @@ class MaintainTablesOperator(SparkJobOperator):
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        from airflow_provider_cdc.targets.lake.formats.table_format import known_keep
+        from airflow_provider_cdc.targets.lake.formats.format_descriptor import known_keep
 
         kwargs.setdefault("name", f"cdc-maintain-{definition.name}")
         super().__init__(
@@ -126,7 +126,7 @@ class MaintainTablesOperator(SparkJobOperator):
         """Submit the job.
 
         :param run: separates its report from those of others
-        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.maintenance_report.MaintenanceReports`
+        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.table_maintenance_report.MaintenanceReports`
         :raises AirflowException: some tables could not be maintained, or the job has failed as a whole
         """
         from airflow.sdk.exceptions import AirflowException
@@ -155,7 +155,7 @@ class MaintainTablesOperator(SparkJobOperator):
 
     def _report(self, run: str) -> dict[str, Any] | None:
         """Read what this run's job has written beside the change log."""
-        from airflow_provider_cdc.changelog.reports.maintenance_report import MaintenanceReports
+        from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
 
         found = MaintenanceReports(self.connector_access.open_change_log().storage, self.connector).read(
             self.target, self.location

@@ -63,7 +63,7 @@ class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
     def run_rebuild(self) -> dict[str, Any]:
         """Build the tables.
 
-        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.rebuild_report.RebuildReports`
+        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.rebuild_report_store.RebuildReports`
         :raises ConfigError: no table is named, or one that does not exist
         :raises CdcError: the tables could not be built
         :raises AirflowException: some tables could not be built

@@ -84,7 +84,7 @@ class RebuildTablesOperator(SparkJobOperator):
     def run_rebuild(self, context: Context) -> dict[str, Any]:
         """Submit the job.
 
-        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.rebuild_report.RebuildReports`
+        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.rebuild_report_store.RebuildReports`
         :raises ConfigError: no table is named, or the time is none
         :raises AirflowException: some tables could not be built, or the job has failed as a whole
         """
@@ -127,7 +127,7 @@ class RebuildTablesOperator(SparkJobOperator):
 
     def _report(self, run: str) -> dict[str, Any] | None:
         """Read what this run's job has written beside the change log."""
-        from airflow_provider_cdc.changelog.reports.rebuild_report import RebuildReports
+        from airflow_provider_cdc.changelog.reports.rebuild_report_store import RebuildReports
 
         found = RebuildReports(self.connector_access.open_change_log().storage, self.connector).read(
             self.target, self.location

@@ -14,18 +14,18 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal
-from airflow_provider_cdc.core.signals.signal_requests import SignalRejected, parse_request
+from airflow_provider_cdc.core.signals.signal_request_parser import SignalRejected, parse_request
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.services.connectors.connector_access import find_connector
+from airflow_provider_cdc.services.connectors.connector_handle import find_connector
 from airflow_provider_cdc.services.tasks.connector_fields import (
     StateFields,
     format_signal_origin,
     format_signal_sender,
     to_airflow_exception,
 )
-from airflow_provider_cdc.services.text.signal_texts import failure_text
-from airflow_provider_cdc.triggers.polling import poll_seconds
+from airflow_provider_cdc.services.text.pause_gap_signal_texts import failure_text
+from airflow_provider_cdc.triggers.polling_loop import poll_seconds
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.services.connectors.connector_access import access_of, find_connector
+from airflow_provider_cdc.services.connectors.connector_handle import access_of, find_connector
 from airflow_provider_cdc.services.tasks.connector_fields import StateFields, format_signal_sender, to_airflow_exception
 
 if TYPE_CHECKING:

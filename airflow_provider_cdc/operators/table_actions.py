@@ -15,14 +15,14 @@ from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.target_database import TARGET
 from airflow_provider_cdc.services.connectors.connector_targets import UNTOUCHED, database_of, known_access, one_target
-from airflow_provider_cdc.services.tasks.action_outcome import record_outcome
+from airflow_provider_cdc.services.tasks.action_outcome_recorder import record_outcome
 from airflow_provider_cdc.services.tasks.connector_fields import StateFields, to_airflow_exception
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.connector import ConnectorDefinition
-    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 
 
 class TableAction(enum.StrEnum):

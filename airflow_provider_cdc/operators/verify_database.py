@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.target_database import TARGET, open_database
 from airflow_provider_cdc.operators.base.apply_metrics import measure_comparison
-from airflow_provider_cdc.operators.base.verify_result import result_of, send_repairs
+from airflow_provider_cdc.operators.base.verify_result_and_repairs import result_of, send_repairs
 from airflow_provider_cdc.services.tasks.connector_fields import (
     ConnectorFields,
     format_signal_sender,

@@ -10,15 +10,15 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.base.apply_metrics import measure_comparison
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkJobOperator, known_threads
-from airflow_provider_cdc.operators.base.verify_result import result_of, send_repairs
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.operators.base.verify_result_and_repairs import result_of, send_repairs
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.services.tasks.connector_fields import format_signal_sender, to_airflow_exception
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.connector import ConnectorDefinition
-    from airflow_provider_cdc.core.config.table_rules import TableRules
+    from airflow_provider_cdc.core.config.target_table_rules import TableRules
     from airflow_provider_cdc.verify.verification_report import VerificationReport
 
 
@@ -113,7 +113,7 @@ class VerifyTablesOperator(SparkJobOperator):
         :raises CdcError: the source cannot be read, or the capture does not come to its position
         :raises AirflowException: the job has failed as a whole
         """
-        from airflow_provider_cdc.verify.verification_plan import read_report
+        from airflow_provider_cdc.verify.verification_documents import read_report
         from airflow_provider_cdc.verify.verification_report import VerificationReport
 
         self._refuse_secrets()
@@ -139,8 +139,8 @@ class VerifyTablesOperator(SparkJobOperator):
 
     def _rules(self) -> TableRules:
         """By which the last apply has kept the tables, as far as that is known."""
-        from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports, rules_of
-        from airflow_provider_cdc.core.config.table_rules import NO_RULES
+        from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, rules_of
+        from airflow_provider_cdc.core.config.target_table_rules import NO_RULES
 
         report = ApplyReports(self.connector_access.open_change_log().storage, self.connector).read(
             self.target, self.location

@@ -19,8 +19,8 @@ from fastapi.staticfiles import StaticFiles
 from airflow_provider_cdc.core.errors import CdcError, NotGranted, StateError, TransientError
 from airflow_provider_cdc.plugins.api import (
     action_routes,
-    connector_routes,
-    diagnostic_routes,
+    check_and_chart_routes,
+    connector_read_routes,
     response_models,
     row_history_routes,
     wizard_routes,
@@ -66,8 +66,8 @@ def _json_only(request: Request) -> None:
 _signed_in = [Depends(requires_access_asset("GET"))]
 _api = APIRouter(prefix="/api/v1", dependencies=[*_signed_in, Depends(_json_only)], responses=_PROBLEMS)
 for router in (
-    connector_routes.router,
-    diagnostic_routes.router,
+    connector_read_routes.router,
+    check_and_chart_routes.router,
     action_routes.router,
     row_history_routes.router,
     wizard_routes.router,

@@ -33,7 +33,7 @@ _SAFE = "Nothing was changed."
 
 
 class AirflowDagRuns:
-    """Implements :class:`airflow_provider_cdc.services.actions.dag_run_actions.DagRuns` and :class:`airflow_provider_cdc.services.actions.action_history.RunOutcomes`.
+    """Implements :class:`airflow_provider_cdc.services.actions.connector_run_actions.DagRuns` and :class:`airflow_provider_cdc.services.actions.action_history.RunOutcomes`.
 
     :param user: who asks
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
-from airflow_provider_cdc.services.connectors.connector_group import (
+from airflow_provider_cdc.services.connectors.grouped_connectors import (
     ChangeInspection,
     GroupedConnector,
     GroupFields,

@@ -9,12 +9,12 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_cdc.sensors.state_sensor import StateSensor
 from airflow_provider_cdc.services.tasks.connector_fields import StateFields
-from airflow_provider_cdc.services.text.signal_texts import failure_text
+from airflow_provider_cdc.services.text.pause_gap_signal_texts import failure_text
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.triggers.state_trigger import StateTrigger
+    from airflow_provider_cdc.triggers.state_table_trigger import StateTrigger
 
 
 class SnapshotCompletedSensor(StateSensor):

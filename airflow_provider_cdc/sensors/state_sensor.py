@@ -15,7 +15,7 @@ from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
 from airflow_provider_cdc.services.tasks.connector_fields import StateFields, to_airflow_exception
-from airflow_provider_cdc.triggers.state_trigger import PollResult, StateTrigger
+from airflow_provider_cdc.triggers.state_table_trigger import PollResult, StateTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class StateSensor(StateFields, WaitingSensor):
-    """Waits with a :class:`~airflow_provider_cdc.triggers.state_trigger.StateTrigger`; meanwhile it occupies no worker.
+    """Waits with a :class:`~airflow_provider_cdc.triggers.state_table_trigger.StateTrigger`; meanwhile it occupies no worker.
 
     :param connector: the connector, or its name (templated)
     :param state_conn_id: Airflow connection to the state tables (templated)

@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
 )
 
-from airflow_provider_cdc.triggers.polling import poll_seconds
+from airflow_provider_cdc.triggers.polling_loop import poll_seconds
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

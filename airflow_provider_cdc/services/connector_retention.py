@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.errors import CdcError
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.retention.batch_retention import RetentionPlan
-    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
     from airflow_provider_cdc.state.state_store import StateStore
 
 T = TypeVar("T")

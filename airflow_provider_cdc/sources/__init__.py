@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
-    from airflow_provider_cdc.core.spi.partial_updates import PartialUpdateApplier
+    from airflow_provider_cdc.core.spi.partial_update_applier import PartialUpdateApplier
     from airflow_provider_cdc.core.spi.source import Source
     from airflow_provider_cdc.core.spi.source_procedures import Procedure
 
@@ -24,7 +24,7 @@ class SourceClassPaths(NamedTuple):
 
     :param config: its configuration; the module loads without the database's driver, as every DAG that is parsed loads it
     :param procedures: what ``Source.PROCEDURES`` is, where it has some; the module loads like that of the configuration
-    :param updates: what applies its partial updates (:class:`~airflow_provider_cdc.core.spi.partial_updates.PartialUpdateApplier`), where events have some; the module loads
+    :param updates: what applies its partial updates (:class:`~airflow_provider_cdc.core.spi.partial_update_applier.PartialUpdateApplier`), where events have some; the module loads
         without the database's driver
     """
 
@@ -42,12 +42,12 @@ SOURCES = {
     "db2": SourceClassPaths(
         f"{__name__}.db2.source:Db2Source",
         f"{__name__}.db2.config:Db2Config",
-        f"{__name__}.db2.procedure_definitions:PROCEDURES",
+        f"{__name__}.db2.capture_procedure_catalog:PROCEDURES",
     ),
     "mongodb": SourceClassPaths(
         f"{__name__}.mongodb.source:MongoDbSource",
         f"{__name__}.mongodb.config:MongoDbConfig",
-        updates=f"{__name__}.mongodb.documents.partial_updates:PARTIAL_UPDATES",
+        updates=f"{__name__}.mongodb.documents.partial_update_applier:PARTIAL_UPDATES",
     ),
     "debezium": SourceClassPaths(
         f"{__name__}.debezium.source:DebeziumSource", f"{__name__}.debezium.config:DebeziumConfig"

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, ConnectorRegistration
 from airflow_provider_cdc.core.spi.store_interfaces import ConnectorControl, Lease
 from airflow_provider_cdc.state.desired_state import control_of

@@ -4,7 +4,7 @@ Tasks reach the state tables by an Airflow connection. If that connection held A
 change all of Airflow: users, variables, connections.
 
     >>> from sqlalchemy import make_url
-    >>> role_sql(make_url("mysql+pymysql://airflow@db/airflow"), "format_cdc_command", "sesame")[0]
+    >>> role_sql(make_url("mysql+pymysql://airflow@db/airflow"), "cdc", "sesame")[0]
     "CREATE USER 'cdc'@'%' IDENTIFIED BY 'sesame'"
 """
 

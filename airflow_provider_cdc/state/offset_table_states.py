@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.state.models import OffsetTableRow
 
 MARK: Final = "by_table"

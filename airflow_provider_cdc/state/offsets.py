@@ -10,8 +10,8 @@ from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.errors import CommitConflict, CommitStateUnknown, StateUnavailable
 from airflow_provider_cdc.core.model.batch_manifest import Manifest, SignalOutcome
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.notifications import Notification
-from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.spi.state_records import BatchRecord, OffsetRecord
 from airflow_provider_cdc.core.spi.store_interfaces import Lease, StoredOffset
 from airflow_provider_cdc.state.leases import Leases

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.connector_signal import SignalState
 from airflow_provider_cdc.core.model.notifications import ACTION, ROW
-from airflow_provider_cdc.core.spi.retention_settings import StateRetention
+from airflow_provider_cdc.core.spi.state_row_retention import StateRetention
 from airflow_provider_cdc.state.models import BatchRow, NotificationRow, OffsetHistoryRow, OffsetTableRow, SignalRow
 from airflow_provider_cdc.state.signals import SENT_ONCE
 from airflow_provider_cdc.state.state_database import StateDatabase

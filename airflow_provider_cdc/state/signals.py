@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal, SignalState
-from airflow_provider_cdc.core.signals.signal_requests import LARGEST
+from airflow_provider_cdc.core.signals.signal_request_parser import LARGEST
 from airflow_provider_cdc.core.spi.state_records import SignalProgress, SignalRecord
 from airflow_provider_cdc.state.desired_state import lock_control_row
 from airflow_provider_cdc.state.models import OffsetRow, SignalRow

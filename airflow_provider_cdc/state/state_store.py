@@ -12,12 +12,11 @@ from datetime import datetime
 from typing import Any
 
 from airflow_provider_cdc.core.model.batch_manifest import Manifest, SchemaChangeRecord, SignalOutcome
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal, SignalState
 from airflow_provider_cdc.core.model.notifications import Notification
-from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema_history import CompactedSchema, StoredSchemas
 from airflow_provider_cdc.core.model.table_schema import TableId
-from airflow_provider_cdc.core.spi.retention_settings import StateRetention
 from airflow_provider_cdc.core.spi.state_records import (
     BatchRecord,
     ConnectorRecord,
@@ -26,6 +25,7 @@ from airflow_provider_cdc.core.spi.state_records import (
     OffsetRecord,
     SignalRecord,
 )
+from airflow_provider_cdc.core.spi.state_row_retention import StateRetention
 from airflow_provider_cdc.core.spi.store_interfaces import ConnectorControl, DesiredState, Lease, StoredOffset
 from airflow_provider_cdc.state.connector_registry import Connectors
 from airflow_provider_cdc.state.desired_state import Controls

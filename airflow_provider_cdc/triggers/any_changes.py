@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.triggers.changes_available import something_to_capture
 
 PAUSE_S = 300.0

@@ -21,7 +21,7 @@ from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.triggers.polling import poll_repeatedly
+from airflow_provider_cdc.triggers.polling_loop import poll_repeatedly
 from airflow_provider_cdc.triggers.shared_state import shared_state
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class BatchPoll:
 class CdcChangeTrigger(BaseEventTrigger):
     """Fires when new batches of a connector hold events of watched tables, for an ``AssetWatcher``.
 
-    Use :func:`airflow_provider_cdc.dag.watched`, which names the asset and the topic. The event's payload is ``{"connector", "topics",
+    Use :func:`airflow_provider_cdc.dag.watched_table_asset`, which names the asset and the topic. The event's payload is ``{"connector", "topics",
     "events", "batches", "last_seq", "position"}``: events by topic, and first and last batch.
 
     :param connector: name of the connector

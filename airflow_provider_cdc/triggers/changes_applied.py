@@ -7,14 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import StateError, StorageUnavailable
-from airflow_provider_cdc.services.connectors.connector_access import access_of
+from airflow_provider_cdc.services.connectors.connector_handle import access_of
 from airflow_provider_cdc.services.text import status_texts
-from airflow_provider_cdc.triggers.state_trigger import PollResult, StateTrigger
+from airflow_provider_cdc.triggers.state_table_trigger import PollResult, StateTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.spi.state_records import BatchRecord, ConnectorRecord
-    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
     from airflow_provider_cdc.state.state_store import StateStore
 
 

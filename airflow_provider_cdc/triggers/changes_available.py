@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_cdc.core.errors import TerminalError
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
-from airflow_provider_cdc.triggers.polling import poll_repeatedly
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
+from airflow_provider_cdc.triggers.polling_loop import poll_repeatedly
 from airflow_provider_cdc.triggers.shared_source import shared_source
 from airflow_provider_cdc.triggers.shared_state import shared_state
 
@@ -32,7 +32,7 @@ class ChangesAvailableTrigger(BaseTrigger):
 
     Fires ``{"reason": …}``, or ``{"error": …}`` when a person must act.
 
-    :param access: a :class:`~airflow_provider_cdc.services.connectors.connector_access.ConnectorAccess` as JSON
+    :param access: a :class:`~airflow_provider_cdc.services.connectors.connector_handle.ConnectorAccess` as JSON
     :param poll_interval: seconds between two polls
     """
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.services.text.signal_texts import why_idle
-from airflow_provider_cdc.triggers.state_trigger import PollResult, StateTrigger
+from airflow_provider_cdc.services.text.pause_gap_signal_texts import why_idle
+from airflow_provider_cdc.triggers.state_table_trigger import PollResult, StateTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord

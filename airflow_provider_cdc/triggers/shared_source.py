@@ -18,7 +18,7 @@ from airflow_provider_cdc.triggers.blocking_call_threads import get_loop_threads
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.position import Position
-    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.core.errors import StateError
 from airflow_provider_cdc.core.model.connector_signal import SignalState
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
-from airflow_provider_cdc.services.text.signal_texts import progress_text, why_idle
-from airflow_provider_cdc.triggers.state_trigger import PollResult, StateTrigger
+from airflow_provider_cdc.services.text.pause_gap_signal_texts import progress_text, why_idle
+from airflow_provider_cdc.triggers.state_table_trigger import PollResult, StateTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord

@@ -10,7 +10,7 @@ import threading
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic, PendingBatches
 from airflow_provider_cdc.core.model.batch_manifest import Manifest
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 
 ONLY_CHANGES = (

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_cdc.targets.lake.formats.table_format import PROFILES
+from airflow_provider_cdc.targets.lake.formats.format_descriptor import PROFILES
 from dev import paths
 from dev.benchmarks.apply import apply
 from dev.benchmarks.capture import db2, incremental, mongodb, oracle

@@ -24,7 +24,7 @@ from dev.bootstrap import jars
 from dev.java_json import random_bson
 
 DATA = paths.ROOT / "tests" / "data" / "mongodb" / "java-json.jsonl.zst"
-CHARACTERS = paths.ROOT / "airflow_provider_cdc" / "sources" / "mongodb" / "kernels" / "json_escapes.py"
+CHARACTERS = paths.ROOT / "airflow_provider_cdc" / "sources" / "mongodb" / "kernels" / "json_escape_table.py"
 # java.lang.Character: letters but modifiers, digits and numbers, blanks, punctuation, symbols
 PLAIN_TYPES = {1, 2, 3, 5, 9, 10, 11, 12, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30}
 

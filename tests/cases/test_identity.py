@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import open_lifecycle, open_source
-from airflow_provider_cdc.sources.mysql.log import gtid_failover
+from airflow_provider_cdc.sources.mysql.log import gtid_continuity_check
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from tests.support.sampled import Sampled
 from tests.support.server_life import Life, TwoLives
@@ -44,7 +44,7 @@ def servers(mysql_factory: Any, mariadb_factory: Any) -> Iterator[Any]:
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """No server here is going to catch up."""
-    monkeypatch.setattr(gtid_failover, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(gtid_continuity_check, "PATIENCE_S", 0.2)
 
 
 def _life(servers: Any, folder: Path, kind: str) -> Life:

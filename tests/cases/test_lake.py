@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.targets.database.events.event_operation_reader import _unsplit
 from airflow_provider_cdc.targets.database.events.event_reader import TableEvents
-from airflow_provider_cdc.targets.database.events.table_operations import _unsplit
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.delta import array_commit as delta_commit
 from airflow_provider_cdc.targets.lake.formats.iceberg import copy_on_write

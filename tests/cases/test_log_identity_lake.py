@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
+from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED

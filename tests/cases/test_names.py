@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableS
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of, load_dialect
-from airflow_provider_cdc.targets.database.progress.exact_name_columns import build_key_alterations
+from airflow_provider_cdc.targets.database.progress.binary_collation import build_key_alterations
 from airflow_provider_cdc.targets.database.progress.marker_table import MarkerTable
 from airflow_provider_cdc.targets.database.rebuild_database import RebuildDatabase
 from airflow_provider_cdc.targets.database.schema.target_table import table_of

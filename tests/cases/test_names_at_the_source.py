@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from airflow_provider_cdc.core.errors import UnknownLogEvent
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.log import transaction_control
-from airflow_provider_cdc.sources.mysql.log.log_cursor import OpenTransaction
+from airflow_provider_cdc.sources.mysql.log.binlog_position_tracker import OpenTransaction
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import TableNameResolver, lower_name
 from dev.servers import MariaDb, MySql
@@ -285,7 +285,7 @@ class _Known:
     def __init__(self, *names: str) -> None:
         self._names = [TableId(namespace="Shop", name=name) for name in names]
 
-    def known(self) -> list[TableId]:
+    def list_known_tables(self) -> list[TableId]:
         return self._names
 
 
@@ -341,12 +341,12 @@ def test_a_savepoint_that_was_not_set_is_an_error() -> None:
     """M4 MariaDB: nobody knows what is rolled back."""
 
     class Buffer:
-        tx = 0
+        last_transaction_index = 0
 
         def state_of(self, _: int) -> Any:
             return OpenTransaction(savepoints={"HERE": 3})
 
-        def where(self, i: int) -> str:
+        def format_location(self, i: int) -> str:
             return f"mariadb-bin.000001:{i}"
 
         def rows_before(self, _: int) -> int:

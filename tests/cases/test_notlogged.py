@@ -16,7 +16,7 @@ from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.source import SnapshotChunk
-from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import MySqlCatalog
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.workload import source_rows

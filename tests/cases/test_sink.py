@@ -32,7 +32,7 @@ from tests.support.sampled import Sampled
 from tests.support.signals import snapshot
 from tests.targets.database.apply.test_database_apply import errors, rows, sink
 from tests.targets.database.conftest import _FIXTURES
-from tests.targets.database.parallel.test_parallel_apply import staged
+from tests.targets.database.parallel.test_staged_parallel_apply import staged
 from tests.targets.database.source_table import ID, Table, column
 from tests.targets.database.verify.test_verify_database import only, verified
 

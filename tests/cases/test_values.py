@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.errors import PrerequisiteError, UnreadableValue
 from airflow_provider_cdc.core.lifecycle.connector_status import status_of
 from airflow_provider_cdc.sources.mysql import checks
 from airflow_provider_cdc.sources.mysql.columns import charset_codec
-from airflow_provider_cdc.sources.mysql.columns.charset_names import BY_TABLE, UNICODE
+from airflow_provider_cdc.sources.mysql.columns.supported_charsets import BY_TABLE, UNICODE
 from airflow_provider_cdc.sources.mysql.kernels import NO_CHARACTER
 from dev.charsets import character_sets, characters
 from dev.servers.oracle import Oracle

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.channels.signal_parser import read_message
 from airflow_provider_cdc.core.model.connector_signal import Signal
-from airflow_provider_cdc.core.signals.signal_requests import (
+from airflow_provider_cdc.core.signals.signal_request_parser import (
     ExecuteSnapshotRequest,
     OtherRequest,
     SchemaChangesRequest,

@@ -13,10 +13,10 @@ import pytest
 from airflow_provider_cdc.channels import file_signals as module
 from airflow_provider_cdc.channels import open_channels
 from airflow_provider_cdc.channels.file_signals import FileChannel
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal
-from airflow_provider_cdc.core.signals.signal_requests import (
+from airflow_provider_cdc.core.signals.signal_request_parser import (
     LARGEST,
     ExecuteSnapshotRequest,
     SignalRejected,

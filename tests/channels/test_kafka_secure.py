@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.channels.kafka_signals import KafkaChannel
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from dev.servers import Kafka
 from tests.conftest import _started

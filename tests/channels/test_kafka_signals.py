@@ -13,10 +13,10 @@ import pytest
 
 from airflow_provider_cdc.channels import SignalChannel, open_channels
 from airflow_provider_cdc.channels.kafka_signals import KafkaChannel
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal
-from airflow_provider_cdc.core.signals.signal_requests import (
+from airflow_provider_cdc.core.signals.signal_request_parser import (
     ExecuteSnapshotRequest,
     SignalRejected,
     StopSnapshotRequest,

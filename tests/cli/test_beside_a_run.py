@@ -15,7 +15,7 @@ from airflow.cli.cli_config import ActionCommand, GroupCommand
 
 from airflow_provider_cdc.cli.command_parser import build_commands
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.cli.conftest import run
 from tests.support.connectors import mysql_connector

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop, connect
 

@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.hooks.target_database import describe_database
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from tests.cli.conftest import capture, clean, run

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_cdc.changelog.files.job_progress import JobProgressBoard
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.reporting.progress_reporter import ProgressReporter
 from tests.cli.conftest import capture, clean, run

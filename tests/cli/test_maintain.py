@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
-from airflow_provider_cdc.changelog.reports.maintenance_report import MaintenanceReports
+from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop, connect
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.files.batch_numbers import BatchNumbers
+from airflow_provider_cdc.changelog.files.manifest_number_search import BatchNumbers
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.files.truncation_marker import RemovedTopic, TruncationMarker
 from airflow_provider_cdc.changelog.reading.partial_document_updates import LostDocument, refuse_lost
@@ -28,7 +28,7 @@ from airflow_provider_cdc.core.errors import CdcError, NotGranted, PositionLost
 from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command, format_exact_pattern
 from airflow_provider_cdc.core.signals.table_patterns import match_tables
-from airflow_provider_cdc.operators.base.verify_result import result_of
+from airflow_provider_cdc.operators.base.verify_result_and_repairs import result_of
 from airflow_provider_cdc.sources.db2.asn.table_registrations import TableRegistration
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.log.connector_registrations import ConnectorRegistrations, change_table_gone

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalState
 from airflow_provider_cdc.core.model.notifications import Notification
-from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
-from airflow_provider_cdc.services.text.signal_texts import progress_text
+from airflow_provider_cdc.services.text.pause_gap_signal_texts import progress_text
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.verify.verification_preparation import FOLDER, open_verification
+from airflow_provider_cdc.verify.reference_capture import FOLDER, open_verification
 from tests.support.connectors import Connector
 from tests.support.crash import properties, source
 from tests.support.fork import Forks

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.connector_signal import Signal
-from airflow_provider_cdc.core.signals.signal_requests import ExecuteSnapshotRequest, parse_request
+from airflow_provider_cdc.core.signals.signal_request_parser import ExecuteSnapshotRequest, parse_request
 from airflow_provider_cdc.dag.snapshot_form_parser import snapshot_request
 
 CAPTURED = {name: f"ORCLPDB1.{name}" for name in ("shop.orders", "shop.order_lines", "shop.customers", "shop.a+b")}

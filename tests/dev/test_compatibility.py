@@ -11,7 +11,7 @@ import pytest
 from pydantic import Field
 
 from airflow_provider_cdc import sources
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from dev import compatibility, paths
 from dev.compatibility import Entry, entries, ids, repeated, wrong_properties, wrong_tests
 

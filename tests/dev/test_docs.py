@@ -15,7 +15,7 @@ import pytest
 from pydantic import Field
 
 from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.sources import SOURCES, load_source
 from dev import paths, pictures
 from dev.properties import DATABASES, PAGE, configs, databases, page

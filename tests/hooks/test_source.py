@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.get_provider_info import get_provider_info
 from airflow_provider_cdc.hooks import source as hooks
 from airflow_provider_cdc.hooks.source import CdcSourceHook
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.sources import SOURCES
 from tests.support.face import connect
 

@@ -17,11 +17,11 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports, merge_by_table
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, merge_by_table
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.asset_event_outbox import AssetEventOutbox
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, StorageUnavailable
 from airflow_provider_cdc.core.model.batch_manifest import DataFile
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples

@@ -19,21 +19,21 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, ConnectorApplyOptions
-from airflow_provider_cdc.operators.base.connector_tables import build_connector_alias
+from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias
 from airflow_provider_cdc.operators.base.spark_job_operator import job_path
-from tests.operators.base.test_continuous_apply_job import Meanwhile, until
+from tests.operators.base.test_continuous_job_control import Meanwhile, until
 from tests.operators.test_apply_changes import LOCATION, table
 from tests.support.face import TaskState, connect, context
 
 SUBMIT = """#!{python}
 import json, os, pathlib, sys, threading, time
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 folder = pathlib.Path({folder!r})

@@ -17,10 +17,10 @@ import sqlalchemy as sa
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperator
 from airflow_provider_cdc.operators.retention import RetentionOperator
@@ -33,7 +33,7 @@ LOCATION = "/lake/{database}/{table}"
 SUBMIT = """#!{python}
 import json, pathlib, sys
 sys.path.insert(0, {root!r})
-from airflow_provider_cdc.changelog.reports.maintenance_report import MaintenanceReports
+from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
 from airflow_provider_cdc.changelog.files.storage import Storage
 folder = pathlib.Path({folder!r})
 (folder / "call.json").write_text(json.dumps(sys.argv[1:]))

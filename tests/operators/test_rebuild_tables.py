@@ -22,7 +22,7 @@ LOCATION = "/lake/{database}/{table}"
 SUBMIT = """#!{python}
 import json, pathlib, sys
 sys.path.insert(0, {root!r})
-from airflow_provider_cdc.changelog.reports.rebuild_report import RebuildReports
+from airflow_provider_cdc.changelog.reports.rebuild_report_store import RebuildReports
 from airflow_provider_cdc.changelog.files.storage import Storage
 folder = pathlib.Path({folder!r})
 (folder / "call.json").write_text(json.dumps(sys.argv[1:]))

@@ -19,7 +19,7 @@ from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.plugins import authorization
 from airflow_provider_cdc.plugins.authorization import KnownConnection, KnownDag
 from airflow_provider_cdc.plugins.plugin_app import app
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.face import Shop, connect, make_shop
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.core.model.connector_signal import SignalState
 from airflow_provider_cdc.core.model.notifications import ACTION, Notification, NotificationType
-from airflow_provider_cdc.core.spi.retention_settings import StateRetention
+from airflow_provider_cdc.core.spi.state_row_retention import StateRetention
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
-from airflow_provider_cdc.services.connectors.connector_access import access_of
+from airflow_provider_cdc.services.connectors.connector_handle import access_of
 from tests.plugins.conftest import Asked, capture
 from tests.support.face import Shop
 

@@ -17,18 +17,18 @@ import pytest
 import sqlalchemy as sa
 from airflow.sdk import DAG
 
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalState
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
 from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor
 from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.plugins import authorization
-from airflow_provider_cdc.plugins.api import connector_routes
+from airflow_provider_cdc.plugins.api import connector_read_routes
 from airflow_provider_cdc.plugins.authorization import KnownDag
 from airflow_provider_cdc.plugins.cdc_plugin import CdcPlugin
-from airflow_provider_cdc.services.connectors import source_probe
-from airflow_provider_cdc.services.connectors.connector_access import access_of
+from airflow_provider_cdc.services.connectors import source_readiness
+from airflow_provider_cdc.services.connectors.connector_handle import access_of
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.cli.conftest import run
 from tests.plugins.conftest import Asked, capture, known_to_airflow
@@ -249,8 +249,8 @@ def test_a_change_log_that_does_not_answer_is_waited_for_a_short_time(
     shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The report of a target is a pipe into which nobody writes: who reads it waits."""
-    monkeypatch.setattr(connector_routes, "_LOG_S", 0.2)
-    monkeypatch.setattr(source_probe, "_log_places", threading.BoundedSemaphore(2))
+    monkeypatch.setattr(connector_read_routes, "_LOG_S", 0.2)
+    monkeypatch.setattr(source_readiness, "_log_places", threading.BoundedSemaphore(2))
     folder = Path(shop.definition.changelog) / "shop" / "applied"
     folder.mkdir(parents=True, exist_ok=True)
     pipe = folder / "delta-0.json"

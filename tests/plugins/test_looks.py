@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_cdc.core.errors import AccessDenied, SourceUnavailable
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
 from airflow_provider_cdc.core.spi.source import Finding
-from airflow_provider_cdc.services.connectors import source_probe
-from airflow_provider_cdc.services.connectors.source_probe import WAYS_OUT
+from airflow_provider_cdc.services.connectors import source_readiness
+from airflow_provider_cdc.services.connectors.source_readiness import WAYS_OUT
 from airflow_provider_cdc.services.dashboards.connector_charts import MOST
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.cli.conftest import run
@@ -78,7 +78,7 @@ def test_a_source_that_does_not_answer_is_told_in_time_and_takes_no_more_than_it
     shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     answers = threading.Event()
-    monkeypatch.setattr(source_probe, "_places", threading.BoundedSemaphore(2))
+    monkeypatch.setattr(source_readiness, "_places", threading.BoundedSemaphore(2))
     for method in ("check_prerequisites", "verify_position"):
         monkeypatch.setattr(MemorySource, method, lambda *_: answers.wait(30))
     began = time.monotonic()
@@ -103,10 +103,10 @@ def test_a_look_that_gets_no_thread_takes_no_place(monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", none_left)
-        for _ in range(source_probe.MOST_AT_ONCE + 1):
+        for _ in range(source_readiness.MOST_AT_ONCE + 1):
             with pytest.raises(RuntimeError, match="thread"):
-                source_probe.call_source_in_time(1, "The source", lambda: 1)
-    assert source_probe.call_source_in_time(5, "The source", lambda: 1) == 1
+                source_readiness.call_source_in_time(1, "The source", lambda: 1)
+    assert source_readiness.call_source_in_time(5, "The source", lambda: 1) == 1
 
 
 # -- the gap ------------------------------------------------------------------------------------------------------------

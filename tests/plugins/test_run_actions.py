@@ -15,12 +15,12 @@ from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
 from airflow.utils.session import create_session
 
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.dag import lifecycle_dag, tables_dag
 from airflow_provider_cdc.operators.lifecycle import ConnectorLifecycleOperator
 from airflow_provider_cdc.plugins.user_dag_runs import list_form_dags
-from airflow_provider_cdc.services.actions import dag_run_actions
-from airflow_provider_cdc.services.connectors.connector_access import access_of
+from airflow_provider_cdc.services.actions import connector_run_actions
+from airflow_provider_cdc.services.connectors.connector_handle import access_of
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.plugins.conftest import Asked, capture, known_to_airflow
 from tests.plugins.test_actions import API, audit
@@ -244,7 +244,7 @@ def test_what_cannot_repair_a_gap_is_said_before(shop: Shop, asked: Asked, monke
 def test_a_source_that_does_not_answer_is_not_waited_for_by_a_plan(
     shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dag_run_actions, "_ASKED_S", 0.05)
+    monkeypatch.setattr(connector_run_actions, "_ASKED_S", 0.05)
     going = threading.Event()
     monkeypatch.setattr(MemorySource, "verify_position", lambda *_: going.wait(30))
     try:

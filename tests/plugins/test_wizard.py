@@ -16,7 +16,7 @@ from airflow_provider_cdc.dag import cdc_dags
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.plugins import authorization
 from airflow_provider_cdc.plugins.authorization import KnownConnection
-from airflow_provider_cdc.services.definition_wizard import (
+from airflow_provider_cdc.services.definition_writer import (
     MODES,
     TARGETS,
     DefinitionRequest,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.services.definition_wizard import list_source_kinds
+from airflow_provider_cdc.services.definition_writer import list_source_kinds
 from dev.servers import Db2, Kafka, Oracle
 from dev.servers.mongodb import MongoDb
 from tests.plugins.conftest import Asked

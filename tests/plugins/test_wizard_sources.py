@@ -11,7 +11,7 @@ import deltalake
 import pytest
 from pyiceberg.table import StaticTable
 
-from airflow_provider_cdc.services.definition_wizard import list_source_kinds
+from airflow_provider_cdc.services.definition_writer import list_source_kinds
 from tests.plugins.conftest import Asked
 from tests.plugins.test_wizard import API
 from tests.support.any_source import SOURCES, AnySource, Rows, any_source, noted, parsed, ran, target_table

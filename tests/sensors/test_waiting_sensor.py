@@ -26,7 +26,7 @@ from airflow_provider_cdc.sensors.changes_applied import AppliedSensor
 from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
 from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
-from airflow_provider_cdc.services.connectors.connector_group import ChangeInspection, GroupedConnector
+from airflow_provider_cdc.services.connectors.grouped_connectors import ChangeInspection, GroupedConnector
 from tests.support.face import Shop, context, make_shop
 
 Make = Callable[..., WaitingSensor]

@@ -16,7 +16,7 @@ from pymongo import MongoClient
 from pymongo.client_session import ClientSession
 
 from airflow_provider_cdc.core.model.table_schema import TableId
-from airflow_provider_cdc.sources.mongodb.log import cursor
+from airflow_provider_cdc.sources.mongodb.log import raw_member_cursor
 from tests.sources.suite import Adapter, Changes, Row, Undo
 from tests.support.mongodb import MongoConnector, flat, mongodb_connector
 
@@ -110,7 +110,7 @@ class MongoAdapter(Adapter):
 
     @contextlib.contextmanager
     def small_blocks(self) -> Iterator[dict[str, Any]]:
-        with patch.object(cursor, "BATCH_DOCUMENTS", 300):
+        with patch.object(raw_member_cursor, "BATCH_DOCUMENTS", 300):
             yield {}
 
     def signals(self) -> str:

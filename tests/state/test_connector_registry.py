@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
-from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
 from airflow_provider_cdc.core.spi.store_interfaces import ConnectorControl, DesiredState
 from airflow_provider_cdc.state.state_store import StateStore

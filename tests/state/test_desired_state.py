@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
+from airflow_provider_cdc.core.model.connector_offset import Offset, SnapshotState
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
 from airflow_provider_cdc.core.model.notifications import Notification
-from airflow_provider_cdc.core.model.offset import Offset, SnapshotState
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
 from airflow_provider_cdc.core.spi.store_interfaces import ConnectorControl, DesiredState, StoredOffset

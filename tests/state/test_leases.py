@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_cdc.core.errors import LeaseHeld, LeaseLost
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.spi.store_interfaces import Lease
 from airflow_provider_cdc.state.models import LeaseRow
 from airflow_provider_cdc.state.state_database import _NOW_MS
@@ -192,7 +192,7 @@ def test_a_connector_without_a_lease_row_is_lost(store: StateStore) -> None:
 WORK = """
 import sys
 from airflow_provider_cdc.state.state_store import StateStore
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.connector_offset import Offset
 store = StateStore(sys.argv[1], lease_ttl_s=10)
 for _ in range(int(sys.argv[3])):
     with store.lease("c", sys.argv[2], wait_s=100) as lease:

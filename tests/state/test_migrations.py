@@ -16,7 +16,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 import airflow_provider_cdc.state
-from airflow_provider_cdc.core.model.offset import Offset, SnapshotState
+from airflow_provider_cdc.core.model.connector_offset import Offset, SnapshotState
 from airflow_provider_cdc.core.spi.store_interfaces import StoredOffset
 from airflow_provider_cdc.state.models import VERSION_TABLE, Base, OffsetHistoryRow, OffsetRow
 from airflow_provider_cdc.state.state_store import StateStore

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_provider_cdc.core.errors import CommitConflict
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.notifications import INITIAL, Notification, NotificationType
-from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.support.manifests import manifest
 

@@ -12,7 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
-from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, PendingTable, SnapshotState, TableScan
+from airflow_provider_cdc.core.model.connector_offset import (
+    IncrementalState,
+    Offset,
+    PendingTable,
+    SnapshotState,
+    TableScan,
+)
 from airflow_provider_cdc.core.spi.store_interfaces import Lease, StoredOffset
 from airflow_provider_cdc.state.models import OffsetHistoryRow, OffsetRow, OffsetTableRow
 from airflow_provider_cdc.state.offset_table_states import restore_document, split_document

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CommitConflict, StateError
-from airflow_provider_cdc.core.model.offset import Offset, PendingTable, SnapshotState
+from airflow_provider_cdc.core.model.connector_offset import Offset, PendingTable, SnapshotState
 from airflow_provider_cdc.core.spi.state_records import BatchRecord, ConnectorRegistration
 from airflow_provider_cdc.core.spi.store_interfaces import Lease, StoredOffset
 from airflow_provider_cdc.state.models import OffsetHistoryRow, OffsetRow

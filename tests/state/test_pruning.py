@@ -11,10 +11,10 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.lifecycle.state_retention import prune_state, removed_text, retention_of
+from airflow_provider_cdc.core.model.connector_offset import Offset, SnapshotState
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalState
 from airflow_provider_cdc.core.model.notifications import Notification
-from airflow_provider_cdc.core.model.offset import Offset, SnapshotState
-from airflow_provider_cdc.core.spi.retention_settings import StateRetention
+from airflow_provider_cdc.core.spi.state_row_retention import StateRetention
 from airflow_provider_cdc.core.spi.store_interfaces import Lease
 from airflow_provider_cdc.state import pruning
 from airflow_provider_cdc.state.models import BatchRow, NotificationRow, OffsetHistoryRow, OffsetTableRow, SignalRow

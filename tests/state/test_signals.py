@@ -14,9 +14,9 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.batch_manifest import SignalOutcome
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal, SignalState
-from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.signals.signal_requests import LARGEST
+from airflow_provider_cdc.core.signals.signal_request_parser import LARGEST
 from airflow_provider_cdc.core.spi.state_records import SignalRecord
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.state.conftest import Stores

@@ -363,10 +363,10 @@ class Connection(BinlogEventReader):
 
 
 class _Catalog:
-    def table(self, table: TableId) -> None:
+    def read_table(self, table: TableId) -> None:
         return None
 
-    def charsets(self) -> dict[int, str]:
+    def read_charsets(self) -> dict[int, str]:
         return {63: "binary"}
 
 

@@ -27,7 +27,7 @@ from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.state_database import StateDatabase
-from airflow_provider_cdc.verify.verification_preparation import open_verification
+from airflow_provider_cdc.verify.reference_capture import open_verification
 from tests.support.memory_work import Workload
 
 LEASE_S = 0.1

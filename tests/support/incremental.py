@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.core.capture.ddl_row_effects import rewrite_reason
+from airflow_provider_cdc.core.capture.unlogged_rewrite_check import rewrite_reason
 from airflow_provider_cdc.core.model.batch_manifest import Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableSchema
 from tests.support.replay import Illegal, _alter, _items

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import orjson
 
-from airflow_provider_cdc.changelog.files.carry_over_files import FOLDER
 from airflow_provider_cdc.changelog.files.job_progress import FOLDER as WORK
 from airflow_provider_cdc.changelog.files.put_if_absent_check import MARKER
+from airflow_provider_cdc.changelog.files.source_carry_over import FOLDER
 from tests.support.connectors import Connector
 
 KINDS = ("snapshot", "streaming", "incremental-snapshot")

@@ -19,8 +19,8 @@ from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 
 from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments
 from airflow_provider_cdc.sources.mongodb.documents.bson_tree import parse_elements
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_keys, format_values
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 from dev.java_json.random_bson import written

@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, T
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect, server_of
 from airflow_provider_cdc.sources.mysql.schema import ddl
-from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import MySqlCatalog
 from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier, QueryEvent
 from airflow_provider_cdc.sources.mysql.schema.live_catalog import LiveCatalog
 from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import TableNameResolver

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from tests.support.face import Shop
 from tests.support.patience import LONGEST_S
 

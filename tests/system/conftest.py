@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.services.definition_wizard import list_source_kinds
+from airflow_provider_cdc.services.definition_writer import list_source_kinds
 from dev.airflow import Airflow, Services, example
 from dev.bootstrap import browser, ui, uv
 from dev.bootstrap.report import Problem, Step

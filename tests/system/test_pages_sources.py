@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.services.definition_wizard import DefinitionRequest, list_source_kinds, write_definition
+from airflow_provider_cdc.services.definition_writer import DefinitionRequest, list_source_kinds, write_definition
 from dev.airflow import Airflow, Services
 from tests.support.any_source import AnySource, any_source, parsed, ran
 from tests.support.face import connect

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition, open_source
+from airflow_provider_cdc.core.model.connector_offset import Offset, PendingTable, SnapshotState
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
-from airflow_provider_cdc.core.model.offset import Offset, PendingTable, SnapshotState
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger

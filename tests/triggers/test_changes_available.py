@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
@@ -148,7 +148,7 @@ def mariadb_connector(
     monkeypatch: pytest.MonkeyPatch, server: Any, folder: Path, *, password: str
 ) -> ConnectorDefinition:
     """A connector that has an offset."""
-    from airflow_provider_cdc.core.model.offset import Offset
+    from airflow_provider_cdc.core.model.connector_offset import Offset
 
     url = f"sqlite:///{folder}/state.db"
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=url)

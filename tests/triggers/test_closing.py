@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
-from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.triggers.any_changes import AnyChangesTrigger
 from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
 from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger

@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalS
 from airflow_provider_cdc.core.spi.desired_state import DesiredState
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.models import OffsetRow
 from airflow_provider_cdc.state.state_store import StateStore
@@ -26,7 +26,7 @@ from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
 from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
-from airflow_provider_cdc.triggers.polling import until_next
+from airflow_provider_cdc.triggers.polling_loop import until_next
 from airflow_provider_cdc.triggers.shared_state import SharedState, shared_state
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.counted import Counted

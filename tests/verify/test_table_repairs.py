@@ -17,8 +17,8 @@ from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.connector_signal import Signal
 from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
-from airflow_provider_cdc.core.signals.key_ranges import ranges_of
-from airflow_provider_cdc.core.signals.signal_requests import ExecuteSnapshotRequest, parse_request
+from airflow_provider_cdc.core.signals.requested_key_ranges import ranges_of
+from airflow_provider_cdc.core.signals.signal_request_parser import ExecuteSnapshotRequest, parse_request
 from airflow_provider_cdc.core.signals.table_patterns import match_tables
 from airflow_provider_cdc.verify.table_repairs import (
     MOST_RANGES,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from airflow_provider_cdc.core.config.property_enums import NameAdjustment
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
 
 _DEFAULTS = {str(f.alias): f.default for f in TableConfig.model_fields.values()}

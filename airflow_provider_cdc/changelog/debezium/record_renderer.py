@@ -39,7 +39,7 @@ from airflow_provider_cdc.core.model.batch_manifest import DataFile, Manifest, S
 from airflow_provider_cdc.core.model.notifications import Notification, NotificationType
 from airflow_provider_cdc.core.model.source_fields import field_types
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.spi.event_formats import EventForm
+from airflow_provider_cdc.core.spi.source_block_formats import EventForm
 
 _ROWS = 10_000
 """Events of a file that are in memory at once."""

@@ -14,7 +14,7 @@ import time
 
 import orjson
 
-from airflow_provider_cdc.changelog.files.liveness_files import read_sign
+from airflow_provider_cdc.changelog.files.liveness_file_parser import read_sign
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.model.job_progress import JobProgress
 

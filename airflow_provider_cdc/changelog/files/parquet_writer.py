@@ -10,7 +10,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.files.part_file import ARRAY_BYTES, PartFile, UnwrittenEvents, arrays_of
+from airflow_provider_cdc.changelog.files.part_file_buffer import ARRAY_BYTES, PartFile, UnwrittenEvents, arrays_of
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.model.batch_manifest import DataFile
 from airflow_provider_cdc.core.model.event_batch import EventBatch

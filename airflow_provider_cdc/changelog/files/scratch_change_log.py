@@ -24,7 +24,7 @@ from typing import Any, Final
 import orjson
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.files.liveness_files import read_sign
+from airflow_provider_cdc.changelog.files.liveness_file_parser import read_sign
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.process_liveness import is_running, this_process

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 import orjson
 
-from airflow_provider_cdc.changelog.files.liveness_files import read_sign
+from airflow_provider_cdc.changelog.files.liveness_file_parser import read_sign
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.errors import CdcError
 

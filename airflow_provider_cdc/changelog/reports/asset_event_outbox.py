@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import merge_by_table
+from airflow_provider_cdc.changelog.reports.apply_report_store import merge_by_table
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class AssetEventOutbox:
         self._storage, self._path = storage, storage.join_path(connector, _FOLDER, f"{digest}.json")
 
     def read(self) -> list[dict[str, Any]]:
-        """Read the tables as :func:`airflow_provider_cdc.changelog.reports.apply_report.merge_by_table` gives them.
+        """Read the tables as :func:`airflow_provider_cdc.changelog.reports.apply_report_store.merge_by_table` gives them.
 
         None if there is nothing that can be read.
         """

@@ -20,8 +20,8 @@ from typing import Any, Self
 import orjson
 
 from airflow_provider_cdc.changelog.debezium.avro_names import get_setting
-from airflow_provider_cdc.changelog.files.batch_numbers import batch_name
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.manifest_number_search import batch_name
 from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker
 from airflow_provider_cdc.changelog.retention.target_progress import TargetProgress, needs_of
 from airflow_provider_cdc.core.errors import BatchesRemoved, ConfigError

@@ -1,6 +1,6 @@
 """Finds which batches of a change log the targets of a connector still need, by their reports.
 
-A target is known from the moment its first apply begins (:meth:`~airflow_provider_cdc.changelog.reports.apply_report.ApplyReports.register_target`) until a user removes it.
+A target is known from the moment its first apply begins (:meth:`~airflow_provider_cdc.changelog.reports.apply_report_store.ApplyReports.register_target`) until a user removes it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from airflow_provider_cdc.changelog.reading.partial_document_updates import DocumentBuilder, DocumentEvents
 from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvent
 from airflow_provider_cdc.core.model.table_schema import TableSchema, arrow_type
-from airflow_provider_cdc.core.spi.partial_updates import partial_updates
+from airflow_provider_cdc.core.spi.partial_update_applier import partial_updates
 
 
 def follows_documents(schema: TableSchema) -> bool:

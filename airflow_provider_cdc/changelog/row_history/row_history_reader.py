@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from airflow_provider_cdc.changelog.row_history.earlier_key_columns import PreviousKeys, called_at_the_end
 from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader, Row, RowEvent
 from airflow_provider_cdc.changelog.row_history.partial_row_documents import follows_documents, with_documents
-from airflow_provider_cdc.changelog.row_history.previous_keys import PreviousKeys, called_at_the_end
 from airflow_provider_cdc.changelog.row_history.row_history_models import CurrentRow, Operation, RowChange, RowHistory
 from airflow_provider_cdc.changelog.row_history.row_key import Names, RowKey, compose_names, find_column_name
 from airflow_provider_cdc.changelog.row_history.row_masking import RowMasks

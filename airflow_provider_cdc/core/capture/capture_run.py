@@ -47,25 +47,25 @@ from airflow_provider_cdc.core.errors import (
 )
 from airflow_provider_cdc.core.incremental.incremental_coordinator import IncrementalCoordinator, writes_watermarks
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.notifications import INITIAL, NotificationType
-from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.run_metrics import RunMetrics, Value
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.source_fields import field_types
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor
-from airflow_provider_cdc.core.signals.signal_table import SignalTableReader
+from airflow_provider_cdc.core.signals.signal_table_reader import SignalTableReader
 from airflow_provider_cdc.core.snapshot.snapshot_policy import reads_rows, snapshot_policy
 from airflow_provider_cdc.core.snapshot.snapshotter import SnapshotStopped, Snapshotter
-from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
 from airflow_provider_cdc.core.spi.store_interfaces import Lease
 from airflow_provider_cdc.core.writing.batch_builder import BatchBuilder
 from airflow_provider_cdc.core.writing.batch_committer import Committer
 from airflow_provider_cdc.core.writing.capture_state import CaptureState
-from airflow_provider_cdc.core.writing.carry_over_writer import StoredCarryOver
+from airflow_provider_cdc.core.writing.carry_over_store import StoredCarryOver
 from airflow_provider_cdc.core.writing.event_envelope import Envelope
 from airflow_provider_cdc.core.writing.event_writer import EventWriter
-from airflow_provider_cdc.core.writing.implicit_tables import ImplicitTables
+from airflow_provider_cdc.core.writing.inferred_tables import ImplicitTables
 from airflow_provider_cdc.core.writing.request_progress import RequestProgress
 from airflow_provider_cdc.core.writing.run_output import RunOutput
 from airflow_provider_cdc.core.writing.snapshot_notifications import queue_notification

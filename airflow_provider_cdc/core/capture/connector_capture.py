@@ -42,9 +42,9 @@ from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.core.pandas_import_guard import without_pandas
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor, run_ended
-from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState, Lease
-from airflow_provider_cdc.core.writing.batch_totals import BatchTotals
+from airflow_provider_cdc.core.writing.committed_totals import BatchTotals
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.capture.capture_run import CaptureRun

@@ -13,8 +13,8 @@ from airflow_provider_cdc.core.model.log_items import (
     SchemaChange,
     Truncate,
 )
-from airflow_provider_cdc.core.signals.signal_table import SignalTableReader
-from airflow_provider_cdc.core.writing.implicit_tables import ImplicitTables
+from airflow_provider_cdc.core.signals.signal_table_reader import SignalTableReader
+from airflow_provider_cdc.core.writing.inferred_tables import ImplicitTables
 from airflow_provider_cdc.core.writing.run_output import RunOutput
 
 

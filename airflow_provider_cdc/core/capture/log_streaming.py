@@ -15,15 +15,15 @@ from airflow_provider_cdc.core.capture.heartbeat import Heartbeats
 from airflow_provider_cdc.core.capture.log_item_writer import LogItemWriter
 from airflow_provider_cdc.core.capture.signal_handling.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.capture.stopped_tables import StoppedTables
-from airflow_provider_cdc.core.capture.stream_progress import StreamProgress
+from airflow_provider_cdc.core.capture.stream_progress_reporter import StreamProgress
 from airflow_provider_cdc.core.errors import TerminalError
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
 from airflow_provider_cdc.core.model.log_items import LogItem
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.run_metrics import EventMetrics
 from airflow_provider_cdc.core.snapshot.snapshotter import SnapshotStopped
-from airflow_provider_cdc.core.spi.run_inputs import RunInputs
-from airflow_provider_cdc.core.writing.carry_over_writer import StoredCarryOver
+from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
+from airflow_provider_cdc.core.writing.carry_over_store import StoredCarryOver
 from airflow_provider_cdc.core.writing.run_output import RunOutput
 
 log = logging.getLogger(__name__)

@@ -14,16 +14,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_cdc.core.capture.signal_handling.signal_inbox import receive_signals
+from airflow_provider_cdc.core.capture.signal_handling.signal_receiver import receive_signals
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
-from airflow_provider_cdc.core.config.filter_changes import format_filter_lists
 from airflow_provider_cdc.core.config.property_enums import SnapshotMode
+from airflow_provider_cdc.core.config.recorded_filter_lists import format_filter_lists
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.run_metrics import RunMetrics, Value
 from airflow_provider_cdc.core.snapshot.snapshot_policy import snapshot_policy
-from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
 from airflow_provider_cdc.core.spi.store_interfaces import Lease, StateStore

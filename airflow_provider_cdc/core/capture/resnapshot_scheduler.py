@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 
 from airflow_provider_cdc.core.incremental.incremental_coordinator import IncrementalCoordinator
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.writing.capture_state import CaptureState
@@ -72,7 +72,7 @@ def add_pending_tables(
 ) -> Offset:
     """Add pending tables to the offset.
 
-    See :meth:`SnapshotState.pend <airflow_provider_cdc.core.model.offset.SnapshotState.add_pending>`.
+    See :meth:`SnapshotState.pend <airflow_provider_cdc.core.model.connector_offset.SnapshotState.add_pending>`.
     """
     held = {str(table): history.has_seen_table(table) for table in tables}
     return offset.with_snapshot(offset.snapshot.add_pending(held, request=request, selects=selects, streamed=streamed))

@@ -15,19 +15,19 @@ from typing import Any
 from airflow_provider_cdc.core.capture.capture_remedies import how_to_read
 from airflow_provider_cdc.core.capture.resnapshot_scheduler import add_pending_tables
 from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
-from airflow_provider_cdc.core.config.filter_changes import RecordedFilterLists, format_filter_lists
 from airflow_provider_cdc.core.config.property_enums import LostPositionMode, SnapshotMode
+from airflow_provider_cdc.core.config.recorded_filter_lists import RecordedFilterLists, format_filter_lists
 from airflow_provider_cdc.core.config.table_limit import check_table_limit
 from airflow_provider_cdc.core.config.topic_names import TopicNames
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.lifecycle.log_gap import repair_signals
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command, format_exact_pattern
 from airflow_provider_cdc.core.snapshot.snapshot_policy import SnapshotPolicy, reads_rows
-from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.capture.capture_remedies import how_to_read
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.capture.ddl_row_effects import rewrite_reason
 from airflow_provider_cdc.core.capture.resnapshot_scheduler import ResnapshotScheduler
+from airflow_provider_cdc.core.capture.unlogged_rewrite_check import rewrite_reason
 from airflow_provider_cdc.core.config.property_enums import RewriteMode
 from airflow_provider_cdc.core.errors import ConfigError, SchemaConflict
 from airflow_provider_cdc.core.incremental.incremental_coordinator import IncrementalCoordinator
@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.model.log_items import SchemaChange, Truncate
 from airflow_provider_cdc.core.model.run_metrics import EventMetrics
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
 from airflow_provider_cdc.core.writing.run_output import RunOutput
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.errors import TerminalError, UnreadableValue
 from airflow_provider_cdc.core.incremental.incremental_coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.model.connector_signal import SignalState
 from airflow_provider_cdc.core.remedy_commands import read_whole
-from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
 from airflow_provider_cdc.core.writing.run_output import RunOutput
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """The properties that every source has, by their documented names.
 
 A source subclasses :class:`ConnectorConfig` with its own, or
-:class:`~airflow_provider_cdc.core.config.table_config.TableConfig` if it has tables with columns.
+:class:`~airflow_provider_cdc.core.config.table_source_config.TableConfig` if it has tables with columns.
 
 This module is imported at DAG parse: it must stay light.
 """
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
-from airflow_provider_cdc.core.config import kafka_connect_properties as config_kafka_connect
+from airflow_provider_cdc.core.config import unsupported_connect_properties as config_kafka_connect
 from airflow_provider_cdc.core.config.base_configuration import CONSUMER_OF_CONNECTION, PropertyEffect
-from airflow_provider_cdc.core.config.custom_modes import refuse_unknown
-from airflow_provider_cdc.core.config.default_source_config import ColumnSelection, DefaultSourceConfig
+from airflow_provider_cdc.core.config.custom_mode_check import refuse_unknown
 from airflow_provider_cdc.core.config.property_enums import (
     CHUNK_BYTES,
     KEPT_MS,
@@ -33,6 +32,7 @@ from airflow_provider_cdc.core.config.property_enums import (
     TableLimitAction,
     WatermarkStrategy,
 )
+from airflow_provider_cdc.core.config.source_config_interface import ColumnSelection, DefaultSourceConfig
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.table_schema import TableId

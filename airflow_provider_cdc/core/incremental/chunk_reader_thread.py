@@ -15,7 +15,13 @@ from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.config.property_enums import WatermarkStrategy
 from airflow_provider_cdc.core.errors import CdcError, SourceBusy, TransientError
 from airflow_provider_cdc.core.incremental.chunk_windows import ChunkWindow, deletes_of
-from airflow_provider_cdc.core.incremental.scan_ranges import advance_scan, begun_range, waiting_keys, whole_range
+from airflow_provider_cdc.core.incremental.chunks_per_window import WindowSize
+from airflow_provider_cdc.core.incremental.pending_key_ranges import (
+    advance_scan,
+    begun_range,
+    waiting_keys,
+    whole_range,
+)
 from airflow_provider_cdc.core.incremental.table_scan_progress import (
     OrderOf,
     TableProgress,
@@ -23,10 +29,9 @@ from airflow_provider_cdc.core.incremental.table_scan_progress import (
     problem_of,
 )
 from airflow_provider_cdc.core.incremental.watermark_writer import WatermarkWriter
-from airflow_provider_cdc.core.incremental.window_size import WindowSize
+from airflow_provider_cdc.core.model.connector_offset import TableScan
 from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.notifications import ScanProblem, TableScanStatus
-from airflow_provider_cdc.core.model.offset import TableScan
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange, StructureChanged

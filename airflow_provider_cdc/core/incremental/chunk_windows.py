@@ -4,7 +4,7 @@ A window is registered before its chunk is read. From then on each event of the 
 whichever of the two is newer in the database: the event brings the row to its state in the log, and later events follow. The rows that are
 left when the stream has passed the high watermark equal what the database held there, so no outdated row is ever written (Debezium connector documents, "Snapshot windows").
 
-An event may lack values that the log does not have (:class:`~.events.RowBlock`). It does not supersede the row's values in these columns:
+An event may lack values that the log does not have (:class:`~.core.model.log_items.RowBlock`). It does not supersede the row's values in these columns:
 the row is written with them, and with all other columns marked as unavailable, which leaves those as they are.
 
 Keys that were looked up and have no row become deletes, unless an event of their rows came meanwhile: such an event is newer than
@@ -23,14 +23,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_provider_cdc.core.model.connector_offset import TableScan
 from airflow_provider_cdc.core.model.key_json import Key, build_key_arrays, key_to_json
 from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, READ, UPDATE, RowBlock
 from airflow_provider_cdc.core.model.notifications import ScanProblem
-from airflow_provider_cdc.core.model.offset import TableScan
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkRows
-from airflow_provider_cdc.core.writing.row_operations import Mask, take_rows
+from airflow_provider_cdc.core.writing.row_block_transforms import Mask, take_rows
 
 Columns = list[pa.Array]
 KeyColumns = tuple[tuple[str, str], ...]

@@ -1,7 +1,7 @@
 """Incremental snapshots: tables are read in chunks beside the stream, and neither waits for the other.
 
 :class:`IncrementalCoordinator` is used by the streaming thread. It gets every event that is written and the stream's position, and
-decides which chunks may be written now. Only :class:`~.offset.IncrementalState` is durable, as part of the offset: after a
+decides which chunks may be written now. Only :class:`~.connector_offset.IncrementalState` is durable, as part of the offset: after a
 kill, each table continues behind the last row that a batch holds.
 
 See "Incremental snapshots" of the Debezium connector documents. Here, unlike there, chunks are read ahead, several windows are
@@ -24,14 +24,14 @@ from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkReaderThread
 from airflow_provider_cdc.core.incremental.chunk_windows import ChunkWindow, TouchedKeys
-from airflow_provider_cdc.core.incremental.scan_ranges import order_of_ranges
+from airflow_provider_cdc.core.incremental.pending_key_ranges import order_of_ranges
+from airflow_provider_cdc.core.model.connector_offset import IncrementalState, TableScan
 from airflow_provider_cdc.core.model.log_items import LogBlock, RowBlock
 from airflow_provider_cdc.core.model.notifications import ScanProblem, TableScanStatus
-from airflow_provider_cdc.core.model.offset import IncrementalState, TableScan
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.signals.signal_table import WatermarkRow
+from airflow_provider_cdc.core.signals.signal_table_reader import WatermarkRow
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, KeyRange
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.writing.event_envelope import Envelope

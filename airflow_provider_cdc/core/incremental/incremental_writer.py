@@ -6,13 +6,13 @@ import logging
 import time
 
 from airflow_provider_cdc.core.incremental.incremental_coordinator import IncrementalCoordinator, ReadyWindow
+from airflow_provider_cdc.core.model.connector_offset import TableScan
 from airflow_provider_cdc.core.model.connector_signal import SignalState
 from airflow_provider_cdc.core.model.notifications import NotificationType, TableScanStatus
-from airflow_provider_cdc.core.model.offset import TableScan
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.run_metrics import ChunkMetrics
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkRows
-from airflow_provider_cdc.core.writing.implicit_tables import ImplicitTables
+from airflow_provider_cdc.core.writing.inferred_tables import ImplicitTables
 from airflow_provider_cdc.core.writing.request_progress import RequestProgress
 from airflow_provider_cdc.core.writing.run_output import RunOutput
 from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_ended, key_text, scan_ended

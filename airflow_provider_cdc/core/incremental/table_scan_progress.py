@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_provider_cdc.core.errors import CdcError, QueryRejected
+from airflow_provider_cdc.core.model.connector_offset import TableScan
 from airflow_provider_cdc.core.model.notifications import ScanProblem, TableScanStatus
-from airflow_provider_cdc.core.model.offset import TableScan
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, KeyRange
 

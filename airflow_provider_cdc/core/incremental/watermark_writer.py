@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from airflow_provider_cdc.core.incremental.chunk_windows import ChunkWindow
-from airflow_provider_cdc.core.signals.signal_requests import WINDOW_CLOSE, WINDOW_OPEN
+from airflow_provider_cdc.core.signals.signal_request_parser import WINDOW_CLOSE, WINDOW_OPEN
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
 
 

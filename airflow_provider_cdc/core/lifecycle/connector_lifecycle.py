@@ -36,8 +36,8 @@ from airflow_provider_cdc.core.lifecycle.log_gap import (
     table_patterns,
 )
 from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan, OffsetPlanner
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalState
-from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.table_schema import TableId

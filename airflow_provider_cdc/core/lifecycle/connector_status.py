@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, SignalRecord
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.spi.retention_settings import StateRetention
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.spi.state_records import (
     BatchRecord,
     ConnectorRecord,
@@ -18,6 +17,7 @@ from airflow_provider_cdc.core.spi.state_records import (
     OffsetRecord,
     SignalRecord,
 )
+from airflow_provider_cdc.core.spi.state_row_retention import StateRetention
 from airflow_provider_cdc.core.spi.store_interfaces import (
     ChangeLog,
     ConnectorControl,

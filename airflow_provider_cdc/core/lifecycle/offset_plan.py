@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.lifecycle.lifecycle_stores import LifecycleStore
-from airflow_provider_cdc.core.spi.retention_settings import StateRetention
+from airflow_provider_cdc.core.spi.state_row_retention import StateRetention
 
 log = logging.getLogger(__name__)
 

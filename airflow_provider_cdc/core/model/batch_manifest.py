@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.connector_signal import SignalState
 from airflow_provider_cdc.core.model.notifications import Notification
-from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableSchema
 
 FORMAT = 1
@@ -178,7 +178,7 @@ class Manifest(_ManifestModel):
 
     @property
     def changelog_id(self) -> str:
-        """Identity of the change log that it is a batch of; see :class:`~airflow_provider_cdc.core.model.offset.Offset`."""
+        """Identity of the change log that it is a batch of; see :class:`~airflow_provider_cdc.core.model.connector_offset.Offset`."""
         return self.offset_after.changelog
 
     @property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from airflow_provider_cdc.core.model.offset import CarriedFile
+from airflow_provider_cdc.core.model.connector_offset import CarriedFile
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 

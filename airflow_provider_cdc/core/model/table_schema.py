@@ -125,7 +125,7 @@ class DocumentSchema(_FrozenModel):
     :param wanted: what tables that can have both are to have of a document: its text, or a *variant*, which has values with types. The change log
         has the text
     :param updates: kind of source whose events may have updates that say what has changed of a document instead of the document: see
-        :func:`~airflow_provider_cdc.core.spi.partial_updates.partial_updates`
+        :func:`~airflow_provider_cdc.core.spi.partial_update_applier.partial_updates`
     """
 
     body: str

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_cdc.core.model.connector_signal import Signal
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
-from airflow_provider_cdc.core.signals.signal_requests import (
+from airflow_provider_cdc.core.signals.signal_request_parser import (
     SQL,
     ExecuteSnapshotRequest,
     OtherRequest,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider_cdc.core.entry_points import list_extensions
-from airflow_provider_cdc.core.signals.signal_requests import TYPES, SignalRejected
+from airflow_provider_cdc.core.signals.signal_request_parser import TYPES, SignalRejected
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 
 from airflow_provider_cdc.core.model.table_schema import TableId
-from airflow_provider_cdc.core.signals.key_ranges import RequestedRange
 from airflow_provider_cdc.core.signals.regex_limits import MOST, RegexTooComplex, count_match_steps
-from airflow_provider_cdc.core.signals.signal_requests import SignalRejected, pattern_from_name
+from airflow_provider_cdc.core.signals.requested_key_ranges import RequestedRange
+from airflow_provider_cdc.core.signals.signal_request_parser import SignalRejected, pattern_from_name
 
 _SHOWN = 20
 """How many names a message lists."""

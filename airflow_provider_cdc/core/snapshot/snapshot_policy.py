@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.config.property_enums import SnapshotMode, SnapshotQueryMode
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, list_extensions
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, PrerequisiteError
 from airflow_provider_cdc.core.model.table_schema import TableId

@@ -1,7 +1,7 @@
 """Reads whole tables: chooses and orders them, reads with several readers at once, and writes their rows into batches.
 
 A batch of a snapshot holds whole tables. An interrupted snapshot therefore continues with the tables that are missing, on a new
-view of the database, and the log brings all of them to one position (:class:`~.offset.SnapshotState`). Debezium starts over
+view of the database, and the log brings all of them to one position (:class:`~.connector_offset.SnapshotState`). Debezium starts over
 instead (Debezium MySQL connector, "Initial snapshots that use a global read lock").
 """
 
@@ -24,9 +24,9 @@ from airflow_provider_cdc.core.reporting.progress_reporter import ProgressReport
 from airflow_provider_cdc.core.snapshot.parallel_chunk_reader import Group, GroupLookahead, Item, in_parallel
 from airflow_provider_cdc.core.snapshot.snapshot_markers import MarkedRows, SnapshotMarkers
 from airflow_provider_cdc.core.snapshot.snapshot_policy import SnapshotPolicy, snapshot_query
-from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
 from airflow_provider_cdc.core.spi.source import SnapshotChunk, SnapshotSession
-from airflow_provider_cdc.core.writing.implicit_tables import ImplicitTables
+from airflow_provider_cdc.core.writing.inferred_tables import ImplicitTables
 from airflow_provider_cdc.core.writing.run_output import RunOutput
 from airflow_provider_cdc.core.writing.snapshot_notifications import SnapshotNotifications
 

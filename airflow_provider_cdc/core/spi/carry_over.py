@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from airflow_provider_cdc.core.model.offset import CarriedFile
+from airflow_provider_cdc.core.model.connector_offset import CarriedFile
 
 
 class CarryOverLost(Exception):

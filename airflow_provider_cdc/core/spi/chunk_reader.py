@@ -132,7 +132,7 @@ class ChunkReader(abc.ABC):
 
         :param table: schema from :meth:`table`
         :param columns: names of the key columns
-        :param keys: values of these columns as the change log has them, in JSON (:func:`.core.model.keys.parse`)
+        :param keys: values of these columns as the change log has them, in JSON (:func:`.core.model.keys.parse_keys`)
         :raises QueryRejected: the change log does not have all of a column's values, so that the source's key is not known
         """
         raise QueryRejected(
@@ -156,7 +156,7 @@ class ChunkReader(abc.ABC):
     def read_at_position(self, rows: KeyRange, position: Position) -> list[RowBlock] | None:
         """Read the rows of :attr:`KeyRange.keys` as they were when everything up to a position had happened, and nothing behind it.
 
-        Asked of sources whose updates may say what has changed of a document, and not what it is then (:attr:`~.core.model.schema.Documents.updates`).
+        Asked of sources whose updates may say what has changed of a document, and not what it is then (:attr:`~.core.model.table_schema.DocumentSettings`).
 
         :return: ``None``: the database does not know that any more
         :raises SourceUnavailable: see :meth:`read`

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.connector_signal import SignalState
 from airflow_provider_cdc.core.model.notifications import Notification
-from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.spi.desired_state import ConnectorControl
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_cdc.core.errors import BatchesRemoved
 from airflow_provider_cdc.core.model.batch_manifest import DataFile, Manifest, SchemaChangeRecord, SignalOutcome
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal, SignalState
 from airflow_provider_cdc.core.model.notifications import Notification
-from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema_history import CompactedSchema, StoredSchemas
 from airflow_provider_cdc.core.spi.carry_over import CarryOverFiles
 from airflow_provider_cdc.core.spi.desired_state import ConnectorControl as ConnectorControl

@@ -24,15 +24,15 @@ from airflow_provider_cdc.core.model.batch_manifest import (
     SchemaChangeRecord,
     SignalOutcome,
 )
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.connector_signal import SignalState
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.notifications import Notification, NotificationChannel
-from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.spi.store_interfaces import BatchWriter, ChangeLog, Lease, StateStore, StoredOffset
-from airflow_provider_cdc.core.writing.batch_totals import BatchTotals
+from airflow_provider_cdc.core.writing.committed_totals import BatchTotals
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.log_items import LeftOutRows

@@ -6,10 +6,10 @@ import time
 from typing import Final
 
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
-from airflow_provider_cdc.core.signals.signal_table import SignalTableReader
+from airflow_provider_cdc.core.signals.signal_table_reader import SignalTableReader
 from airflow_provider_cdc.core.writing.batch_builder import BatchBuilder
 from airflow_provider_cdc.core.writing.capture_state import CaptureState
-from airflow_provider_cdc.core.writing.carry_over_writer import StoredCarryOver
+from airflow_provider_cdc.core.writing.carry_over_store import StoredCarryOver
 from airflow_provider_cdc.core.writing.event_writer import EventWriter
 from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_progress
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from typing import Any
 
-from airflow_provider_cdc.core.model.offset import CarriedFile, IncrementalState, Offset, SnapshotState
+from airflow_provider_cdc.core.model.connector_offset import CarriedFile, IncrementalState, Offset, SnapshotState
 from airflow_provider_cdc.core.model.position import Position
 
 

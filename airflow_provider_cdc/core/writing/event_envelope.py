@@ -23,7 +23,6 @@ from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.config.topic_names import TopicNames
 from airflow_provider_cdc.core.model.event_batch import EventBatch
-from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
 from airflow_provider_cdc.core.model.log_items import (
     OPERATIONS,
     TRUNCATE,
@@ -34,9 +33,10 @@ from airflow_provider_cdc.core.model.log_items import (
 )
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema, row_struct
-from airflow_provider_cdc.core.writing.key_order import KeyOrder
-from airflow_provider_cdc.core.writing.row_block_parts import RowBlockPart, RowBlockParts
-from airflow_provider_cdc.core.writing.row_operations import (
+from airflow_provider_cdc.core.model.transient_key_duplicates import KeysOverlap
+from airflow_provider_cdc.core.writing.key_conflict_order import KeyOrder
+from airflow_provider_cdc.core.writing.row_block_slices import RowBlockPart, RowBlockParts
+from airflow_provider_cdc.core.writing.row_block_transforms import (
     SelectedColumns,
     beside_of,
     changed_rows,

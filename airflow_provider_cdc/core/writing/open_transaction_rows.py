@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.table_schema import TableSchema
-from airflow_provider_cdc.core.writing.row_block_parts import (
+from airflow_provider_cdc.core.writing.key_reassignments import MovedRows, RowSlice, moves_of, split_moved_rows
+from airflow_provider_cdc.core.writing.row_block_slices import (
     OrderedRows,
     OrderKey,
     RowBlockPart,
@@ -21,8 +22,7 @@ from airflow_provider_cdc.core.writing.row_block_parts import (
     renumber_parts,
     sorted_part,
 )
-from airflow_provider_cdc.core.writing.row_operations import Mask, SelectedColumns, take_rows
-from airflow_provider_cdc.core.writing.shared_key_rows import MovedRows, RowSlice, moves_of, split_moved_rows
+from airflow_provider_cdc.core.writing.row_block_transforms import Mask, SelectedColumns, take_rows
 
 WAITING_BYTES: Final = 64 << 20
 """Rows of an open transaction that wait in memory for its end; more of them wait on disk."""

@@ -6,8 +6,8 @@ import logging
 import time
 from typing import Any, Final
 
+from airflow_provider_cdc.core.model.connector_offset import TableScan
 from airflow_provider_cdc.core.model.connector_signal import SignalState
-from airflow_provider_cdc.core.model.offset import TableScan
 from airflow_provider_cdc.core.reporting.progress_reporter import ProgressBoard, ProgressReporter
 from airflow_provider_cdc.core.spi.state_records import SignalProgress, part_of
 from airflow_provider_cdc.core.spi.store_interfaces import StateStore

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from airflow_provider_cdc.core.model.connector_offset import IncrementalState, Offset, TableScan
 from airflow_provider_cdc.core.model.connector_signal import Signal, SignalState
 from airflow_provider_cdc.core.model.notifications import (
     BLOCKING,
@@ -16,7 +17,6 @@ from airflow_provider_cdc.core.model.notifications import (
     ScanProblem,
     TableScanStatus,
 )
-from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, TableScan
 from airflow_provider_cdc.core.writing.batch_builder import BatchBuilder
 
 

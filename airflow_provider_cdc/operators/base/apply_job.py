@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.operators.base.continuous_apply_job import ContinuousApplyJob
-from airflow_provider_cdc.operators.base.driver_jvm_startup import LEAN, ClassArchive
+from airflow_provider_cdc.operators.base.continuous_job_control import ContinuousApplyJob
+from airflow_provider_cdc.operators.base.jvm_class_archive import LEAN, ClassArchive
 from airflow_provider_cdc.operators.base.openlineage_events import build_apply_lineage
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
 from airflow_provider_cdc.services.tasks.connector_fields import is_last_try, owner_of, to_airflow_exception
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.exceptions import AirflowException
 
-    from airflow_provider_cdc.operators.base.connector_tables import ConnectorTables
+    from airflow_provider_cdc.operators.base.connector_apply_report import ConnectorTables
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 

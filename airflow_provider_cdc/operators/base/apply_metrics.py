@@ -14,8 +14,8 @@ from airflow_provider_cdc.hooks.state import CdcStateHook
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.metric_samples import MetricSamples
-    from airflow_provider_cdc.operators.base.connector_tables import ConnectorTables
-    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.operators.base.connector_apply_report import ConnectorTables
+    from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
     from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 
 
@@ -92,7 +92,7 @@ def _keep(state_conn_id: str, found: MetricSamples) -> None:
 
 
 def _tables(monitor: MetricsMonitor, report: Mapping[str, Any] | None, *, own: bool) -> None:
-    from airflow_provider_cdc.changelog.reports.apply_report import merge_by_table
+    from airflow_provider_cdc.changelog.reports.apply_report_store import merge_by_table
 
     if report is None:
         return

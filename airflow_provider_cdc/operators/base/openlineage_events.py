@@ -96,7 +96,7 @@ def build_capture_lineage(
 class AppliedTables:
     """The topics of one connector that a run has applied.
 
-    :param tables: as :func:`airflow_provider_cdc.changelog.reports.apply_report.merge_by_table` gives them
+    :param tables: as :func:`airflow_provider_cdc.changelog.reports.apply_report_store.merge_by_table` gives them
     :param origins: as :class:`airflow_provider_cdc.changelog.reports.column_origins.ColumnOrigins` has them
     :param changelog: folder or URL of the change log
     """
@@ -116,7 +116,7 @@ def build_apply_lineage(runs: Iterable[AppliedTables], target: str) -> OperatorL
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import input_statistics_input_dataset
 
-    from airflow_provider_cdc.changelog.reports.apply_report import name_of
+    from airflow_provider_cdc.changelog.reports.apply_report_store import name_of
 
     inputs: dict[Name, InputDataset] = {}
     steps: dict[Name, list[_Step]] = {}

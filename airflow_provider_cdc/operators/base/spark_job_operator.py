@@ -18,7 +18,7 @@ import airflow_provider_cdc
 from airflow_provider_cdc.core.config.secret_redaction import find_credentials, is_secret_name
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.services.connectors.connector_access import storage_options
+from airflow_provider_cdc.services.connectors.connector_handle import storage_options
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_provider_cdc.hooks.source import PREFIX, CdcSourceHook
 from airflow_provider_cdc.plugins import authorization
-from airflow_provider_cdc.plugins.api.diagnostic_routes import Prerequisite, SourceRequest, build_prerequisites
+from airflow_provider_cdc.plugins.api.check_and_chart_routes import Prerequisite, SourceRequest, build_prerequisites
 from airflow_provider_cdc.plugins.authorization import ConnectorRight
-from airflow_provider_cdc.services.connectors.source_probe import call_source_in_time
-from airflow_provider_cdc.services.definition_wizard import (
+from airflow_provider_cdc.services.connectors.source_readiness import call_source_in_time
+from airflow_provider_cdc.services.definition_writer import (
     TARGETS,
     DefinitionRequest,
     TableName,

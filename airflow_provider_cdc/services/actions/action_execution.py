@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal
 from airflow_provider_cdc.core.model.notifications import ACTION, Notification, NotificationType
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
-from airflow_provider_cdc.core.signals.signal_requests import SignalRejected, parse_request
+from airflow_provider_cdc.core.signals.signal_request_parser import SignalRejected, parse_request
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.services.actions.action_models import (
     ActionPlan,
@@ -28,15 +28,15 @@ from airflow_provider_cdc.services.actions.action_models import (
     StartSnapshot,
     StopIncrementalSnapshot,
 )
-from airflow_provider_cdc.services.actions.dag_run_actions import NOTHING, DagRunAction, DagRuns, by_run, work_of
+from airflow_provider_cdc.services.actions.connector_run_actions import NOTHING, DagRunAction, DagRuns, by_run, work_of
 from airflow_provider_cdc.services.connectors.captured_tables import captured_tables, format_names, select_tables
-from airflow_provider_cdc.services.connectors.connector_access import access_of
-from airflow_provider_cdc.services.text.signal_texts import format_halt, progress_text, why_idle
+from airflow_provider_cdc.services.connectors.connector_handle import access_of
+from airflow_provider_cdc.services.text.pause_gap_signal_texts import format_halt, progress_text, why_idle
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.retention.target_progress import TargetProgress
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
-    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
     from airflow_provider_cdc.state.state_store import StateStore
 
 _WANTED = {"pause": DesiredState.PAUSED, "stop": DesiredState.STOPPED, "resume": DesiredState.RUNNING}
@@ -142,7 +142,7 @@ def _do(store: StateStore, record: ConnectorRecord, asked: ConnectorAction, by: 
             type_, data = _signal(asked)
             return store.send(record.connector, SentSignal(id_, type_, data, "airflow", None, by))
         case ForgetTarget():
-            from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+            from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 
             storage = _access(record).open_change_log().storage
             ApplyReports(storage, record.connector).delete_report(asked.target, asked.location)

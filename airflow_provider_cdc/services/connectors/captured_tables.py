@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.connector import parse_config
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.core.signals.signal_requests import SignalRejected, pattern_from_name
-from airflow_provider_cdc.services.connectors.connector_access import access_of
+from airflow_provider_cdc.core.signals.signal_request_parser import SignalRejected, pattern_from_name
+from airflow_provider_cdc.services.connectors.connector_handle import access_of
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.target_database import TARGET
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess, access_of, find_connector
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess, access_of, find_connector
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
@@ -48,7 +48,7 @@ def targets_of(
     :param location: only where these tables are
     :raises CdcError: there is none
     """
-    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+    from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 
     connector = access.definition.name
     reports = ApplyReports(access.open_change_log().storage, connector).list_reports()
@@ -88,7 +88,7 @@ def database_of(access: ConnectorAccess, location: str, given: str | None = None
     :param given: another connection to it
     :raises CdcError: they are not recorded, and no connection is given
     """
-    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+    from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 
     report = ApplyReports(access.open_change_log().storage, access.definition.name).read(TARGET, location) or {}
     known = report.get("database") or {}

@@ -29,7 +29,7 @@ from airflow_provider_cdc.services.dashboards.overview_models import (
     OldestTransaction,
     SnapshotProgress,
 )
-from airflow_provider_cdc.services.text.signal_texts import format_halt, progress_text
+from airflow_provider_cdc.services.text.pause_gap_signal_texts import format_halt, progress_text
 from airflow_provider_cdc.services.text.status_texts import pending_tables
 
 if TYPE_CHECKING:

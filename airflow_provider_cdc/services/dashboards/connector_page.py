@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.config.secret_redaction import is_secret_name, st
 from airflow_provider_cdc.core.config.topic_names import TopicNames
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.services.connectors.connector_access import access_of
+from airflow_provider_cdc.services.connectors.connector_handle import access_of
 from airflow_provider_cdc.services.dashboards.connector_page_models import (
     ComparisonSummary,
     PropertySummary,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.changelog.row_history.row_history_models import RowChange, RowHistory, TargetOutcome
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
     from airflow_provider_cdc.state.state_store import StateStore
 
 Runs = Sequence[tuple[datetime, int]]
@@ -19,7 +19,7 @@ Runs = Sequence[tuple[datetime, int]]
 
 def applied_at(story: RowHistory, access: ConnectorAccess, store: StateStore) -> None:
     """Add to each change what became of it at each target."""
-    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+    from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 
     for report in ApplyReports(access.open_change_log().storage, story.connector).list_reports():
         runs = _runs(store, story.connector, report)

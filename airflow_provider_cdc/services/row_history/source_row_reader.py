@@ -10,7 +10,7 @@ from airflow_provider_cdc.changelog.row_history.row_history_models import Curren
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.row_history.row_key import RowKey
     from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
-    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 
 Row = dict[str, Any]
 

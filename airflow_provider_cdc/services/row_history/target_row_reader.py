@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from airflow_provider_cdc.changelog.row_history.row_masking import RowMasks
-    from airflow_provider_cdc.core.config.table_rules import TableRule
+    from airflow_provider_cdc.core.config.target_table_rules import TableRule
     from airflow_provider_cdc.core.model.table_schema import TableId
-    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 
 Row = dict[str, Any]
 _MOST_PLACES = 50
@@ -54,7 +54,7 @@ def at_targets(
     :param table: of the source
     :param conn_ids: connections to target databases
     """
-    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+    from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 
     topic = next((change.topic for change in story.changes if change.topic is not None), None)
     found = []
@@ -112,7 +112,7 @@ class _TargetReader:
 
         :raises NotLookedAt: its report does not say by which rule the table is kept
         """
-        from airflow_provider_cdc.changelog.reports.apply_report import rules_of
+        from airflow_provider_cdc.changelog.reports.apply_report_store import rules_of
 
         rules = rules_of(self._report)
         if rules is None:
@@ -129,7 +129,7 @@ class _TargetReader:
 
         :raises NotLookedAt: it is not recorded
         """
-        from airflow_provider_cdc.changelog.reports.apply_report import topic_of
+        from airflow_provider_cdc.changelog.reports.apply_report_store import topic_of
 
         for name, origin in self._origins.items():
             if origin.get("table") == self._table.full_name and name in self._report["stands"]:
@@ -139,7 +139,7 @@ class _TargetReader:
         )
 
     def _of_topic(self, name: str) -> bool:
-        from airflow_provider_cdc.changelog.reports.apply_report import topic_of
+        from airflow_provider_cdc.changelog.reports.apply_report_store import topic_of
 
         entry = self._report["stands"][name]
         return topic_of(self._report, name) == self._topic and bool(entry.get("location")) and not entry.get("routed")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.lifecycle.connector_status import state_of
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
-from airflow_provider_cdc.services.text.signal_texts import progress_text
+from airflow_provider_cdc.services.text.pause_gap_signal_texts import progress_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -182,9 +182,13 @@ def list_applied_targets(changelog: ChangeLog, connector: str) -> list[dict[str,
     """Return what the last apply to each target reported.
 
     It has ``target``, ``location``, ``last_batch``, ``failed``, ``lagging``, ``seconds``, and ``tables``, the metrics of each table
-    (:func:`airflow_provider_cdc.changelog.reports.apply_report.build_table_metrics`).
+    (:func:`airflow_provider_cdc.changelog.reports.apply_report_store.build_table_metrics`).
     """
-    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports, build_table_metrics, merge_by_table
+    from airflow_provider_cdc.changelog.reports.apply_report_store import (
+        ApplyReports,
+        build_table_metrics,
+        merge_by_table,
+    )
 
     shown = ("target", "location", "last_batch", "failed", "lagging", "seconds")
     return [
@@ -202,7 +206,7 @@ def beside_changelog(connector: ConnectorRecord) -> tuple[list[dict[str, Any]], 
 
     If the change log cannot be read from here, there is a text that says so.
     """
-    from airflow_provider_cdc.services.connectors.connector_access import access_of
+    from airflow_provider_cdc.services.connectors.connector_handle import access_of
 
     try:
         access = access_of(connector)
@@ -263,7 +267,7 @@ def target_lines(reports: Iterable[Mapping[str, Any]], trouble: str | None, most
 
 def _topics(report: Mapping[str, Any]) -> dict[str, str]:
     """Table → its topic, of those that are not called by it, and have failed or are behind."""
-    from airflow_provider_cdc.changelog.reports.apply_report import topic_of
+    from airflow_provider_cdc.changelog.reports.apply_report_store import topic_of
 
     return {
         name: topic_of(report, name)
@@ -278,7 +282,7 @@ _LETTERS = {"r": "read", "c": "created", "u": "updated", "d": "deleted", "t": "t
 def table_text(table: Mapping[str, Any]) -> str:
     """Format what an apply did to one table.
 
-    :func:`airflow_provider_cdc.changelog.reports.apply_report.merge_by_table` gives it.
+    :func:`airflow_provider_cdc.changelog.reports.apply_report_store.merge_by_table` gives it.
 
     >>> table_text({"topic": "shop.orders", "rows": {"c": 1200}, "seconds": 0.4, "freshness_s": 2.1, "ways": {"commit": 1},
     ...     "rows_written": 1200, "rows_deleted": 0, "bytes_written": 48000, "files_written": 1})

@@ -1,11 +1,11 @@
 """Db2: changes from the change tables that the ASN capture agent (SQL Replication) fills; snapshots by queries.
 
 Modules here: :mod:`.source` (what core calls), :mod:`.config` (the documented properties), :mod:`.connect` and :mod:`.error_translation`,
-:mod:`.checks` (prerequisites), :mod:`.position`, :mod:`.collect_stream_metrics`. Below them, each importing only what stands under it:
+:mod:`.checks` (prerequisites), :mod:`.position`, :mod:`.metrics`. Below them, each importing only what stands under it:
 
-* :mod:`.log` reads change tables, window by window, and merges them; :mod:`.open_snapshot` reads rows by queries;
+* :mod:`.log` reads change tables, window by window, and merges them; :mod:`.snapshot` reads rows by queries;
 * :mod:`.asn` knows the agent's control tables: how far it is, and which tables it captures;
-* :mod:`.row_count` makes Arrow arrays of fetched rows, the same for tables and change tables;
+* :mod:`.rows` makes Arrow arrays of fetched rows, the same for tables and change tables;
 * :mod:`.table_schema` has the tables' schemas;
 * :mod:`.date_decimal_kernels` has the loops that numba compiles.
 

@@ -18,18 +18,18 @@ from dataclasses import dataclass, replace
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.source_procedures import Procedure, ProcedureContext, ProcedurePlan, ProcedureResult
-from airflow_provider_cdc.sources.db2.asn.agent_marks import check_mark_grant
+from airflow_provider_cdc.sources.db2.asn.agent_marker_signals import check_mark_grant
 from airflow_provider_cdc.sources.db2.asn.table_registrations import ACTIVE, TableRegistration
+from airflow_provider_cdc.sources.db2.capture_procedure_catalog import ADD_TABLE, REMOVE_TABLE, SWITCH, WRITERS_STOPPED
 from airflow_provider_cdc.sources.db2.change_table_bounds import last_commit
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Db2Connection, Db2Error, connect_database, translate_driver_errors
 from airflow_provider_cdc.sources.db2.error_translation import FORBIDDEN
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
 from airflow_provider_cdc.sources.db2.privileges import Db2AccountPrivileges, build_grant_statement
-from airflow_provider_cdc.sources.db2.procedure_definitions import ADD_TABLE, REMOVE_TABLE, SWITCH, WRITERS_STOPPED
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
+from airflow_provider_cdc.sources.db2.schema.never_captured_tables import is_system
 from airflow_provider_cdc.sources.db2.schema.sql_names import quote_literal
-from airflow_provider_cdc.sources.db2.schema.system_tables import is_system
 from airflow_provider_cdc.sources.db2.snapshot.snapshot_locks import wait_for_agent
 
 

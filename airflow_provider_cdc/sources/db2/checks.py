@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
-from airflow_provider_cdc.sources.db2.asn.agent_marks import check_mark_grant
+from airflow_provider_cdc.sources.db2.asn.agent_marker_signals import check_mark_grant
 from airflow_provider_cdc.sources.db2.asn.agent_progress import AgentProgress, capture_parameters, read_agent_progress
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import (

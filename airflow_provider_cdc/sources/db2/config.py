@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.config.base_configuration import ConnectionForm, 
 from airflow_provider_cdc.core.config.property_enums import Patterns, TimePrecision
 from airflow_provider_cdc.core.config.select_overrides import with_statements
 from airflow_provider_cdc.core.model.table_schema import Column, TableId
-from airflow_provider_cdc.core.spi.custom_converters import check_converters
+from airflow_provider_cdc.core.spi.converter_properties import check_converters
 from airflow_provider_cdc.sources.db2.config_enums import (
     NOT_LOGGED,
     Authentication,

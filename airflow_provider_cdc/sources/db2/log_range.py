@@ -24,10 +24,10 @@ from airflow_provider_cdc.sources.db2.asn.agent_progress import (
     read_agent_progress,
 )
 from airflow_provider_cdc.sources.db2.asn.table_registrations import TableRegistration
+from airflow_provider_cdc.sources.db2.capture_procedure_catalog import SWITCH, WRITERS_STOPPED
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Db2Connection
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_sort_key, lsn_text
-from airflow_provider_cdc.sources.db2.procedure_definitions import SWITCH, WRITERS_STOPPED
 from airflow_provider_cdc.sources.db2.pruning_checks import holds_older, is_old, position_too_old, retention_minutes
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 

@@ -4,7 +4,7 @@ Db2 writes a transaction's LSN of commit (``IBMSNAP_COMMITSEQ``) on each of its 
 these. So one LSN is a position. An LSN has 10 or 16 bytes, by the platform and the version; :func:`lsn_sort_key` compares LSNs everywhere.
 
 A position does not show whether anything is committed *after* it: the agent is seconds behind the database, and stands still while nothing is
-written. A *mark* shows it: a row that this source writes and the agent finds in the log (:mod:`airflow_provider_cdc.sources.db2.asn.agent_marks`). A reader that has read up to a mark has
+written. A *mark* shows it: a row that this source writes and the agent finds in the log (:mod:`airflow_provider_cdc.sources.db2.asn.agent_marker_signals`). A reader that has read up to a mark has
 everything committed before the mark, though the mark's LSN was not known when it was written.
 """
 

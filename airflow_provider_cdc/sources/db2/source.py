@@ -18,6 +18,7 @@ from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, T
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
 from airflow_provider_cdc.core.spi.source import CapturedTableSchemas, Finding, SnapshotSession, Source, any_table
 from airflow_provider_cdc.core.spi.source_procedures import Procedure, ProcedureContext, ProcedurePlan, ProcedureResult
+from airflow_provider_cdc.sources.db2.capture_procedure_catalog import PROCEDURES
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Db2Connection, connect_database, translate_driver_errors
 from airflow_provider_cdc.sources.db2.log.source_fields import SOURCE_FIELDS
@@ -29,7 +30,6 @@ from airflow_provider_cdc.sources.db2.log_range import (
 )
 from airflow_provider_cdc.sources.db2.metrics import AsnStreamMetrics
 from airflow_provider_cdc.sources.db2.position import Db2Position
-from airflow_provider_cdc.sources.db2.procedure_definitions import PROCEDURES
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from airflow_provider_cdc.sources.db2.schema.schema_signal import signal_table, table_of
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_va
 from airflow_provider_cdc.core.config.base_configuration import ConnectionForm
 from airflow_provider_cdc.core.config.connector_config import NO_CONNECTOR
 from airflow_provider_cdc.core.config.property_enums import LostPositionMode, SnapshotMode
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.model.table_schema import TableId
 
 

@@ -25,7 +25,7 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.sources.debezium.config import DebeziumConfig, LineFormat
 from airflow_provider_cdc.sources.debezium.position import FilePosition
-from airflow_provider_cdc.sources.debezium.record_feed import PIECE_BYTES, RecordFeed, RecordLines
+from airflow_provider_cdc.sources.debezium.record_feed_interface import PIECE_BYTES, RecordFeed, RecordLines
 
 log = logging.getLogger(__name__)
 

@@ -33,11 +33,9 @@ from airflow_provider_cdc.core.model.log_items import (
 from airflow_provider_cdc.core.model.table_schema import HEADER, Column, TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.debezium.config import DebeziumConfig
+from airflow_provider_cdc.sources.debezium.json_line_parser import LineParser
 from airflow_provider_cdc.sources.debezium.json_values import InvalidColumnValue
-from airflow_provider_cdc.sources.debezium.record_feed import RecordFeed, RecordLines
-from airflow_provider_cdc.sources.debezium.record_kinds import EVENTS, RecordKind, of_schema, of_value
-from airflow_provider_cdc.sources.debezium.record_parser import LineParser
-from airflow_provider_cdc.sources.debezium.record_schemas import (
+from airflow_provider_cdc.sources.debezium.record_column_builder import (
     DescribedColumns,
     EventOrigin,
     ImageBuilder,
@@ -47,6 +45,8 @@ from airflow_provider_cdc.sources.debezium.record_schemas import (
     build_needed_schema,
     build_schema_change,
 )
+from airflow_provider_cdc.sources.debezium.record_feed_interface import RecordFeed, RecordLines
+from airflow_provider_cdc.sources.debezium.record_kinds import EVENTS, RecordKind, of_schema, of_value
 from airflow_provider_cdc.sources.debezium.schema_columns import column_of
 
 log = logging.getLogger(__name__)

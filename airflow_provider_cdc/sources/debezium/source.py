@@ -28,7 +28,7 @@ from airflow_provider_cdc.core.spi.source import CapturedTableSchemas, Finding, 
 from airflow_provider_cdc.sources.debezium.config import DebeziumConfig
 from airflow_provider_cdc.sources.debezium.log_item_reader import DebeziumEventReader
 from airflow_provider_cdc.sources.debezium.position import parse_position
-from airflow_provider_cdc.sources.debezium.record_feed import RecordFeed, RecordLines
+from airflow_provider_cdc.sources.debezium.record_feed_interface import RecordFeed, RecordLines
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.sources.debezium.config import DebeziumConfig, KeyFormat
 from airflow_provider_cdc.sources.debezium.position import TopicsPosition
-from airflow_provider_cdc.sources.debezium.record_feed import PIECE_BYTES, RecordFeed, RecordLines
+from airflow_provider_cdc.sources.debezium.record_feed_interface import PIECE_BYTES, RecordFeed, RecordLines
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Message

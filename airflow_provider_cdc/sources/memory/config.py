@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from airflow_provider_cdc.core.config.base_configuration import ConnectionForm
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.model.table_schema import TableId
 
 

@@ -15,11 +15,11 @@ from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema, a
 from airflow_provider_cdc.sources.mongodb.collection_tables import UPDATE_DESCRIPTION, schema_of
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.config_enums import FullUpdateType
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments, BsonValues
 from airflow_provider_cdc.sources.mongodb.documents.bson_tree import text_value
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments, BsonValues
 from airflow_provider_cdc.sources.mongodb.documents.document_errors import DamagedDocument
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_values
-from airflow_provider_cdc.sources.mongodb.documents.stored_documents import id_first
+from airflow_provider_cdc.sources.mongodb.documents.id_field_order import id_first
 from airflow_provider_cdc.sources.mongodb.field_rules import FieldRule
 
 log = logging.getLogger(__name__)

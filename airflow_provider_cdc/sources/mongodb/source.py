@@ -17,12 +17,12 @@ from bson.json_util import JSONMode, JSONOptions
 
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.log_items import LogItem
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.transient_key_duplicates import KeysOverlap
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
 from airflow_provider_cdc.core.spi.source import CapturedTableSchemas, Finding, SnapshotSession, Source, any_table
 from airflow_provider_cdc.sources.mongodb.checks import check_prerequisites
@@ -41,7 +41,7 @@ from airflow_provider_cdc.sources.mongodb.connect import (
     translate_driver_errors,
 )
 from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
-from airflow_provider_cdc.sources.mongodb.log.change_stream_reader import ChangeStream
+from airflow_provider_cdc.sources.mongodb.log.change_stream_loop import ChangeStream
 from airflow_provider_cdc.sources.mongodb.metrics import MongoSnapshotMetrics, MongoStreamMetrics
 from airflow_provider_cdc.sources.mongodb.oplog_range import (
     check_position_readable,

@@ -11,10 +11,10 @@ from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
-from airflow_provider_cdc.sources.mysql.columns.charset_names import is_known
+from airflow_provider_cdc.sources.mysql.columns.supported_charsets import is_known
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig, SslMode
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer, inspect_encryption, query_scalar
-from airflow_provider_cdc.sources.mysql.log.binlog_filters import BinlogFilters
+from airflow_provider_cdc.sources.mysql.log.server_database_filters import BinlogFilters
 from airflow_provider_cdc.sources.mysql.schema.column_types import SYSTEM_DATABASES
 from airflow_provider_cdc.sources.mysql.signal_checks import signal_findings
 from airflow_provider_cdc.sources.mysql.unlogged_changes import unlogged_changes

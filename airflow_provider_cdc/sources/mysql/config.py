@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.config.base_configuration import ConnectionForm, 
 from airflow_provider_cdc.core.config.property_enums import Patterns
 from airflow_provider_cdc.core.config.select_overrides import name_parts, with_statements
 from airflow_provider_cdc.core.model.table_schema import TableId
-from airflow_provider_cdc.core.spi.custom_converters import check_converters
+from airflow_provider_cdc.core.spi.converter_properties import check_converters
 from airflow_provider_cdc.sources.mysql.converters import CONVERTERS
 from airflow_provider_cdc.sources.relational.config import RelationalConfig
 

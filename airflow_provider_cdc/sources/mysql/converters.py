@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from airflow_provider_cdc.core.model.table_schema import Column
-from airflow_provider_cdc.core.spi.custom_converters import is_column_selected
+from airflow_provider_cdc.core.spi.converter_properties import is_column_selected
 
 BOOLEAN: Final = "io.debezium.connector.binlog.converters.TinyIntOneToBooleanConverter"
 JDBC_SINK: Final = "io.debezium.connector.binlog.converters.JdbcSinkDataTypesConverter"

@@ -13,8 +13,8 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer, query_scalar
-from airflow_provider_cdc.sources.mysql.log.binlog_filters import BinlogFilters
-from airflow_provider_cdc.sources.mysql.schema.catalog import quote_table, quoted_name
+from airflow_provider_cdc.sources.mysql.log.server_database_filters import BinlogFilters
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import quote_table, quoted_name
 from airflow_provider_cdc.sources.mysql.snapshot.signal_table import ENGINE, column_names, signal_table_sql
 
 _TEXTS: Final = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}

@@ -13,11 +13,11 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
-from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.transient_key_duplicates import KeysOverlap
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
 from airflow_provider_cdc.core.spi.source import (
     VARIED,
@@ -35,13 +35,13 @@ from airflow_provider_cdc.sources.mysql.dump_errors import position_lost
 from airflow_provider_cdc.sources.mysql.gtid_sets import MariaDbGtids
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.log.events.event_body_parsers import parse_mariadb_gtid
-from airflow_provider_cdc.sources.mysql.log.gtid_failover import verify_beginnings, verify_gtids
+from airflow_provider_cdc.sources.mysql.log.gtid_continuity_check import verify_beginnings, verify_gtids
 from airflow_provider_cdc.sources.mysql.log.gtid_source_filter import GtidSourceFilter
 from airflow_provider_cdc.sources.mysql.log.log_end import log_end, log_files
 from airflow_provider_cdc.sources.mysql.log.log_identity import LogIdentityCheck
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import MySqlCatalog
 from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import lower_case_of, lower_name
 from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import override_findings
 
@@ -202,7 +202,7 @@ class MySqlSource(Source):
         return MySqlPosition.from_json(document)
 
     def position_of(self, data: Mapping[str, Any]) -> Position:
-        from airflow_provider_cdc.sources.mysql.log.position_lookup import build_position_error, position_of
+        from airflow_provider_cdc.sources.mysql.log.position_signal import build_position_error, position_of
 
         with raise_cdc_errors(self._config, str(dict(data))):
             named = position_of(data, self._config, self.server_info, self._connected())
@@ -246,7 +246,7 @@ class MySqlSource(Source):
         until: Position | None,
         patience: Callable[[], float] | None = None,
     ) -> Iterator[LogItem]:
-        from airflow_provider_cdc.sources.mysql.log.binlog_stream import BinlogStream
+        from airflow_provider_cdc.sources.mysql.log.binlog_item_stream import BinlogStream
         from airflow_provider_cdc.sources.mysql.schema.live_catalog import LiveCatalog
 
         assert isinstance(start, MySqlPosition)

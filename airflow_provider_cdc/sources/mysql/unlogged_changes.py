@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer, query_scalar
-from airflow_provider_cdc.sources.mysql.schema.catalog import create_statement, quote_table
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import create_statement, quote_table
 from airflow_provider_cdc.sources.mysql.schema.column_types import SYSTEM_DATABASES
 
 _SHOWN: Final = 20

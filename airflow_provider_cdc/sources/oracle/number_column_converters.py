@@ -8,7 +8,7 @@ from typing import Final
 
 from airflow_provider_cdc.core.config.property_enums import DecimalHandling
 from airflow_provider_cdc.core.model.table_schema import TableId
-from airflow_provider_cdc.core.spi.custom_converters import check_converters, is_column_selected
+from airflow_provider_cdc.core.spi.converter_properties import check_converters, is_column_selected
 
 BOOLEAN: Final = "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter"
 ZERO_SCALE: Final = "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter"

@@ -19,8 +19,8 @@ from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.carry_over import CarryOver
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
-from airflow_provider_cdc.core.spi.event_formats import EventForm
 from airflow_provider_cdc.core.spi.source import CapturedTableSchemas, Finding, SnapshotSession, Source, any_table
+from airflow_provider_cdc.core.spi.source_block_formats import EventForm
 from airflow_provider_cdc.sources.oracle.checks import check_prerequisites
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import (
@@ -32,15 +32,15 @@ from airflow_provider_cdc.sources.oracle.connect import (
     translate_driver_errors,
 )
 from airflow_provider_cdc.sources.oracle.metrics import LogMinerMetrics
-from airflow_provider_cdc.sources.oracle.mining.catalog_lookups import CatalogLookups
-from airflow_provider_cdc.sources.oracle.mining.log_lag import window_around
+from airflow_provider_cdc.sources.oracle.mining.live_catalog_lookups import CatalogLookups
 from airflow_provider_cdc.sources.oracle.mining.logminer_stream import LogMinerStream, verify_incarnation
 from airflow_provider_cdc.sources.oracle.mining.mining_session_logs import session_logs
 from airflow_provider_cdc.sources.oracle.mining.redo_log_collector import RedoLogCollector
+from airflow_provider_cdc.sources.oracle.mining.unmined_redo import window_around
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table, table_of
 from airflow_provider_cdc.sources.oracle.schema.source_fields import ROWID, SOURCE_FIELDS
-from airflow_provider_cdc.sources.oracle.transactions.unreadable_rows import build_unlogged_error, may_be_unlogged
+from airflow_provider_cdc.sources.oracle.transactions.unreadable_row_check import build_unlogged_error, may_be_unlogged
 from airflow_provider_cdc.sources.oracle.xstream_event_form import XSTREAM
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from airflow_provider_cdc.core.spi.event_formats import EventForm
+from airflow_provider_cdc.core.spi.source_block_formats import EventForm
 
 _TEXT, _NUMBER = pa.string(), pa.int64()
 _FIELDS: Final = pa.struct(

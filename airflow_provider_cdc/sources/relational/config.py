@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, SecretStr
 
 from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
-from airflow_provider_cdc.core.config.table_config import TableConfig
-from airflow_provider_cdc.core.spi.custom_converters import with_converters
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
+from airflow_provider_cdc.core.spi.converter_properties import with_converters
 
 
 class RelationalConfig(TableConfig):

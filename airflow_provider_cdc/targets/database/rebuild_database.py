@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reading.table_start_batch import unbuildable_error
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
-from airflow_provider_cdc.changelog.reports.rebuild_report import RebuildReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
+from airflow_provider_cdc.changelog.reports.rebuild_report_store import RebuildReports
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.targets.database.apply.database_apply import TARGET, DatabaseApply
@@ -71,7 +71,7 @@ class RebuildDatabase:
 
         :param names: topics, or names of tables at the source
         :param run: id of the run
-        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.rebuild_report.RebuildReports`
+        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.rebuild_report_store.RebuildReports`
         :raises ConfigError: no such table is applied; nothing was changed
         :raises BatchesRemoved: the change log has no longer all of a table; nothing was changed
         :raises TargetError: the change log ends before a batch that the tables have, or a table would not take its rows; nothing was changed

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetUnavailable
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
-from airflow_provider_cdc.targets.database.jdbc_urls import sqlalchemy_url
+from airflow_provider_cdc.targets.database.jdbc_url_converter import sqlalchemy_url
 
 
 def open_engine(config: DatabaseTargetConfig) -> sa.Engine:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from dev.benchmarks.engines.ours import Ours
 from dev.benchmarks.engines.warm_process import ApplyProcess
 from dev.benchmarks.load.workload import DATABASE, Work

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.model.batch_manifest import Manifest
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.event_batch import EventBatch
-from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema, arrow_type
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]

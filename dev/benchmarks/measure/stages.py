@@ -137,7 +137,7 @@ def _watch_db2(stages: Stages) -> None:
 def _watch_mongodb(stages: Stages) -> None:
     from airflow_provider_cdc.sources.mongodb.field_rewriter import FieldRewriter
     from airflow_provider_cdc.sources.mongodb.log import stream_event_reader
-    from airflow_provider_cdc.sources.mongodb.log.cursor import RawCursor
+    from airflow_provider_cdc.sources.mongodb.log.raw_member_cursor import RawCursor
 
     stages.function(RawCursor, "_ask", "fetch")
     stages.function(stream_event_reader, "read_events", "fields of events")

@@ -136,7 +136,7 @@ class _Case:
     def __init__(
         self, cases: Cases, name: str, tables: Sequence[SourceTable], ours: dict[str, Any] | None = None, plain: PlainRule = AS_IT_IS,
     ) -> None:  # fmt: skip
-        from airflow_provider_cdc.core.config.table_rules import TableRules
+        from airflow_provider_cdc.core.config.target_table_rules import TableRules
         from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges
 
         self.tables, self._cases, self._plain, self._rule = tables, cases, cases._plain, plain

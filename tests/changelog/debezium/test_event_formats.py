@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRecord, DebeziumRenderer
 from airflow_provider_cdc.connector import event_form
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.spi.event_formats import EventForm
+from airflow_provider_cdc.core.spi.source_block_formats import EventForm
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
 

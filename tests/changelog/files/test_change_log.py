@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.errors import (
     StorageUnavailable,
 )
 from airflow_provider_cdc.core.model.batch_manifest import FORMAT, Manifest
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev.servers import S3
 from tests.support.connectors import memory_connector

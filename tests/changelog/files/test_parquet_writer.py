@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.changelog.files import parquet_writer as module
 from airflow_provider_cdc.changelog.files.parquet_writer import COMMITTED, ParquetBatchWriter
-from airflow_provider_cdc.changelog.files.part_file import CompressedEvents
+from airflow_provider_cdc.changelog.files.part_file_buffer import CompressedEvents
 from airflow_provider_cdc.changelog.files.storage import DurableFile, Storage
 from airflow_provider_cdc.core.config.capture_filters import Filters
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.config.topic_names import TopicNames
 from airflow_provider_cdc.core.errors import StorageFull
 from airflow_provider_cdc.core.model.batch_manifest import DataFile

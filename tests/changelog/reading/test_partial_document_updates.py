@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.changelog.reading.partial_document_updates import NOWHERE, DocumentBuilder, DocumentEvents
-from airflow_provider_cdc.core.spi.partial_updates import partial_updates
+from airflow_provider_cdc.core.spi.partial_update_applier import partial_updates
 
 Document = dict[str, int]
 LOST = object()

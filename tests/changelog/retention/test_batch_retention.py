@@ -13,11 +13,11 @@ from typing import Any
 import orjson
 import pytest
 
-from airflow_provider_cdc.changelog.files.batch_numbers import batch_name
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.manifest_number_search import batch_name
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker, TruncationMarkers
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.retention import batch_retention
 from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits, RetentionPlan
 from airflow_provider_cdc.changelog.retention.target_progress import needs_of

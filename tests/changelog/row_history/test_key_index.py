@@ -168,9 +168,9 @@ def test_two_at_once_make_the_same(tmp_path: Path) -> None:
 
 _BRING_UP = """
 import sys
-from airflow_provider_cdc.changelog.row_history import key_index, key_segment
+from airflow_provider_cdc.changelog.row_history import key_index, key_index_segment
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-key_index.STEP, key_segment._PAGE = 10, 8
+key_index.STEP, key_index_segment._PAGE = 10, 8
 changelog = ChangeLog(sys.argv[1])
 print("begins", flush=True)
 while True:

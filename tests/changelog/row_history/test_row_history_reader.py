@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
 from airflow_provider_cdc.changelog.row_history import key_index, key_index_segment
 from airflow_provider_cdc.changelog.row_history.row_key import RowKey

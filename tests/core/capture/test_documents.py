@@ -16,7 +16,7 @@ from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetEffect, OffsetPlanner
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
-from airflow_provider_cdc.core.writing.row_operations import beside_of
+from airflow_provider_cdc.core.writing.row_block_transforms import beside_of
 from tests.support.connectors import Connector
 from tests.support.rendered import captured, of_table, records
 from tests.support.shelf import Shelf, ShelfPosition, folder_id, read, registered, text

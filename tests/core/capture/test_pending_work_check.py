@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.capture.capture_run import CaptureRun
 from airflow_provider_cdc.core.capture.pending_work_check import RunPrecheck
 from airflow_provider_cdc.core.errors import ConnectorHalted, PositionLost
+from airflow_provider_cdc.core.model.connector_offset import IncrementalState, Offset, PendingTable, TableScan
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
-from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, PendingTable, TableScan
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.models import ConnectorRow, ControlRow, LeaseRow, OffsetRow

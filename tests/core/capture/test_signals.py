@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRenderer
-from airflow_provider_cdc.core.incremental.window_size import WindowSize
+from airflow_provider_cdc.core.incremental.chunks_per_window import WindowSize
 from airflow_provider_cdc.core.signals.custom_actions import ACTIONS
 from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
@@ -359,7 +359,7 @@ def test_where_nothing_is_read_there_is_nothing_to_stop(
 # types of one's own
 
 _OWN = """
-from airflow_provider_cdc.core.signals.signal_requests import SignalRejected
+from airflow_provider_cdc.core.signals.signal_request_parser import SignalRejected
 
 def count(context, data):
     context.log(f"counting for {context.connector}")

@@ -23,7 +23,7 @@ from airflow_provider_cdc.core.config.property_enums import (
     SnapshotMode,
     TimePrecision,
 )
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources import SOURCES, config_class, load_source
 

@@ -9,12 +9,12 @@ from unittest.mock import patch
 
 import pytest
 
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunking
-from airflow_provider_cdc.core.incremental import window_size as sharing
+from airflow_provider_cdc.core.incremental import chunks_per_window as sharing
 from airflow_provider_cdc.core.incremental.chunk_reader_thread import AHEAD, ChunkReaderThread
-from airflow_provider_cdc.core.model.offset import TableScan
+from airflow_provider_cdc.core.model.connector_offset import TableScan
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkRows, StructureChanged
 from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader

@@ -19,7 +19,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import TransientError
 from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunking
-from airflow_provider_cdc.core.incremental import window_size
+from airflow_provider_cdc.core.incremental import chunks_per_window
 from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import Busy, fill, paused
@@ -149,7 +149,7 @@ def test_a_run_that_ends_inside_a_range_is_followed_by_one_that_goes_on_there(
     db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunking, "KEYS", 50)
-    monkeypatch.setattr(window_size, "CHUNKS", 1)
+    monkeypatch.setattr(chunks_per_window, "CHUNKS", 1)
     connector = captured(db, tmp_path, incremental_snapshot_chunk_size=10, **form)
     connector.replay.plant("test.shop.a", *wrong(*range(1000, 1500), *range(0, 900, 10)))
     ranges = [key_range(None, 99), key_range(300, 1400, *range(1000, 1401)), key_range(1450, None, *range(1450, 1500))]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunking
-from airflow_provider_cdc.core.incremental import window_size
+from airflow_provider_cdc.core.incremental import chunks_per_window
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.test_key_ranges import captured, key_range, wrong
 from tests.core.incremental.work import Busy
@@ -24,7 +24,7 @@ def test_runs_that_die_at_their_commits(
     db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     monkeypatch.setattr(chunking, "KEYS", 20)
-    monkeypatch.setattr(window_size, "CHUNKS", 1)
+    monkeypatch.setattr(chunks_per_window, "CHUNKS", 1)
     connector = captured(db, tmp_path, incremental_snapshot_chunk_size=20, batch_max_rows=40, **form)
     r = random.Random(at)
     spoiled = r.sample(range(1100), 150)

@@ -11,9 +11,9 @@ from airflow_provider_cdc.core.errors import (
 )
 from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
 from airflow_provider_cdc.core.lifecycle.log_gap import GapRepair
+from airflow_provider_cdc.core.model.connector_offset import IncrementalState, TableScan
 from airflow_provider_cdc.core.model.connector_signal import Signal
-from airflow_provider_cdc.core.model.offset import IncrementalState, TableScan
-from airflow_provider_cdc.core.signals.signal_requests import parse_request
+from airflow_provider_cdc.core.signals.signal_request_parser import parse_request
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.lifecycle.steering import delete, steering
 from tests.support.connectors import Connector

@@ -18,8 +18,8 @@ from airflow_provider_cdc.core.errors import (
 from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
 from airflow_provider_cdc.core.lifecycle.log_gap import GapRepair
 from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetEffect
+from airflow_provider_cdc.core.model.connector_offset import Offset, PendingTable, SnapshotState
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalState
-from airflow_provider_cdc.core.model.offset import Offset, PendingTable, SnapshotState
 from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition

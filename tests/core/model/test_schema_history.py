@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.capture.ddl_row_effects import rewrite_reason
+from airflow_provider_cdc.core.capture.unlogged_rewrite_check import rewrite_reason
 from airflow_provider_cdc.core.config.capture_filters import Filters
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory, StoredSchemas
 from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableId, TableSchema, as_document

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.connector_signal import Signal
 from airflow_provider_cdc.core.signals.channel_permissions import check_permission, is_allowed
-from airflow_provider_cdc.core.signals.signal_requests import SQL, TYPES, SignalRejected, parse_request
+from airflow_provider_cdc.core.signals.signal_request_parser import SQL, TYPES, SignalRejected, parse_request
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
 from tests.support.signals import send

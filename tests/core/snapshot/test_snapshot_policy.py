@@ -12,11 +12,11 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.capture.connector_capture import CaptureResult
 from airflow_provider_cdc.core.config.property_enums import SnapshotMode
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.lifecycle.log_gap import all_again
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads, reads_rows, snapshot_policy
 from airflow_provider_cdc.sources.memory import source as memory
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase

@@ -12,10 +12,10 @@ import pytest
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
 from airflow_provider_cdc.core.config.capture_filters import Filters
-from airflow_provider_cdc.core.config.table_config import TableConfig
+from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import (
     BatchesRemoved,
     ChangeLogDamaged,
@@ -25,7 +25,7 @@ from airflow_provider_cdc.core.errors import (
     StorageUnavailable,
 )
 from airflow_provider_cdc.core.model.batch_manifest import FORMAT, Manifest, SchemaChangeRecord
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.store_interfaces import Lease
 from airflow_provider_cdc.core.writing.batch_builder import BatchBuilder

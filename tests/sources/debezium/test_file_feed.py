@@ -13,7 +13,7 @@ import zstandard
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import PositionLost, SourceLogDamaged
-from airflow_provider_cdc.sources.debezium import file_feed, record_feed
+from airflow_provider_cdc.sources.debezium import file_feed, record_feed_interface
 from tests.sources.debezium.written import Row, Topic, connector, node, write
 from tests.support.connectors import Connector
 
@@ -50,7 +50,7 @@ def test_files_are_read_in_the_order_of_their_names_and_on_from_where_they_were(
 @pytest.mark.parametrize("small", [False, True])
 def test_compressed_files_are_files(tmp_path: Path, small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if small:
-        for module in (record_feed, file_feed):
+        for module in (record_feed_interface, file_feed):
             monkeypatch.setattr(module, "PIECE_BYTES", 900)
     folder = tmp_path / "in"
     folder.mkdir()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, TargetError
 from airflow_provider_cdc.targets.lake.write.table_write import TableWrite
 from tests.support.mongodb import mongodb_connector
@@ -116,7 +116,7 @@ def test_a_table_goes_on_by_itself_where_a_later_group_of_batches_has_the_docume
     letters.insert_many([{"_id": 1, "v": 0}, {"_id": 2, "v": 0}])
     lake.follow()
     lake.sql("DELETE FROM {} WHERE _id = '2'", f"{database.name}.letters")
-    monkeypatch.setattr("airflow_provider_cdc.targets.lake.backlog.backlog_state.GROUP_BYTES", 1)
+    monkeypatch.setattr("airflow_provider_cdc.targets.lake.backlog.reported_apply_state.GROUP_BYTES", 1)
     for number in range(3):
         letters.update_many({}, {"$set": {f"v{number}": number}})
         lake.connector.capture()

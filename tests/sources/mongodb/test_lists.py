@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.sources.mongodb.log.cursor import RawCursor
+from airflow_provider_cdc.sources.mongodb.log.raw_member_cursor import RawCursor
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.rendered import captured, of_table
 from tests.support.signals import snapshot

@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import open_client, open_member_client
 from airflow_provider_cdc.sources.mongodb.errors import is_resumable, translate_error
-from airflow_provider_cdc.sources.mongodb.log.cursor import DeploymentMember, RawCursor
+from airflow_provider_cdc.sources.mongodb.log.raw_member_cursor import DeploymentMember, RawCursor
 from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
 from dev.servers.mongodb import MongoDb, ReplicaSet, ShardedCluster
 from tests.support.mongodb import mongodb_connector

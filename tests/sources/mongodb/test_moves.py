@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from bson import Int64, Timestamp
 
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
-from airflow_provider_cdc.sources.mongodb.documents.change_events import DELETE, read_events
-from airflow_provider_cdc.sources.mongodb.log.shard_moves import ShardMoves
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.documents.change_event_arrays import DELETE, read_events
+from airflow_provider_cdc.sources.mongodb.log.document_shard_moves import ShardMoves
 from tests.support.sampled import Sampled
 
 DRAWN, LONG = 300, 20_000

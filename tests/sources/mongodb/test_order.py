@@ -15,8 +15,8 @@ from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
-from airflow_provider_cdc.sources.mongodb.documents.change_events import read_events
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.documents.change_event_arrays import read_events
 from airflow_provider_cdc.sources.mongodb.field_rewriter import FieldRewriter
 from airflow_provider_cdc.sources.mongodb.log.log_block_builder import BlockBuilder, position_at
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition

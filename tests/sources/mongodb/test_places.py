@@ -16,9 +16,9 @@ import pytest
 from airflow_provider_cdc.core.errors import SourceUnavailable, UnknownLogEvent
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Deployment, open_client
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
-from airflow_provider_cdc.sources.mongodb.log import change_stream_feed
-from airflow_provider_cdc.sources.mongodb.log.cursor import CursorReply
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.log import reconnecting_cursor
+from airflow_provider_cdc.sources.mongodb.log.raw_member_cursor import CursorReply
 from airflow_provider_cdc.sources.mongodb.log.stream_event_reader import MongoEventReader
 from airflow_provider_cdc.sources.mongodb.metrics import MongoStreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
@@ -84,14 +84,14 @@ def test_a_stream_that_can_be_opened_and_not_read_is_tried_after_ever_longer_tim
     def sleep(seconds: float) -> None:
         clock[0] += seconds
 
-    monkeypatch.setattr(change_stream_feed, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    monkeypatch.setattr(reconnecting_cursor, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
     config = MongoDbConfig.parse(
         {"topic.prefix": "t", "mongodb.connection.string": server.url(), "connect.max.attempts": 3}
     )
     failing(server, "getMore", 5)
     with open_client(config) as client, caplog.at_level(logging.WARNING):
         now = client.admin.command("hello")["lastWrite"]["opTime"]["ts"]
-        reader = change_stream_feed.ChangeStreamFeed(
+        reader = reconnecting_cursor.ChangeStreamFeed(
             config,
             client,
             Deployment("rs0", (8, 0, 0)),
@@ -123,7 +123,7 @@ class Replies:
     def __init__(self, *replies: CursorReply) -> None:
         self.first, *self._more = replies
 
-    def more(self, **_: object) -> CursorReply:
+    def fetch_reply(self, **_: object) -> CursorReply:
         return self._more.pop(0)
 
     def close(self) -> None:
@@ -137,12 +137,12 @@ def test_a_member_that_does_not_know_the_event_of_the_position_says_nothing_of_w
     nothing = CursorReply(None, {"_data": TOKEN})
     event = CursorReply(BsonDocuments.of_list([bson.encode(EVENT | {"_id": {"_data": OTHER}})]), {"_data": OTHER})
     replies = Replies(nothing, nothing, event, CursorReply(None, {"_data": OTHER}))
-    monkeypatch.setattr(change_stream_feed, "DeploymentMember", lambda *_: replies)
-    monkeypatch.setattr(change_stream_feed, "RawCursor", lambda *_, **__: replies)
+    monkeypatch.setattr(reconnecting_cursor, "DeploymentMember", lambda *_: replies)
+    monkeypatch.setattr(reconnecting_cursor, "RawCursor", lambda *_, **__: replies)
     config = MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": "mongodb://a/"})
     position = MongoPosition.behind_token(TOKEN)
     with open_client(config, connect=False) as client:
-        reader = change_stream_feed.ChangeStreamFeed(
+        reader = reconnecting_cursor.ChangeStreamFeed(
             config, client, Deployment("rs0", (8, 0, 0)), position, MongoStreamMetrics()
         )
         found = [reader.fetch_reply(1) for _ in range(4)]

@@ -10,7 +10,7 @@ from bson import Decimal128, Int64, ObjectId
 
 from airflow_provider_cdc.changelog.row_history.row_history_models import RowHistory
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.cli.conftest import clean, run
 from tests.support.face import connect

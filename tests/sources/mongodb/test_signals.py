@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.model.log_items import LogBlock
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments
 from airflow_provider_cdc.sources.mongodb.log.stream_event_reader import MongoEventReader
 from airflow_provider_cdc.sources.mongodb.metrics import MongoStreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition

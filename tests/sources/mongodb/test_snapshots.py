@@ -176,7 +176,7 @@ def test_what_is_written_while_a_snapshot_reads_is_streamed_from_its_moment_on(
             orders.delete_one({"_id": 28})
         return more(self, **options)
 
-    with patch.object(collection_snapshot.RawCursor, "more", meanwhile):
+    with patch.object(collection_snapshot.RawCursor, "fetch_reply", meanwhile):
         found = captured(connector)
     found += captured(connector)
     values = [(json.loads(r["key"]["id"]), r["value"]) for r in found if r["value"] is not None]
@@ -190,7 +190,7 @@ def test_a_reader_that_is_interrupted_goes_on_behind_any_key(
     table, keys = mixed
     connector = mongodb_connector(uri, tmp_path, snapshot_fetch_size=2, connect_backoff_initial_delay_ms=1)
     with (
-        patch.object(collection_snapshot.RawCursor, "more", side_effect=AutoReconnect("gone")),
+        patch.object(collection_snapshot.RawCursor, "fetch_reply", side_effect=AutoReconnect("gone")),
         open_source(connector.definition(), connector.secrets) as source,
         source.open_snapshot([table], readers=1) as session,
     ):
@@ -213,7 +213,7 @@ def test_a_reader_that_comes_too_late_for_the_moment_reads_on_as_it_is_now(
             raise OperationFailure("Read timestamp is older than the oldest available timestamp.", 239)
         return more(self, **options)
 
-    with patch.object(collection_snapshot.RawCursor, "more", too_old):
+    with patch.object(collection_snapshot.RawCursor, "fetch_reply", too_old):
         connector.capture()
     assert "no longer has" in caplog.text
     connector.replay.partial = True
@@ -314,7 +314,7 @@ def test_documents_of_one_key_on_several_shards_are_read_once_each_over_an_inter
             return more(self, **options)
 
         with (
-            patch.object(collection_snapshot.RawCursor, "more", interrupted),
+            patch.object(collection_snapshot.RawCursor, "fetch_reply", interrupted),
             open_source(connector.definition(), connector.secrets) as source,
             source.open_snapshot([table], readers=1) as session,
         ):

@@ -22,7 +22,7 @@ from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import CdcError, PositionLost, PrerequisiteError, UnknownLogEvent
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import deployment_of, open_client
-from airflow_provider_cdc.sources.mongodb.log.cursor import DeploymentMember
+from airflow_provider_cdc.sources.mongodb.log.raw_member_cursor import DeploymentMember
 from airflow_provider_cdc.sources.mongodb.log.split_events import SplitEventCollector, merge_fragments
 from dev.servers.mongodb import MongoDb, ReplicaSet, ShardedCluster
 from tests.support.mongodb import MongoConnector, mongodb_connector

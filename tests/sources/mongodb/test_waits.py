@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.errors import SourceUnavailable, StorageUnavailab
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Deployment, open_client
-from airflow_provider_cdc.sources.mongodb.log import change_stream_feed
+from airflow_provider_cdc.sources.mongodb.log import reconnecting_cursor
 from airflow_provider_cdc.sources.mongodb.metrics import MongoStreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from dev.servers.mongodb import MongoDb
@@ -36,7 +36,7 @@ def server() -> Iterator[MongoDb]:
 class _All:
     """Every collection is captured."""
 
-    def captured(self, table: TableId) -> bool:
+    def is_captured(self, table: TableId) -> bool:
         return True
 
     def __getattr__(self, name: str) -> Any:
@@ -105,7 +105,7 @@ def test_a_lost_stream_is_opened_at_once_and_then_after_ever_longer_times_until_
     def sleep(seconds: float) -> None:
         clock[0] += seconds
 
-    monkeypatch.setattr(change_stream_feed, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    monkeypatch.setattr(reconnecting_cursor, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
     monkeypatch.setattr("pymongo.common.MIN_HEARTBEAT_INTERVAL", 0.01)  # a refused connection is found out at once
     config = MongoDbConfig.parse(
         {
@@ -114,7 +114,7 @@ def test_a_lost_stream_is_opened_at_once_and_then_after_ever_longer_times_until_
         }
     )  # fmt: skip
     with open_client(config) as client, caplog.at_level(logging.WARNING):
-        reader = change_stream_feed.ChangeStreamFeed(
+        reader = reconnecting_cursor.ChangeStreamFeed(
             config,
             client,
             Deployment("rs0", (8, 0, 0)),

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.model.offset import CarriedFile, Offset
-from airflow_provider_cdc.core.writing.carry_over_writer import StoredCarryOver
+from airflow_provider_cdc.core.model.connector_offset import CarriedFile, Offset
+from airflow_provider_cdc.core.writing.carry_over_store import StoredCarryOver
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector
@@ -146,7 +146,7 @@ def test_what_cannot_be_used_is_mined_again_and_told(
         case "properties":
             connector.properties["batch.max.rows"] = 77
         case "put by another release":
-            monkeypatch.setattr("airflow_provider_cdc.core.writing.carry_over_writer.__version__", "0.0.9")
+            monkeypatch.setattr("airflow_provider_cdc.core.writing.carry_over_store.__version__", "0.0.9")
         case _:
             for path in (rows, state):
                 if damage.split()[0] in ("all", path.suffix[1:]):

@@ -334,7 +334,9 @@ def test_ddl_that_is_not_understood_and_complaints_are_counted(schema: Oracle, m
     unknown = ddl.parse_ddl_statement("ALTER TABLE APP.T FROBNICATE (V)")
     schema.sql("ALTER TABLE T ADD X NUMBER(3)")
     with patch.object(
-        ddl, "read", lambda text: unknown if text.startswith("ALTER") else ddl.reader.parse_ddl_statement(text)
+        ddl,
+        "parse_ddl_statement",
+        lambda text: unknown if text.startswith("ALTER") else ddl.statement_reader.parse_ddl_statement(text),
     ):
         found = streamed(connector)
     assert (found["UnparsableDdlCount"], found["WarningCount"], found["ErrorCount"]) == (1, 1, 0)

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
-from airflow_provider_cdc.targets.database.parallel.parallel_apply import StagedDatabaseApply, StagingSizes
+from airflow_provider_cdc.targets.database.parallel.staged_parallel_apply import StagedDatabaseApply, StagingSizes
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.derby import adapted
 from tests.targets.database.workers import in_turn

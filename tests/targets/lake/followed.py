@@ -8,11 +8,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports, rules_of
-from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, rules_of
+from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.verify.verification_preparation import open_verification
+from airflow_provider_cdc.verify.reference_capture import open_verification
 from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.support.connectors import Connector
 from tests.support.signals import signal_state

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges
 from tests.support.face import connect

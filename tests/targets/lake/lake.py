@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
+from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.target_interface import Owner

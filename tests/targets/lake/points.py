@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from airflow_provider_cdc.targets.lake.formats.table_format import TableFormat
+from airflow_provider_cdc.targets.lake.formats.format_descriptor import TableFormat
 from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 
 WRITES = ("create", "replace", "append", "merge", "upsert_arrays", "apply_difference", "rebuild_rows", "_alter")

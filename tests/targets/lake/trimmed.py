@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits, RetentionPlan
 from airflow_provider_cdc.core.errors import TargetError
 from tests.support.signals import snapshot

@@ -8,7 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from tests.targets.lake.lake import Lake, Row, new_lake
 from tests.targets.lake.placement.test_routes import COLUMNS, ODD, PLAIN, Work

@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.model.connector_signal import Signal
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.signals import channel_permissions
 from airflow_provider_cdc.core.signals.custom_actions import SignalContext, custom_actions
-from airflow_provider_cdc.core.signals.signal_requests import (
+from airflow_provider_cdc.core.signals.signal_request_parser import (
     TYPES,
     ExecuteSnapshotRequest,
     LogMessageRequest,
@@ -28,7 +28,7 @@ from airflow_provider_cdc.core.signals.signal_requests import (
     StopSnapshotRequest,
     parse_request,
 )
-from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
 from airflow_provider_cdc.core.writing.run_output import RunOutput
 
 log = logging.getLogger(__name__)

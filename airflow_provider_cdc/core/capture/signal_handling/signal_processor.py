@@ -11,12 +11,12 @@ import time
 
 from airflow_provider_cdc.core.capture.control_poller import ControlPoller
 from airflow_provider_cdc.core.capture.signal_handling.signal_actions import SignalActions
-from airflow_provider_cdc.core.capture.signal_handling.signal_inbox import receive_signals
+from airflow_provider_cdc.core.capture.signal_handling.signal_receiver import receive_signals
 from airflow_provider_cdc.core.incremental.incremental_coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.model.connector_signal import Signal, SignalState
-from airflow_provider_cdc.core.signals.signal_requests import SignalRejected
-from airflow_provider_cdc.core.signals.signal_table import SignalTableReader
-from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.signals.signal_request_parser import SignalRejected
+from airflow_provider_cdc.core.signals.signal_table_reader import SignalTableReader
+from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
 from airflow_provider_cdc.core.writing.run_output import RunOutput
 from airflow_provider_cdc.core.writing.snapshot_notifications import reject_signal
 

@@ -6,14 +6,14 @@ from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.capture.resnapshot_scheduler import ResnapshotScheduler
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.incremental.incremental_coordinator import IncrementalCoordinator, check_form
+from airflow_provider_cdc.core.model.connector_offset import ScanRange, TableScan
 from airflow_provider_cdc.core.model.connector_signal import Signal, SignalState
 from airflow_provider_cdc.core.model.notifications import NotificationType
-from airflow_provider_cdc.core.model.offset import ScanRange, TableScan
 from airflow_provider_cdc.core.model.run_metrics import ChunkMetrics
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.table_schema import TableId
-from airflow_provider_cdc.core.signals.key_ranges import InvalidKeyRange, check_number, ranges_of
-from airflow_provider_cdc.core.signals.signal_requests import (
+from airflow_provider_cdc.core.signals.requested_key_ranges import InvalidKeyRange, check_number, ranges_of
+from airflow_provider_cdc.core.signals.signal_request_parser import (
     ExecuteSnapshotRequest,
     SignalRejected,
     StopSnapshotRequest,
@@ -25,7 +25,7 @@ from airflow_provider_cdc.core.signals.table_patterns import (
     not_found,
     ranges_by_table,
 )
-from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
 from airflow_provider_cdc.core.writing.run_output import RunOutput
 from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_ended, incremental_started
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.db2.kernels.merge_order import count_before, merged_order
-from airflow_provider_cdc.sources.db2.log.change_arrays import ChangeArrays, concatenate_changes
 from airflow_provider_cdc.sources.db2.log.lsn_arrays import LsnArray, concatenate_lsns
+from airflow_provider_cdc.sources.db2.log.ordered_table_changes import ChangeArrays, concatenate_changes
 
 BLOCK_ROWS: Final = 32_768
 """About how many changes a block has."""

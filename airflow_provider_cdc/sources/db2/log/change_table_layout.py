@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.model.table_schema import NOT_CAPTURED, Column, T
 from airflow_provider_cdc.sources.db2.asn.table_registrations import TableRegistration
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED
-from airflow_provider_cdc.sources.db2.log.change_arrays import Mask
+from airflow_provider_cdc.sources.db2.log.ordered_table_changes import Mask
 from airflow_provider_cdc.sources.db2.position import resized_lsn
 from airflow_provider_cdc.sources.db2.rows.select_list import Columns, SelectList
 from airflow_provider_cdc.sources.db2.schema.captured_structures import before_column

@@ -16,11 +16,11 @@ from airflow_provider_cdc.sources.db2.connect import Db2Error
 from airflow_provider_cdc.sources.db2.error_translation import NO_COLUMN, UNDEFINED
 from airflow_provider_cdc.sources.db2.kernels.merge_order import first_descending
 from airflow_provider_cdc.sources.db2.kernels.pairing import NONE, pair_rows
-from airflow_provider_cdc.sources.db2.log.change_arrays import ChangeArrays, Mask
 from airflow_provider_cdc.sources.db2.log.change_table_layout import ChangeTableLayout
 from airflow_provider_cdc.sources.db2.log.connector_registrations import change_table_gone
 from airflow_provider_cdc.sources.db2.log.cursor_pool import CursorPool
 from airflow_provider_cdc.sources.db2.log.lsn_arrays import LsnArray
+from airflow_provider_cdc.sources.db2.log.ordered_table_changes import ChangeArrays, Mask
 from airflow_provider_cdc.sources.db2.position import lsn_sort_key, lsn_text
 from airflow_provider_cdc.sources.db2.rows.select_list import columns_of
 

@@ -13,8 +13,8 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.db2.asn.table_registrations import ACTIVE, STOPPED, TableRegistration
+from airflow_provider_cdc.sources.db2.capture_procedure_catalog import SWITCH, WRITERS_STOPPED
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
-from airflow_provider_cdc.sources.db2.procedure_definitions import SWITCH, WRITERS_STOPPED
 from airflow_provider_cdc.sources.db2.schema.sql_names import quote_literal
 
 _SAFE = "Everything up to the position is captured; the offset is untouched."

@@ -26,8 +26,8 @@ from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.config_enums import LobHandling
 from airflow_provider_cdc.sources.db2.connect import Db2Connection, Db2Error
 from airflow_provider_cdc.sources.db2.error_translation import NO_COLUMN, UNDEFINED
-from airflow_provider_cdc.sources.db2.log.change_arrays import ChangeArrays, Mask
 from airflow_provider_cdc.sources.db2.log.change_table_layout import ChangeTableLayout
+from airflow_provider_cdc.sources.db2.log.ordered_table_changes import ChangeArrays, Mask
 from airflow_provider_cdc.sources.db2.log.query_connection import QueryConnection
 from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
 from airflow_provider_cdc.sources.db2.schema.sql_names import quote_table, quoted_name

@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogIt
 from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId
 from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
-from airflow_provider_cdc.sources.db2.asn.agent_marks import mark_at
+from airflow_provider_cdc.sources.db2.asn.agent_marker_signals import mark_at
 from airflow_provider_cdc.sources.db2.asn.agent_progress import AgentProgress, clock_us, read_agent_progress
 from airflow_provider_cdc.sources.db2.asn.table_registrations import TableRegistration, later_starts
 from airflow_provider_cdc.sources.db2.change_table_bounds import tables_with_changes
@@ -30,7 +30,7 @@ from airflow_provider_cdc.sources.db2.log.commit_windows import CommitWindow, Co
 from airflow_provider_cdc.sources.db2.log.connector_registrations import ConnectorRegistrations
 from airflow_provider_cdc.sources.db2.log.cursor_pool import CursorPool
 from airflow_provider_cdc.sources.db2.log.lob_reader import LobReader
-from airflow_provider_cdc.sources.db2.log.position_age import PositionAgeCheck
+from airflow_provider_cdc.sources.db2.log.position_retention_check import PositionAgeCheck
 from airflow_provider_cdc.sources.db2.log.query_connection import QueryConnection
 from airflow_provider_cdc.sources.db2.log.table_structures import TableStructures
 from airflow_provider_cdc.sources.db2.metrics import AsnStreamMetrics

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from airflow_provider_cdc.core.model.table_schema import Column, arrow_type
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.schema.type_mapping import BITS, Db2ColumnType
-from airflow_provider_cdc.sources.relational.value_format import binary_text
+from airflow_provider_cdc.sources.relational.binary_mode_format import binary_text
 
 Reader = Callable[[Sequence[Any]], pa.Array]
 

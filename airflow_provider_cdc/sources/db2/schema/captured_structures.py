@@ -22,7 +22,7 @@ def captured_structure(source: TableSchema, change: TableSchema | None, before_p
 
     :param source: the table's own structure; without columns where it does not exist any more
     :param change: that of its change table; ``None`` = there is none, and nothing can be left out
-    :param before_prefix: see :class:`..asn.registrations.Registration`
+    :param before_prefix: see :class:`..asn.table_registrations.TableRegistration`
     """
     if change is None:
         return source

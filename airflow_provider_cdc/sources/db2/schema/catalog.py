@@ -18,7 +18,7 @@ from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Db2Connection
 from airflow_provider_cdc.sources.db2.schema.captured_structures import captured_structure
 from airflow_provider_cdc.sources.db2.schema.column_defaults import default_of
-from airflow_provider_cdc.sources.db2.schema.system_tables import is_system
+from airflow_provider_cdc.sources.db2.schema.never_captured_tables import is_system
 from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType, make_column
 
 log = logging.getLogger(__name__)

@@ -31,20 +31,20 @@ from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange, StructureChanged
-from airflow_provider_cdc.sources.db2.asn.agent_marks import check_mark_grant, write_mark
+from airflow_provider_cdc.sources.db2.asn.agent_marker_signals import check_mark_grant, write_mark
 from airflow_provider_cdc.sources.db2.asn.agent_progress import AgentProgress, read_agent_progress
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Db2Error, connect_database, translate_driver_errors
 from airflow_provider_cdc.sources.db2.error_translation import build_cdc_error
 from airflow_provider_cdc.sources.db2.position import Db2Position
 from airflow_provider_cdc.sources.db2.schema.sql_names import quote_table, quoted_name
-from airflow_provider_cdc.sources.db2.snapshot.event_keys import event_key
+from airflow_provider_cdc.sources.db2.snapshot.event_to_chunk_key import event_key
 from airflow_provider_cdc.sources.db2.snapshot.key_range_query import Db2KeyRangeQuery
 from airflow_provider_cdc.sources.db2.snapshot.snapshot_locks import set_lock_timeout
 from airflow_provider_cdc.sources.db2.snapshot.snapshot_row_blocks import Db2FetchSize, read_block, source_of
 from airflow_provider_cdc.sources.db2.snapshot.structure_cache import Db2StructureCache
 from airflow_provider_cdc.sources.db2.snapshot.watermarks import Db2WatermarkWriter
-from airflow_provider_cdc.sources.relational.key_and_query_errors import build_query_refused, keys_of_rows, no_watermark
+from airflow_provider_cdc.sources.relational.event_key_decoder import build_query_refused, keys_of_rows, no_watermark
 
 log = logging.getLogger(__name__)
 

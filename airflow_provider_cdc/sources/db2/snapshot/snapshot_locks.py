@@ -10,7 +10,7 @@ from typing import Final
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceBusy
 from airflow_provider_cdc.core.model.table_schema import TableId
-from airflow_provider_cdc.sources.db2.asn.agent_marks import mark_at, write_mark
+from airflow_provider_cdc.sources.db2.asn.agent_marker_signals import mark_at, write_mark
 from airflow_provider_cdc.sources.db2.asn.agent_progress import AgentProgress, read_agent_progress
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.config_enums import IsolationMode

@@ -45,7 +45,7 @@ from airflow_provider_cdc.sources.db2.snapshot.snapshot_locks import (
     wait_for_agent,
 )
 from airflow_provider_cdc.sources.db2.snapshot.snapshot_row_blocks import Db2FetchSize, read_block
-from airflow_provider_cdc.sources.relational.key_and_query_errors import build_query_refused
+from airflow_provider_cdc.sources.relational.event_key_decoder import build_query_refused
 
 log = logging.getLogger(__name__)
 

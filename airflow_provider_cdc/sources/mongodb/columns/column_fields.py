@@ -136,7 +136,7 @@ class CollectionFields:
 
         :param field: -1: not known
         :param within: the field that it is within, or -1
-        :param number: the form, or :data:`~.date_decimal_kernels.columns.WITHIN`
+        :param number: the form, or :data:`~..kernels.document_columns.WITHIN`
         """
         field = field if field >= 0 else self._field(within, name)
         if number != k.WITHIN:

@@ -33,7 +33,7 @@ from airflow_provider_cdc.sources.mongodb.document_format_config import (
     parse_columns_property,
     parse_declared_columns,
 )
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonValues
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonValues
 from airflow_provider_cdc.sources.mongodb.documents.document_errors import DamagedDocument, DocumentError
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_values
 from airflow_provider_cdc.sources.mongodb.documents.utf8_repair import with_replaced_texts

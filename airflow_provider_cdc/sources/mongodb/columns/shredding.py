@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.model.table_schema import arrow_type
 from airflow_provider_cdc.sources.mongodb.columns.column_fields import FORMS, CollectionFields
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonValues
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonValues
 from airflow_provider_cdc.sources.mongodb.documents.document_errors import DamagedDocument
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_values
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths, document_fields

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonValues
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonValues
 from airflow_provider_cdc.sources.mongodb.documents.document_errors import DamagedDocument
 from airflow_provider_cdc.sources.mongodb.documents.utf8_repair import with_replaced_texts
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k

@@ -1,4 +1,4 @@
-"""Documents in Debezium's form of extended JSON (:attr:`.extended_json.Form.STRICT`) as the BSON that they were.
+"""Documents in Debezium's form of extended JSON (:attr:`.extended_json.JsonForm.STRICT`) as the BSON that they were.
 
 The text of what is read is again the text that was given. The bytes are those that the text was made of, but for what looks alike in it:
 

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonValues
 from airflow_provider_cdc.sources.mongodb.documents.bson_tree import parse_elements
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonValues
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 from airflow_provider_cdc.sources.mongodb.kernels.decimal128_text import put_decimal
 

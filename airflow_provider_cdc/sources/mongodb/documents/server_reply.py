@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments, BsonValues
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments, BsonValues
 from airflow_provider_cdc.sources.mongodb.documents.document_errors import DamagedDocument
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 from airflow_provider_cdc.sources.mongodb.kernels.error_codes import NEEDED

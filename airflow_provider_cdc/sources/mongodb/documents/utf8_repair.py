@@ -6,13 +6,13 @@ import struct
 
 import numpy as np
 
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonValues
 from airflow_provider_cdc.sources.mongodb.documents.bson_tree import (
     BsonContainer,
     BsonElement,
     extract_text,
     text_value,
 )
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonValues
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from airflow_provider_cdc.sources.jit import force_inline_helper, jit
 from airflow_provider_cdc.sources.mongodb.kernels.bson_lengths import U, read_u64
 from airflow_provider_cdc.sources.mongodb.kernels.error_codes import END, FINE, UTF8
-from airflow_provider_cdc.sources.mongodb.kernels.json_escapes import RUNS
+from airflow_provider_cdc.sources.mongodb.kernels.json_escape_table import RUNS
 
 _QUOTE: Final = 34
 _BACKSLASH: Final = 92

@@ -16,19 +16,19 @@ from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, UPDATE, Bl
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.mongodb.collection_tables import DISAMBIGUATED_PATHS, UPDATE_DESCRIPTION
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonValues
-from airflow_provider_cdc.sources.mongodb.documents.change_events import INSERT as INSERTED
-from airflow_provider_cdc.sources.mongodb.documents.change_events import (
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonValues
+from airflow_provider_cdc.sources.mongodb.documents.change_event_arrays import INSERT as INSERTED
+from airflow_provider_cdc.sources.mongodb.documents.change_event_arrays import (
     MISSING,
     ChangeEvents,
 )
-from airflow_provider_cdc.sources.mongodb.documents.change_events import UPDATE as UPDATED
+from airflow_provider_cdc.sources.mongodb.documents.change_event_arrays import UPDATE as UPDATED
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_keys, format_values
-from airflow_provider_cdc.sources.mongodb.documents.update_arrays import removed_fields, truncated_arrays
+from airflow_provider_cdc.sources.mongodb.documents.update_description_columns import removed_fields, truncated_arrays
 from airflow_provider_cdc.sources.mongodb.errors import without_image
 from airflow_provider_cdc.sources.mongodb.field_rewriter import FieldRewriter
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
-from airflow_provider_cdc.sources.mongodb.log.shard_moves import Ints, ShardMoves, transaction_id
+from airflow_provider_cdc.sources.mongodb.log.document_shard_moves import Ints, ShardMoves, transaction_id
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 
 _OPS: Final = np.array([-1, CREATE, UPDATE, UPDATE, DELETE, -1], np.int8)

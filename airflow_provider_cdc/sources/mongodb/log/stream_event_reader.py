@@ -11,15 +11,15 @@ from airflow_provider_cdc.core.errors import CdcError, SourceLogDamaged
 from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogItem
 from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
-from airflow_provider_cdc.sources.mongodb.documents.change_events import INSERT, OTHER, ChangeEvents, read_events
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.documents.change_event_arrays import INSERT, OTHER, ChangeEvents, read_events
 from airflow_provider_cdc.sources.mongodb.documents.document_errors import DocumentError
 from airflow_provider_cdc.sources.mongodb.field_rewriter import FieldRewriter
 from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
 from airflow_provider_cdc.sources.mongodb.log import ddl_events
-from airflow_provider_cdc.sources.mongodb.log.change_stream_feed import ChangeStreamFeed
+from airflow_provider_cdc.sources.mongodb.log.document_shard_moves import Ints
 from airflow_provider_cdc.sources.mongodb.log.log_block_builder import BlockBuilder, position_at, up_to
-from airflow_provider_cdc.sources.mongodb.log.shard_moves import Ints
+from airflow_provider_cdc.sources.mongodb.log.reconnecting_cursor import ChangeStreamFeed
 from airflow_provider_cdc.sources.mongodb.log.split_events import SplitEventCollector
 from airflow_provider_cdc.sources.mongodb.metrics import MongoStreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition

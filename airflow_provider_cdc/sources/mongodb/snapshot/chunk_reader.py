@@ -24,7 +24,7 @@ from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, K
 from airflow_provider_cdc.sources.mongodb.collection_tables import is_capped
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import deployment_of, now_of, open_client, translate_driver_errors
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments
 from airflow_provider_cdc.sources.mongodb.errors import (
     NOTHING_BETWEEN,
     SNAPSHOT_TOO_OLD,
@@ -32,9 +32,9 @@ from airflow_provider_cdc.sources.mongodb.errors import (
     code_of,
 )
 from airflow_provider_cdc.sources.mongodb.field_rewriter import FieldRewriter
-from airflow_provider_cdc.sources.mongodb.log.cursor import DeploymentMember, RawCursor
+from airflow_provider_cdc.sources.mongodb.log.raw_member_cursor import DeploymentMember, RawCursor
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
-from airflow_provider_cdc.sources.mongodb.snapshot.id_ranges import (
+from airflow_provider_cdc.sources.mongodb.snapshot.id_range_queries import (
     LARGEST,
     build_range_options,
     event_key,

@@ -31,7 +31,7 @@ from airflow_provider_cdc.sources.mongodb.connect import (
     open_client,
     translate_driver_errors,
 )
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments
 from airflow_provider_cdc.sources.mongodb.errors import (
     NOTHING_BETWEEN,
     SNAPSHOT_TOO_OLD,
@@ -41,10 +41,10 @@ from airflow_provider_cdc.sources.mongodb.errors import (
     translate_error,
 )
 from airflow_provider_cdc.sources.mongodb.field_rewriter import FieldRewriter
-from airflow_provider_cdc.sources.mongodb.log.cursor import BATCH_DOCUMENTS, DeploymentMember, RawCursor
+from airflow_provider_cdc.sources.mongodb.log.raw_member_cursor import BATCH_DOCUMENTS, DeploymentMember, RawCursor
 from airflow_provider_cdc.sources.mongodb.metrics import MongoSnapshotMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
-from airflow_provider_cdc.sources.mongodb.snapshot.id_ranges import BY_ID, LARGEST, filter_of, id_alone
+from airflow_provider_cdc.sources.mongodb.snapshot.id_range_queries import BY_ID, LARGEST, filter_of, id_alone
 from airflow_provider_cdc.sources.mongodb.snapshot.read_concern import build_read_concern, read_as_it_is, read_too_late
 from airflow_provider_cdc.sources.mongodb.snapshot.snapshot_rows import read_rows, source_values
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.model.log_items import READ, RowBlock
 from airflow_provider_cdc.core.model.table_schema import TableSchema
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments
 from airflow_provider_cdc.sources.mongodb.documents.document_errors import DocumentError
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_keys
 from airflow_provider_cdc.sources.mongodb.field_rewriter import FieldRewriter

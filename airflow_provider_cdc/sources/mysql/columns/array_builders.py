@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.model.table_schema import GEOMETRY, Column, arrow
 from airflow_provider_cdc.sources.mysql.columns import charset_codec
 from airflow_provider_cdc.sources.mysql.columns.column_buffers import Bytes, DecodedColumn, Finisher
 from airflow_provider_cdc.sources.mysql.kernels import LARGEST_GROWTH
-from airflow_provider_cdc.sources.relational.value_format import binary_text
+from airflow_provider_cdc.sources.relational.binary_mode_format import binary_text
 
 _BEGINS_HALVES = 0xED
 _LARGEST = 2**31 - 1

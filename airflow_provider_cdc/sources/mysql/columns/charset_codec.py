@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.columns.charset_names import UNICODE, UTF8, is_known
+from airflow_provider_cdc.sources.mysql.columns.supported_charsets import UNICODE, UTF8, is_known
 
 _BY_BYTES: Final = {"utf8mb4": 4, "utf8mb3": 3, "utf8": 3, "utf16": 4, "utf16le": 4, "utf32": 4, "ucs2": 2, "binary": 1}
 
@@ -29,7 +29,7 @@ __all__ = ["UTF8", "CodePoints", "code_points", "decode_all", "decode_text", "en
 
 @dataclass(frozen=True, slots=True)
 class CodePoints:
-    """The characters of a set that is no form of Unicode, see :func:`.date_decimal_kernels.decode_texts`.
+    """The characters of a set that is no form of Unicode, see :func:`..kernels.charset_decoder.decode_texts`.
 
     :param ascii: bytes below 128 are those of ASCII, wherever they begin a character
     """

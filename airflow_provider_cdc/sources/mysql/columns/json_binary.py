@@ -11,7 +11,7 @@ import json
 import struct
 from decimal import Decimal
 
-from airflow_provider_cdc.sources.mysql.columns.value_formatters import long_decimal_text
+from airflow_provider_cdc.sources.mysql.columns.binlog_value_texts import long_decimal_text
 
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL = 0, 1, 2, 3, 4
 _NUMBERS = {5: "<h", 6: "<H", 7: "<i", 8: "<I", 9: "<q", 10: "<Q", 11: "<d"}

@@ -12,22 +12,22 @@ to decode does without.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.sources.mysql.kernels.event_array_layout import *
 from airflow_provider_cdc.sources.mysql.kernels.event_codes import *
-from airflow_provider_cdc.sources.mysql.kernels.event_fields import *
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.sources.mysql.kernels.charset_decoder import *
     from airflow_provider_cdc.sources.mysql.kernels.crc import *
-    from airflow_provider_cdc.sources.mysql.kernels.event_router import *
     from airflow_provider_cdc.sources.mysql.kernels.event_splitter import *
     from airflow_provider_cdc.sources.mysql.kernels.result_row_decoder import *
     from airflow_provider_cdc.sources.mysql.kernels.row_event_decoder import *
     from airflow_provider_cdc.sources.mysql.kernels.tagged_gtids import *
+    from airflow_provider_cdc.sources.mysql.kernels.transaction_router import *
 
 _COMPILED = (
     "charset_decoder",
     "crc",
-    "event_router",
+    "transaction_router",
     "event_splitter",
     "result_row_decoder",
     "row_event_decoder",

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
+from airflow_provider_cdc.sources.mysql.kernels.byte_integers import read_uint32
 from airflow_provider_cdc.sources.mysql.kernels.crc import compute_crc32
-from airflow_provider_cdc.sources.mysql.kernels.event_codes import ARTIFICIAL_FLAG, FORMAT_DESCRIPTION
-from airflow_provider_cdc.sources.mysql.kernels.event_fields import (
+from airflow_provider_cdc.sources.mysql.kernels.event_array_layout import (
     BAD_CHECKSUM,
     BAD_LENGTH,
     END_OF_FILE,
@@ -26,7 +26,7 @@ from airflow_provider_cdc.sources.mysql.kernels.event_fields import (
     SERVER_ERROR,
     SPLIT_PACKET,
 )
-from airflow_provider_cdc.sources.mysql.kernels.integer_decoding import read_uint32
+from airflow_provider_cdc.sources.mysql.kernels.event_codes import ARTIFICIAL_FLAG, FORMAT_DESCRIPTION
 
 
 @jit

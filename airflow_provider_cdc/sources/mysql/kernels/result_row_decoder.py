@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import inline_helper, jit
+from airflow_provider_cdc.sources.mysql.kernels.byte_integers import read_big_endian, read_little_endian
 from airflow_provider_cdc.sources.mysql.kernels.decimal_decoding import decimal_text, decimal_text_small
-from airflow_provider_cdc.sources.mysql.kernels.integer_decoding import read_big_endian, read_little_endian
 from airflow_provider_cdc.sources.relational.date_decimal_kernels import days_from_date, is_date
 
 # how a column's bytes are read: kind, with up to two parameters a and b

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
+from airflow_provider_cdc.sources.mysql.kernels.byte_integers import read_big_endian, read_little_endian
 from airflow_provider_cdc.sources.mysql.kernels.decimal_decoding import decimal_small, decimal_wide
+from airflow_provider_cdc.sources.mysql.kernels.event_array_layout import EV_LENGTH, EV_START, EV_TYPE, HEADER
 from airflow_provider_cdc.sources.mysql.kernels.event_codes import (
     DELETE_ROWS,
     DELETE_ROWS_V1,
@@ -19,8 +21,6 @@ from airflow_provider_cdc.sources.mysql.kernels.event_codes import (
     UPDATE_ROWS_V1,
     WRITE_ROWS,
 )
-from airflow_provider_cdc.sources.mysql.kernels.event_fields import EV_LENGTH, EV_START, EV_TYPE, HEADER
-from airflow_provider_cdc.sources.mysql.kernels.integer_decoding import read_big_endian, read_little_endian
 from airflow_provider_cdc.sources.mysql.kernels.temporal_decoding import (
     NO_DATE,
     decode_date,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
-from airflow_provider_cdc.sources.mysql.kernels.integer_decoding import read_little_endian
+from airflow_provider_cdc.sources.mysql.kernels.byte_integers import read_little_endian
 
 GTID_SOURCE: Final = 0  # MySQL's UUID in two halves; MariaDB's domain and server
 GTID_NUMBER: Final = 2  # of the transaction

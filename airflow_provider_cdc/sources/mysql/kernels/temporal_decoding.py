@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import inline_helper
-from airflow_provider_cdc.sources.mysql.kernels.integer_decoding import (
+from airflow_provider_cdc.sources.mysql.kernels.byte_integers import (
     read_big_endian,
     read_little_endian,
     read_microseconds,

@@ -15,7 +15,7 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer, connect, raise_cdc_errors
 from airflow_provider_cdc.sources.mysql.gtid_sets import MySqlGtids
 from airflow_provider_cdc.sources.mysql.log.event_reader import BinlogEventReader
-from airflow_provider_cdc.sources.mysql.log.gtid_failover import dump_gtids, executed_without_log
+from airflow_provider_cdc.sources.mysql.log.gtid_continuity_check import dump_gtids, executed_without_log
 from airflow_provider_cdc.sources.mysql.log.gtid_source_filter import GtidSourceFilter
 from airflow_provider_cdc.sources.mysql.log.log_end import log_files
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
@@ -46,7 +46,7 @@ class BinlogConnection(BinlogEventReader):
     :param unregistered: read the log without registering as a replica; not together with ``follow``
     :param patience: see :class:`BinlogEventReader`
     :ivar gtids: the GTIDs that the reader has reported to the server as its own: those of ``start``, and those of excluded sources
-    :ivar without_log: the GTIDs that its log does not have, where ``start`` has none, see :func:`.gtid_failover.executed_without_log`
+    :ivar without_log: the GTIDs that its log does not have, where ``start`` has none, see :func:`.gtid_continuity_check.executed_without_log`
     :raises AccessDenied: user, password or privileges are wrong
     :raises PositionLost: the server does not have the position any more
     :raises SourceUnavailable: no server answers
@@ -111,7 +111,7 @@ class BinlogConnection(BinlogEventReader):
                 cursor.execute("SET @mariadb_slave_capability = 4")
                 if self.gtids:
                     cursor.execute("SET @slave_connect_state = %s", (self.gtids,))
-                    # gtid_failover.py has found logs that begin too late; strict mode would also refuse one that begins right after it
+                    # gtid_continuity_check.py has found logs that begin too late; strict mode would also refuse one that begins right after it
                     cursor.execute("SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
         if self._replica != _NO_REPLICA:
             self._register()

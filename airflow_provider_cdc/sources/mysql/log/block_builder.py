@@ -12,12 +12,12 @@ from airflow_provider_cdc.core.model.log_items import LeftOutRows, LogBlock, Row
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns.column_buffers import ScratchMemory
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
+from airflow_provider_cdc.sources.mysql.log.binlog_position_tracker import LogCursor
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.log.gtid_source_filter import GtidSourceFilter
-from airflow_provider_cdc.sources.mysql.log.log_cursor import LogCursor
 from airflow_provider_cdc.sources.mysql.log.rows.row_decoder import decode_row_blocks
 from airflow_provider_cdc.sources.mysql.log.rows.table_map_cache import TableMapCache
+from airflow_provider_cdc.sources.mysql.log.transaction_event_buffer import EventBuffer
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import transaction_columns
 from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import lower_name
 

@@ -29,14 +29,14 @@ from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.gtid_sets import MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.log import transaction_control as control
+from airflow_provider_cdc.sources.mysql.log.binlog_position_tracker import LogCursor
 from airflow_provider_cdc.sources.mysql.log.block_builder import BlockBuilder
-from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.log.events.event_body_parsers import parse_rotate
 from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
-from airflow_provider_cdc.sources.mysql.log.log_cursor import LogCursor
 from airflow_provider_cdc.sources.mysql.log.query_events import QueryEventReader
 from airflow_provider_cdc.sources.mysql.log.rows.table_map_cache import TableMapCache
+from airflow_provider_cdc.sources.mysql.log.transaction_event_buffer import EventBuffer
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlEffect, QueryEvent

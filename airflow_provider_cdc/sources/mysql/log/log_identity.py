@@ -5,7 +5,7 @@ a replica that is made again in place, another ``log_bin``. What identifies a lo
 
 1. The file of the position, on the same server: created in the same second, as long as the position's offset, and with the last captured
    transaction where it was. Then it is the same log.
-2. GTIDs (:mod:`.gtid_failover`): the server has executed all that is captured, and has purged nothing else.
+2. GTIDs (:mod:`.gtid_continuity_check`): the server has executed all that is captured, and has purged nothing else.
 3. After a reset of the same server, new transactions have the GTIDs of old ones. So the last captured transaction, where the log still has
    it, must have been committed when the captured one was. If it was purged, or came with a backup (``gtid_purged``, ``gtid_slave_pos``),
    GTIDs alone decide.
@@ -33,7 +33,7 @@ from airflow_provider_cdc.sources.mysql.log.events.event_body_parsers import (
     parse_mariadb_gtid,
 )
 from airflow_provider_cdc.sources.mysql.log.events.event_decompression import decompress_query, decompress_rows
-from airflow_provider_cdc.sources.mysql.log.gtid_failover import before_file, held_by_mariadb, held_by_mysql
+from airflow_provider_cdc.sources.mysql.log.gtid_continuity_check import before_file, held_by_mariadb, held_by_mysql
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns import charset_codec as known
 from airflow_provider_cdc.sources.mysql.columns.byte_reader import ByteReader
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer
-from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.log.events.event_body_parsers import MariaDbGtid
+from airflow_provider_cdc.sources.mysql.log.transaction_event_buffer import EventBuffer
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier, DdlEffect, QueryEvent
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
+from airflow_provider_cdc.sources.mysql.log.binlog_position_tracker import LogCursor
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.log.events.event_body_parsers import xa_id
-from airflow_provider_cdc.sources.mysql.log.log_cursor import LogCursor
+from airflow_provider_cdc.sources.mysql.log.transaction_event_buffer import EventBuffer
 from airflow_provider_cdc.sources.mysql.schema import ddl
 
 

@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.alter_table_applier import AlterTableApplier, charset_of
-from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column, row_key, system_versioned
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import captured_column, row_key, system_versioned
 from airflow_provider_cdc.sources.mysql.schema.column_types import SYSTEM_DATABASES, TRANSACTIONAL, MySqlColumnType
 from airflow_provider_cdc.sources.mysql.schema.live_catalog import LiveCatalog
 from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import TableNameResolver

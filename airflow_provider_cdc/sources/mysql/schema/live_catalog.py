@@ -8,15 +8,15 @@ from functools import cached_property
 from typing import Any
 
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
-from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog, StoredObjects
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import MySqlCatalog, StoredObjects
 
 
 @dataclass(frozen=True)
 class LiveCatalog:
     """Asks the catalog when an answer is needed.
 
-    :param ask: runs a question with a :class:`.catalog.Catalog` on an open connection
-    :param any_case: as of :meth:`.catalog.Catalog.table`
+    :param ask: runs a question with a :class:`.catalog_reader.MySqlCatalog` on an open connection
+    :param any_case: as of :meth:`.catalog_reader.MySqlCatalog.read_table`
     """
 
     ask: Callable[[Callable[[MySqlCatalog], Any]], Any]

@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema import ddl
-from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import captured_column
 from airflow_provider_cdc.sources.mysql.schema.column_types import TEXTS, MySqlColumnType
 from airflow_provider_cdc.sources.relational.schema_signal import SignalColumn, read_change
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.table_schema import TableSchema
-from airflow_provider_cdc.sources.mysql.schema.catalog import quoted_name
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import quoted_name
 from airflow_provider_cdc.sources.mysql.schema.column_types import BLOBS, INTEGERS, SPATIAL, TEXTS, MySqlColumnType
 
 INT, NUMBER, FLOAT, TEXT, BYTES, MEMBER, PLAIN = "int", "number", "float", "text", "bytes", "member", "plain"

@@ -39,7 +39,7 @@ from airflow_provider_cdc.sources.mysql.connect import (
 )
 from airflow_provider_cdc.sources.mysql.gtid_sets import missing_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog, quote_table, quoted_name
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import MySqlCatalog, quote_table, quoted_name
 from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import (
     KeyColumn,
     KeyExtractor,
@@ -49,14 +49,14 @@ from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import (
     format_from_key,
     format_upto_key,
 )
-from airflow_provider_cdc.sources.mysql.snapshot.event_keys import event_key
+from airflow_provider_cdc.sources.mysql.snapshot.event_to_chunk_key import event_key
 from airflow_provider_cdc.sources.mysql.snapshot.read_row_blocks import read_block, source_of
 from airflow_provider_cdc.sources.mysql.snapshot.result_set_reader import BLOCK_ROWS, ResultReader
 from airflow_provider_cdc.sources.mysql.snapshot.signal_table import SignalTable
 from airflow_provider_cdc.sources.mysql.snapshot.sql_fragment_checks import checked_fragment
 from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import StatementStopper
 from airflow_provider_cdc.sources.mysql.snapshot.watermarks import ChunkWatermarks, WatermarkStatements, watermarks_for
-from airflow_provider_cdc.sources.relational.key_and_query_errors import keys_of_rows
+from airflow_provider_cdc.sources.relational.event_key_decoder import keys_of_rows
 
 _GONE: Final = {1051, 1146, 1412, 1684}
 """Errors for a table that does not exist, or whose definition was changed since the transaction began."""

@@ -30,7 +30,7 @@ from airflow_provider_cdc.sources.mysql.columns.column_buffers import (
 )
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema.column_types import BLOBS, INTEGERS, SPATIAL, MySqlColumnType
-from airflow_provider_cdc.sources.mysql.snapshot.result_columns import (
+from airflow_provider_cdc.sources.mysql.snapshot.result_column_check import (
     COM_STMT_CLOSE,
     COM_STMT_PREPARE,
     ResultColumn,

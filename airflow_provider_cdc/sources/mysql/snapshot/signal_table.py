@@ -8,7 +8,7 @@ from airflow_provider_cdc.core.errors import QueryRejected
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import raise_query_refused
-from airflow_provider_cdc.sources.mysql.schema.catalog import quote_table, quoted_name
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import quote_table, quoted_name
 
 ENGINE = "SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 _COLUMNS = """

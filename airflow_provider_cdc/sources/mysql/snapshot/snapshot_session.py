@@ -38,7 +38,7 @@ from airflow_provider_cdc.sources.mysql.connect import (
 from airflow_provider_cdc.sources.mysql.log.log_end import log_end
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog, quote_table, quoted_name
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import MySqlCatalog, quote_table, quoted_name
 from airflow_provider_cdc.sources.mysql.schema.column_types import (
     INTEGERS,
     SYSTEM_DATABASES,
@@ -47,7 +47,7 @@ from airflow_provider_cdc.sources.mysql.schema.column_types import (
 )
 from airflow_provider_cdc.sources.mysql.snapshot.consistent_views import open_at_one_position, open_at_rest, open_view
 from airflow_provider_cdc.sources.mysql.snapshot.read_row_blocks import read_block
-from airflow_provider_cdc.sources.mysql.snapshot.result_columns import UnexpectedColumn, result_columns
+from airflow_provider_cdc.sources.mysql.snapshot.result_column_check import UnexpectedColumn, result_columns
 from airflow_provider_cdc.sources.mysql.snapshot.result_set_reader import ResultReader
 from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import build_override_selects
 from airflow_provider_cdc.sources.mysql.snapshot.sql_fragment_checks import checked_fragment

@@ -39,7 +39,7 @@ from airflow_provider_cdc.sources.oracle.redo.lob_transaction_state import (
 from airflow_provider_cdc.sources.oracle.redo.long_value import LongValue
 from airflow_provider_cdc.sources.oracle.redo.parsed_literal import UnreadableRedo
 from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import Int64s, Mask, RedoReader, RedoRows
-from airflow_provider_cdc.sources.oracle.redo.row_images import RowImages
+from airflow_provider_cdc.sources.oracle.redo.row_image_matching import RowImages
 from airflow_provider_cdc.sources.oracle.schema.column_types import UNSUPPORTED, ColumnType
 
 _MAX_UNNAMED: Final = 1_000

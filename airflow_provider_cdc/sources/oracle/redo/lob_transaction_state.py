@@ -15,7 +15,7 @@ class ChangedRow:
     :param history: indices of its inserts and updates, and (column, value) of its long values, oldest first
     :param event: the output row of the last of them
     :param deleted: the last change was a delete
-    :param key: number of its key, see :class:`.row_images.RowImages`; -1 without a key
+    :param key: number of its key, see :class:`.row_image_matching.RowImages`; -1 without a key
     """
 
     history: list[Any] = field(default_factory=list)
@@ -30,7 +30,7 @@ class OutputRow:
 
     :param origin: index of its first log row
     :param named: index of a log row that has its ROWID; -1 if there is none
-    :param image: index of its images in :class:`.row_images.RowImages`
+    :param image: index of its images in :class:`.row_image_matching.RowImages`
     :param op: operation code of ``core.model.log_items``
     :param values: column → long value that replaces the image's: a :class:`LongValue`, bytes, ``None``, :data:`UNAVAILABLE`, or the index
         of the image that has the value

@@ -28,7 +28,7 @@ from airflow_provider_cdc.sources.oracle.redo.internal_format import is_known_fo
 from airflow_provider_cdc.sources.oracle.redo.parsed_literal import LiteralKind, ParsedLiteral, UnreadableRedo
 from airflow_provider_cdc.sources.oracle.redo.statement_parser import RedoStatement, read_statement
 from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
-from airflow_provider_cdc.sources.oracle.schema.object_names import is_unnamed
+from airflow_provider_cdc.sources.oracle.schema.object_number_registry import is_unnamed
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 from airflow_provider_cdc.sources.oracle.schema.stream_lookups import StoredColumns, StoredFormats, StreamLookups
 
@@ -91,7 +91,7 @@ class NameRestorer:
     def restore_names(self, rows: pa.Table) -> pa.Table | None:
         """Return the same rows with all names; ``None`` if no name was missing.
 
-        :param rows: columns of :data:`..transaction_statements.segments.ROWS`
+        :param rows: columns of :data:`..transactions.buffer.row_segments.ROWS`
         :raises SchemaConflict: a row cannot be restored with certainty, or ``log.mining.strategy`` is not ``hybrid``
         """
         sql = rows.column("sql").combine_chunks()

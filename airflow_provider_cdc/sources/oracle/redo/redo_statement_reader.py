@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.oracle.kernels import literal_conversion as k
 from airflow_provider_cdc.sources.oracle.kernels.literal_conversion import convert_rows
 from airflow_provider_cdc.sources.oracle.kernels.operation_codes import DELETE, INSERT, UPDATE
 from airflow_provider_cdc.sources.oracle.kernels.statement_splitter import AFTER, BEFORE, split_rows
-from airflow_provider_cdc.sources.oracle.redo.kernel_layout import ColumnReadPlan, KernelLayout
+from airflow_provider_cdc.sources.oracle.redo.kernel_column_plan import ColumnReadPlan, KernelLayout
 from airflow_provider_cdc.sources.oracle.redo.literal_converter import UNAVAILABLE, read_value
 from airflow_provider_cdc.sources.oracle.redo.parsed_literal import ParsedLiteral, UnreadableRedo
 from airflow_provider_cdc.sources.oracle.redo.statement_parser import RedoStatement, read_statement

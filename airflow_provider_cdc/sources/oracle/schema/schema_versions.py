@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.oracle.kernels.operation_codes import FOREVER
-from airflow_provider_cdc.sources.oracle.schema.object_names import ObjectNames, is_unnamed
+from airflow_provider_cdc.sources.oracle.schema.object_number_registry import ObjectNames, is_unnamed
 from airflow_provider_cdc.sources.oracle.schema.stream_lookups import StoredColumns, StreamLookups
 
 log = logging.getLogger(__name__)

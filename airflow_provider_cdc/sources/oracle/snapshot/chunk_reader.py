@@ -49,12 +49,12 @@ from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
 from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table, quoted_name
 from airflow_provider_cdc.sources.oracle.signal_checks import DDL, explain_uncaptured_signals
-from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import KeyColumn, is_rowid
-from airflow_provider_cdc.sources.oracle.snapshot.event_keys import event_key
+from airflow_provider_cdc.sources.oracle.snapshot.chunk_key_binds import KeyColumn, is_rowid
+from airflow_provider_cdc.sources.oracle.snapshot.event_key_conversion import event_key
+from airflow_provider_cdc.sources.oracle.snapshot.fetch_size_and_extents import FetchSize, now_us, read_block, source_of
 from airflow_provider_cdc.sources.oracle.snapshot.range_query import RangeQuery
-from airflow_provider_cdc.sources.oracle.snapshot.row_fetching import FetchSize, now_us, read_block, source_of
 from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import RowidKeys, strip_fingerprint
-from airflow_provider_cdc.sources.relational.key_and_query_errors import build_query_refused, keys_of_rows, no_watermark
+from airflow_provider_cdc.sources.relational.event_key_decoder import build_query_refused, keys_of_rows, no_watermark
 
 log = logging.getLogger(__name__)
 

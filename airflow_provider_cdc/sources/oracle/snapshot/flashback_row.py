@@ -16,10 +16,10 @@ from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of
 from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table
-from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import bind_key_values, key_columns
-from airflow_provider_cdc.sources.oracle.snapshot.event_keys import event_key
+from airflow_provider_cdc.sources.oracle.snapshot.chunk_key_binds import bind_key_values, key_columns
+from airflow_provider_cdc.sources.oracle.snapshot.event_key_conversion import event_key
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
-from airflow_provider_cdc.sources.relational.key_and_query_errors import IrreversibleKey
+from airflow_provider_cdc.sources.relational.event_key_decoder import IrreversibleKey
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def row_at(
 def row_of_key(
     connection: Connection, config: OracleConfig, schema: TableSchema, key: Sequence[Any], scn: int
 ) -> pa.StructArray | None:
-    """Return the row with a key, see :meth:`..table_schema.catalog_questions.Lookups.row_of_key`.
+    """Return the row with a key, see :meth:`..schema.stream_lookups.StreamLookups`.
 
     :param connection: in the container of the tables
     """

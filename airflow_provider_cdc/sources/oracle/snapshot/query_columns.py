@@ -23,7 +23,7 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_enums import LOBS
 from airflow_provider_cdc.sources.oracle.kernels import literal_conversion as k
 from airflow_provider_cdc.sources.oracle.kernels import literal_scanner as li
-from airflow_provider_cdc.sources.oracle.redo.kernel_layout import ColumnReadPlan, column_read
+from airflow_provider_cdc.sources.oracle.redo.kernel_column_plan import ColumnReadPlan, column_read
 from airflow_provider_cdc.sources.oracle.redo.literal_converter import UNAVAILABLE, read_value
 from airflow_provider_cdc.sources.oracle.redo.parsed_literal import LiteralKind, ParsedLiteral, UnreadableRedo
 from airflow_provider_cdc.sources.oracle.schema.column_types import NULL, ColumnType

@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table, quoted_name
-from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import (
+from airflow_provider_cdc.sources.oracle.snapshot.chunk_key_binds import (
     KeyColumn,
     bind_key_values,
     build_after_conditions,
@@ -21,8 +21,8 @@ from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import (
     key_columns,
     key_prefix,
 )
+from airflow_provider_cdc.sources.oracle.snapshot.fetch_size_and_extents import LOB_ROWS, split_fetched_rows
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
-from airflow_provider_cdc.sources.oracle.snapshot.row_fetching import LOB_ROWS, split_fetched_rows
 from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import strip_fingerprint
 
 _HINT: Final = "/*+ FIRST_ROWS(1000) */"

@@ -14,7 +14,7 @@ from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 from airflow_provider_cdc.sources.oracle.stream_counters import RowCounters
-from airflow_provider_cdc.sources.oracle.transactions.buffer.commits import TransactionCommit, position_after
+from airflow_provider_cdc.sources.oracle.transactions.buffer.commit_positions import TransactionCommit, position_after
 
 CODES: Final = (DDL, MISSING_SCN)
 

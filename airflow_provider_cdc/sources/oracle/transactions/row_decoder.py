@@ -18,7 +18,7 @@ from airflow_provider_cdc.sources.oracle.redo.lob_assembler import read_with_lob
 from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader, RedoRows
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 from airflow_provider_cdc.sources.oracle.schema.stream_lookups import StreamLookups
-from airflow_provider_cdc.sources.oracle.transactions.buffer.commits import TransactionCommit
+from airflow_provider_cdc.sources.oracle.transactions.buffer.commit_positions import TransactionCommit
 from airflow_provider_cdc.sources.oracle.transactions.buffer.rolled_back_rows import (
     COLUMNS,
     not_rolled_back,
@@ -26,7 +26,7 @@ from airflow_provider_cdc.sources.oracle.transactions.buffer.rolled_back_rows im
 )
 from airflow_provider_cdc.sources.oracle.transactions.lob_reselect import reselect_values
 from airflow_provider_cdc.sources.oracle.transactions.net_changes import net_changes
-from airflow_provider_cdc.sources.oracle.transactions.unreadable_rows import find_readable_rows
+from airflow_provider_cdc.sources.oracle.transactions.unreadable_row_check import find_readable_rows
 
 Int64s = npt.NDArray[np.int64]
 

@@ -36,7 +36,7 @@ from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVer
 from airflow_provider_cdc.sources.oracle.schema.stream_lookups import StreamLookups
 from airflow_provider_cdc.sources.oracle.stream_counters import RowCounters
 from airflow_provider_cdc.sources.oracle.transactions import ddl_rows
-from airflow_provider_cdc.sources.oracle.transactions.buffer.commits import commits_at, position_after
+from airflow_provider_cdc.sources.oracle.transactions.buffer.commit_positions import commits_at, position_after
 from airflow_provider_cdc.sources.oracle.transactions.buffer.open_transactions import UNKNOWN, UncommittedTransaction
 from airflow_provider_cdc.sources.oracle.transactions.buffer.row_segments import ROWS
 from airflow_provider_cdc.sources.oracle.transactions.buffer.transaction_buffer import CommittedRows, TransactionBuffer

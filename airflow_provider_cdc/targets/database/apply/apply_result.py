@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
-from airflow_provider_cdc.changelog.reports.apply_report import merge_steps
+from airflow_provider_cdc.changelog.reports.apply_report_store import merge_steps
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic, PendingBatches
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.core.errors import CdcError, TargetError
 from airflow_provider_cdc.core.model.batch_manifest import BatchContents
 from airflow_provider_cdc.core.model.table_schema import TableSchema

@@ -10,12 +10,12 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from airflow_provider_cdc.targets.database.dialects import sql_literals
-from airflow_provider_cdc.targets.database.progress.exact_name_columns import TRANSACTIONAL
+from airflow_provider_cdc.targets.database.progress.binary_collation import TRANSACTIONAL
 from airflow_provider_cdc.targets.database.progress.marker_table import TEXT
 from airflow_provider_cdc.targets.database.schema.target_table import DatabaseTargetTable
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.targets.database.events.table_operations import TableOperation
+    from airflow_provider_cdc.targets.database.events.event_operation_reader import TableOperation
 
 _LONGEST, _LEAST = 60_000, 8
 """Bytes of a row that is kept, as texts of MySQL and MariaDB have room for, and characters that are left of each value if there are many."""

@@ -13,7 +13,7 @@ from airflow_provider_cdc.changelog.reading.arrow_row_matching import match_keys
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.targets.database.dialects.target_dialect import TargetDialect
-from airflow_provider_cdc.targets.database.events.table_operations import TableOperation
+from airflow_provider_cdc.targets.database.events.event_operation_reader import TableOperation
 from airflow_provider_cdc.targets.database.schema.target_table import DatabaseTargetTable
 
 Topics = Sequence[tuple[str, PendingBatches]]

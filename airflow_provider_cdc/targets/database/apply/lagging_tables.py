@@ -17,8 +17,8 @@ from airflow_provider_cdc.targets.database.apply.start_batches import StartBatch
 from airflow_provider_cdc.targets.database.apply.table_pauses import TablePauses
 from airflow_provider_cdc.targets.database.apply.table_writer import Alone, TableWriter
 from airflow_provider_cdc.targets.database.progress.marker_table import DatabaseMarkers, MarkersChanged, MarkerTable
+from airflow_provider_cdc.targets.database.schema.batch_common_types import with_room
 from airflow_provider_cdc.targets.database.schema.topic_filter import is_topic_selected
-from airflow_provider_cdc.targets.database.schema.type_promotion import with_room
 
 log = logging.getLogger(__name__)
 

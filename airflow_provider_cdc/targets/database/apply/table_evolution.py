@@ -26,7 +26,7 @@ from airflow_provider_cdc.targets.database.dialects.target_dialect import (
     TargetDialect,
     execute_sql,
 )
-from airflow_provider_cdc.targets.database.events.earlier_batches import EarlierBatches
+from airflow_provider_cdc.targets.database.events.earlier_rows_check import EarlierBatches
 from airflow_provider_cdc.targets.database.schema.target_table import (
     DatabaseColumn,
     DatabaseTargetTable,

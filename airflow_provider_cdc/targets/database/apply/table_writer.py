@@ -27,17 +27,17 @@ from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, E
 from airflow_provider_cdc.targets.database.dialects import sql_literals
 from airflow_provider_cdc.targets.database.dialects.target_dialect import ExistingTable, TargetDialect, execute_sql
 from airflow_provider_cdc.targets.database.events import last_event_windows
-from airflow_provider_cdc.targets.database.events.crossing_key_moves import in_table, late_moves
-from airflow_provider_cdc.targets.database.events.earlier_batches import EarlierBatches
-from airflow_provider_cdc.targets.database.events.key_changes import KeyedPart, key_before, split_by_key_change
+from airflow_provider_cdc.targets.database.events.earlier_rows_check import EarlierBatches
+from airflow_provider_cdc.targets.database.events.event_operation_reader import TableOperation, read_operations
+from airflow_provider_cdc.targets.database.events.key_redefinitions import KeyedPart, key_before, split_by_key_change
+from airflow_provider_cdc.targets.database.events.moved_row_completion import in_table, late_moves
 from airflow_provider_cdc.targets.database.events.partial_update_completion import (
     DocumentCompletion,
     present_in,
     select_documents_to_complete,
 )
-from airflow_provider_cdc.targets.database.events.table_operations import TableOperation, read_operations
 from airflow_provider_cdc.targets.database.progress.marker_table import MarkersChanged
-from airflow_provider_cdc.targets.database.progress.table_claims import TableClaim, TableClaims
+from airflow_provider_cdc.targets.database.progress.topic_table_ownership import TableClaim, TableClaims
 from airflow_provider_cdc.targets.database.schema.target_table import (
     DatabaseTargetTable,
     TargetTableName,

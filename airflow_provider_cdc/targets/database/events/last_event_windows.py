@@ -1,7 +1,7 @@
 """Steps of many files at once: of each key of a window of events, only the last event is read and written.
 
 Keys are read first, which is little, and then the rows of those events that are the last of their key; a row that comes and goes within a window is never written. The
-steps are as large as the database likes them, however small the files are. Where it matters what happened in between, :mod:`.table_operations` has those of each part.
+steps are as large as the database likes them, however small the files are. Where it matters what happened in between, :mod:`.event_operation_reader` has those of each part.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog, committed
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
 from airflow_provider_cdc.core.model.batch_manifest import DataFile
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, InsertMode, PrimaryKeyMode
-from airflow_provider_cdc.targets.database.events.column_type_changes import changes_types
+from airflow_provider_cdc.targets.database.events.event_operation_reader import TableOperation, find_first_last_per_key
 from airflow_provider_cdc.targets.database.events.event_reader import (
     WHOLE_GROUP,
     TableEvents,
     files_of,
     read_file_events,
 )
-from airflow_provider_cdc.targets.database.events.table_operations import TableOperation, find_first_last_per_key
+from airflow_provider_cdc.targets.database.events.outdated_type_events import changes_types
 from airflow_provider_cdc.targets.database.schema.target_table import DatabaseTargetTable
 
 WINDOW_EVENTS, WINDOW_BYTES = 500_000, 64 << 20
@@ -71,7 +71,7 @@ class _RowGroup:
 class EventWindows:
     """The steps of pending batches that :func:`can_use_windows`. What else than the key has to be unique in the table must be nothing: rows are not written in their order.
 
-    :param committed: as of :func:`~airflow_provider_cdc.targets.database.events.table_operations.read_operations`
+    :param committed: as of :func:`~airflow_provider_cdc.targets.database.events.event_operation_reader.read_operations`
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from airflow_provider_cdc.changelog.reading.partial_document_updates import (
 )
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
 from airflow_provider_cdc.core.model.table_schema import DocumentSchema
-from airflow_provider_cdc.core.spi.partial_updates import partial_updates
+from airflow_provider_cdc.core.spi.partial_update_applier import partial_updates
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, InsertMode
 from airflow_provider_cdc.targets.database.dialects.target_dialect import TargetDialect
 from airflow_provider_cdc.targets.database.events.event_reader import BEFORE, TableEvents

@@ -15,12 +15,12 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.database.progress.column_upgrades import build_column_additions, list_missing_columns
-from airflow_provider_cdc.targets.database.progress.exact_name_columns import (
+from airflow_provider_cdc.targets.database.progress.binary_collation import (
     TRANSACTIONAL,
     collation_changes,
     exact_name,
 )
+from airflow_provider_cdc.targets.database.progress.column_upgrades import build_column_additions, list_missing_columns
 
 log = logging.getLogger(__name__)
 

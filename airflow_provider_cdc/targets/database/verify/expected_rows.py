@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.model.table_schema import arrow_type
-from airflow_provider_cdc.targets.database.events.table_operations import TableOperation
+from airflow_provider_cdc.targets.database.events.event_operation_reader import TableOperation
 from airflow_provider_cdc.targets.database.schema.target_table import PREVIOUS, DatabaseTargetTable
 
 CHUNK_ROWS: Final = 5_000

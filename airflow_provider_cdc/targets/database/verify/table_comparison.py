@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.model.table_schema import Column
 from airflow_provider_cdc.targets.database.dialects import sql_literals
 from airflow_provider_cdc.targets.database.dialects.target_dialect import ExistingTable, TargetDialect, execute_sql
 from airflow_provider_cdc.targets.database.schema.target_table import DatabaseColumn, DatabaseTargetTable
-from airflow_provider_cdc.targets.database.verify.differing_keys import DifferingKeys
+from airflow_provider_cdc.targets.database.verify.differing_key_writer import DifferingKeys
 from airflow_provider_cdc.targets.database.verify.expected_rows import ExpectedChunk, ExpectedRows
 from airflow_provider_cdc.verify.verification_report import TableVerification
 

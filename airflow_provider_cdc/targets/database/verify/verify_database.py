@@ -1,6 +1,6 @@
 """Compares the tables of a database with the source while capture and apply continue, without Spark.
 
-Each table is compared in one transaction that sees one state of it and of the marker, with the rows of a reference (``airflow_provider_cdc.verify.verification_preparation``) and what
+Each table is compared in one transaction that sees one state of it and of the marker, with the rows of a reference (``airflow_provider_cdc.verify.reference_capture``) and what
 was captured between its position and the marker.
 """
 
@@ -24,18 +24,18 @@ from airflow_provider_cdc.targets.database.apply.start_batches import refuse_ano
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, InsertMode, PrimaryKeyMode
 from airflow_provider_cdc.targets.database.dialects import dialect_of
 from airflow_provider_cdc.targets.database.dialects.target_dialect import TargetDialect
-from airflow_provider_cdc.targets.database.events.crossing_key_moves import late_moves
+from airflow_provider_cdc.targets.database.events.event_operation_reader import read_operations
+from airflow_provider_cdc.targets.database.events.moved_row_completion import late_moves
 from airflow_provider_cdc.targets.database.events.partial_update_completion import (
     DocumentCompletion,
     body_of,
     select_documents_to_complete,
 )
-from airflow_provider_cdc.targets.database.events.table_operations import read_operations
 from airflow_provider_cdc.targets.database.progress.marker_table import MarkerTable
 from airflow_provider_cdc.targets.database.schema.target_table import DatabaseTargetTable, table_of
 from airflow_provider_cdc.targets.database.schema.topic_filter import is_topic_selected
 from airflow_provider_cdc.targets.database.target_engine import build_unavailable_error, place_of
-from airflow_provider_cdc.targets.database.verify.differing_keys import DifferingKeys
+from airflow_provider_cdc.targets.database.verify.differing_key_writer import DifferingKeys
 from airflow_provider_cdc.targets.database.verify.expected_rows import ExpectedRows
 from airflow_provider_cdc.targets.database.verify.table_comparison import RowNotStorable, TableComparison
 from airflow_provider_cdc.verify.batches_after_reference import (
@@ -44,7 +44,7 @@ from airflow_provider_cdc.verify.batches_after_reference import (
     NeverComparable,
     NotComparable,
 )
-from airflow_provider_cdc.verify.verification_plan import ReferencePoint, VerificationPlan
+from airflow_provider_cdc.verify.verification_documents import ReferencePoint, VerificationPlan
 from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from typing import Any
 
-from airflow_provider_cdc.changelog.reports.apply_report import merge_steps
+from airflow_provider_cdc.changelog.reports.apply_report_store import merge_steps
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.target_interface import WriteMetrics
 
@@ -71,15 +71,15 @@ class TableApplyResult:
 class ApplyRunReport:
     """The result of a run, and the last batch of each table.
 
-    See :class:`airflow_provider_cdc.changelog.reports.apply_report.ApplyReports`.
+    See :class:`airflow_provider_cdc.changelog.reports.apply_report_store.ApplyReports`.
 
     :param owner: the task that has started the run; empty if it is not needed
     :param rules: distinguishes other rules of tables from those that were in force; empty if there are none
-    :param table_rules: these rules, for readers of the tables later; see :func:`airflow_provider_cdc.changelog.reports.apply_report.rules_of`
+    :param table_rules: these rules, for readers of the tables later; see :func:`airflow_provider_cdc.changelog.reports.apply_report_store.rules_of`
     :param untold: what earlier runs did and no report says, see :mod:`airflow_provider_cdc.targets.lake.apply.unreported_writes`
     :param changelog: identity of the change log
     :param writer: the run that has written its last batch: in a change log that was put back to an earlier state, another one writes a batch of this number
-    :param earlier: runs before, whose tables no task has announced yet, see :func:`airflow_provider_cdc.changelog.reports.apply_report.not_announced`
+    :param earlier: runs before, whose tables no task has announced yet, see :func:`airflow_provider_cdc.changelog.reports.apply_report_store.not_announced`
     """
 
     connector: str

@@ -14,9 +14,9 @@ from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopi
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.targets.lake.apply.apply_run_report import TableApplyResult
-from airflow_provider_cdc.targets.lake.apply.pending_batch_write import bring_up, one_batch_at_a_time
+from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
+from airflow_provider_cdc.targets.lake.apply.table_batch_writer import bring_up, one_batch_at_a_time
 from airflow_provider_cdc.targets.lake.apply.table_owner_check import applied_batch, put_back
-from airflow_provider_cdc.targets.lake.apply.table_progress import JobTableProgress
 from airflow_provider_cdc.targets.lake.formats.jvm_errors import lost_with_an_executor
 from airflow_provider_cdc.targets.lake.formats.target_interface import (
     NEVER,
@@ -29,7 +29,7 @@ from airflow_provider_cdc.targets.lake.formats.target_interface import (
 from airflow_provider_cdc.targets.lake.placement.recorded_rule_check import another_place, another_rule, same_rule
 from airflow_provider_cdc.targets.lake.rules.projection import WHOLE, Projection
 from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch
-from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
+from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 from airflow_provider_cdc.targets.lake.schema.column_origins import ColumnOriginRecorder
 from airflow_provider_cdc.targets.lake.schema.column_successors import project_recorded_version
 from airflow_provider_cdc.targets.lake.write.write_strategy import WriteStrategy
@@ -59,7 +59,7 @@ class BatchApplier:
     :param open_table: location → the table there, in the session of the thread
     :param adopt: topics whose tables are taken over although they have another owner
     :param check_crc: compare the checksum of each file of the change log too
-    :param writes: how rows of tables with a key are written, one of :data:`airflow_provider_cdc.targets.lake.formats.table_format.WRITES`
+    :param writes: how rows of tables with a key are written, one of :data:`airflow_provider_cdc.targets.lake.formats.format_descriptor.WRITES`
     :param shapes: gives what the rule of a topic makes of its rows
     :param origins: notes where columns come from
     """

@@ -15,11 +15,11 @@ from airflow_provider_cdc.targets.lake.apply.apply_run_report import TableApplyR
 from airflow_provider_cdc.targets.lake.apply.batch_applier import BatchApplier
 from airflow_provider_cdc.targets.lake.apply.unreported_writes import find_unreported_writes
 from airflow_provider_cdc.targets.lake.apply.up_to_date_check import read_table_stamp
-from airflow_provider_cdc.targets.lake.backlog.backlog_state import BacklogState
+from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import BacklogState
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
 from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER, Owner, Target
 from airflow_provider_cdc.targets.lake.placement.recorded_rule_check import other_texts
-from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
+from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.apply.table_worker")
 

@@ -11,9 +11,9 @@ import logging
 
 from airflow_provider_cdc.changelog.reading.pending_batches import merge_pending
 from airflow_provider_cdc.targets.lake.apply.apply_run_report import TableApplyResult
-from airflow_provider_cdc.targets.lake.backlog.backlog_state import BacklogState
+from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import BacklogState
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
-from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
+from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.apply.unreported_writes")
 

@@ -1,7 +1,7 @@
 """Finds out without Spark whether there is anything to apply: from the change log, the last report, and a look at the tables' files.
 
 The report alone is not enough: a table may have been dropped since, or replaced by an older copy. So the report has a stamp of each
-table (:meth:`airflow_provider_cdc.targets.lake.formats.table_format.TableFormat.load_stamp`); if a stamp has changed, Spark reads the table's marker.
+table (:meth:`airflow_provider_cdc.targets.lake.formats.format_descriptor.TableFormat.load_stamp`); if a stamp has changed, Spark reads the table's marker.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports, not_announced
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, not_announced
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.targets.lake.formats import load_format
 

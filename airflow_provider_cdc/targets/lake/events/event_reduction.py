@@ -31,7 +31,7 @@ from airflow_provider_cdc.targets.lake.events.row_images import read_image_diffe
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import FROM, KEPT, OP, OURS, SEQ, UNKNOWN, last_per_key
 from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import expand_row_counts
 from airflow_provider_cdc.targets.lake.rules.projection import LEFT, WHOLE, Projection
-from airflow_provider_cdc.targets.lake.session.single_snapshot_check import read_once
+from airflow_provider_cdc.targets.lake.session.unique_key_check import read_once
 from airflow_provider_cdc.targets.lake.types.spark_types import (
     build_fill_value,
     build_struct_type,

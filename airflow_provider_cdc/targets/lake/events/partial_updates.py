@@ -29,7 +29,7 @@ from airflow_provider_cdc.changelog.reading.partial_document_updates import (
     refuse_lost,
 )
 from airflow_provider_cdc.core.model.table_schema import DocumentSchema, arrow_type
-from airflow_provider_cdc.core.spi.partial_updates import partial_updates
+from airflow_provider_cdc.core.spi.partial_update_applier import partial_updates
 from airflow_provider_cdc.targets.lake.executors.executor_packages import lacks_package, ship_driver_code
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import KEPT, OP, OURS, SEQ
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name

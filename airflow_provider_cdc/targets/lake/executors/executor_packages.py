@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 
 PACKAGES = ("core", "changelog", "sources", "targets", "verify")
 """Packages that jobs may import (docs/architecture.md, "Packages and layers"); and the sources, by which
-:mod:`airflow_provider_cdc.core.spi.partial_updates` finds what applies updates of documents."""
+:mod:`airflow_provider_cdc.core.spi.partial_update_applier` finds what applies updates of documents."""
 _SHOWN = 2000
 _SENDING = threading.Lock()
 _MADE = (1980, 1, 1, 0, 0, 0)

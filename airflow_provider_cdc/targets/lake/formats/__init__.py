@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.targets.lake.formats.table_format import PROFILES, WRITES, TableFormat
+from airflow_provider_cdc.targets.lake.formats.format_descriptor import PROFILES, WRITES, TableFormat
 
 TARGETS = {
     "delta": "airflow_provider_cdc.targets.lake.formats.delta",
     "iceberg": "airflow_provider_cdc.targets.lake.formats.iceberg",
     "memory": "airflow_provider_cdc.targets.lake.formats.memory_table",
 }
-"""Kind, as in the jobs' arguments → module whose ``FORMAT`` is its :class:`airflow_provider_cdc.targets.lake.formats.table_format.TableFormat`."""
+"""Kind, as in the jobs' arguments → module whose ``FORMAT`` is its :class:`airflow_provider_cdc.targets.lake.formats.format_descriptor.TableFormat`."""
 
 
 def load_format(kind: str) -> TableFormat:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.changelog.reading.arrow_row_matching import match_keys
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.table_format import TableFormat
+from airflow_provider_cdc.targets.lake.formats.format_descriptor import TableFormat
 from airflow_provider_cdc.targets.lake.formats.target_interface import (
     NEVER,
     NO_COMMENTS,
@@ -36,10 +36,10 @@ from airflow_provider_cdc.targets.lake.formats.target_interface import (
     WriteConflict,
     WriteMetrics,
 )
-from airflow_provider_cdc.targets.lake.rows.full_table_merge import build_merged_table
+from airflow_provider_cdc.targets.lake.rows.keyless_row_locator import locate_rows
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import MultisetDifference
-from airflow_provider_cdc.targets.lake.rows.row_locator import locate_rows
+from airflow_provider_cdc.targets.lake.rows.whole_table_rewrite import build_merged_table
 from airflow_provider_cdc.targets.lake.types.spark_types import (
     build_fill_value,
     build_struct_type,

@@ -24,27 +24,31 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports, not_announced
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, not_announced
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
-from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
+from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunReport, TableApplyResult
 from airflow_provider_cdc.targets.lake.apply.batch_applier import BatchApplier
-from airflow_provider_cdc.targets.lake.apply.table_progress import JobTableProgress
+from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
 from airflow_provider_cdc.targets.lake.apply.table_worker import TableWorker, build_failed_entry
 from airflow_provider_cdc.targets.lake.apply.up_to_date_check import find_unchanged_topics, nothing_new
-from airflow_provider_cdc.targets.lake.backlog.backlog_state import BacklogState, add_known_routed_tables, view_of
+from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import (
+    BacklogState,
+    add_known_routed_tables,
+    view_of,
+)
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
 from airflow_provider_cdc.targets.lake.formats import known_profile, known_writes, load_format
 from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER, Target
 from airflow_provider_cdc.targets.lake.jobs.apply_arguments import parse_arguments, this_job
 from airflow_provider_cdc.targets.lake.jobs.connector_spec import ConnectorSpec
 from airflow_provider_cdc.targets.lake.jobs.continuous_apply import ContinuousApply
-from airflow_provider_cdc.targets.lake.jobs.session_rehearsal import rehearse_apply
-from airflow_provider_cdc.targets.lake.placement.routed_tables import RoutedTables, names_of
+from airflow_provider_cdc.targets.lake.jobs.session_warmup import rehearse_apply
+from airflow_provider_cdc.targets.lake.placement.affected_route_tables import RoutedTables, names_of
 from airflow_provider_cdc.targets.lake.placement.table_placement import TablePlacement
-from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
+from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 from airflow_provider_cdc.targets.lake.schema.column_origins import ColumnOriginRecorder
 from airflow_provider_cdc.targets.lake.session import job_logging
 from airflow_provider_cdc.targets.lake.session.job_logging import speaks_of
@@ -66,8 +70,8 @@ class ApplyChanges:
     """Brings the tables of one connector up to the last batch of its change log.
 
     :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``
-    :param profile: how new tables begin, one of :data:`airflow_provider_cdc.targets.lake.formats.table_format.PROFILES`
-    :param writes: how rows of tables with a key are written, one of :data:`airflow_provider_cdc.targets.lake.formats.table_format.WRITES`
+    :param profile: how new tables begin, one of :data:`airflow_provider_cdc.targets.lake.formats.format_descriptor.PROFILES`
+    :param writes: how rows of tables with a key are written, one of :data:`airflow_provider_cdc.targets.lake.formats.format_descriptor.WRITES`
     :param threads: tables worked on at the same time
     :param adopt: topics whose tables are taken over although they have another owner; their rows are replaced
     :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows
@@ -268,7 +272,7 @@ class ApplyChanges:
     def list_unannounced_runs(self, owner: str) -> list[dict[str, Any]]:
         """List runs before whose tables no task has announced yet.
 
-        See :func:`airflow_provider_cdc.changelog.reports.apply_report.not_announced`.
+        See :func:`airflow_provider_cdc.changelog.reports.apply_report_store.not_announced`.
 
         :param owner: of this run
         """

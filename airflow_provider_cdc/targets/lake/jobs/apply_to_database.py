@@ -26,9 +26,9 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError, TerminalErro
 from airflow_provider_cdc.core.reporting.metrics_monitor import EVERY_S
 from airflow_provider_cdc.targets.database.apply.apply_result import DatabaseApplyResult
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
-from airflow_provider_cdc.targets.database.parallel.parallel_apply import StagedDatabaseApply, StagingSizes
+from airflow_provider_cdc.targets.database.parallel.staged_parallel_apply import StagedDatabaseApply, StagingSizes
 from airflow_provider_cdc.targets.database.target_engine import open_engine
-from airflow_provider_cdc.targets.lake.executors.executor_workers import build_executor_workers
+from airflow_provider_cdc.targets.lake.executors.sink_executor_tasks import build_executor_workers
 from airflow_provider_cdc.targets.lake.jobs.apply_arguments import parse_seconds
 from airflow_provider_cdc.targets.lake.session import job_logging
 from airflow_provider_cdc.targets.lake.session.spark_session import STORAGE_OPTIONS, open_changelog
@@ -58,7 +58,7 @@ class JobResultFile:
 
     It is written from the first moment on, so that it is there if the job is killed.
 
-    :param file: JSON, as of :meth:`airflow_provider_cdc.targets.database.apply.database_apply.Done.document`, with ``ended``, and with ``error`` and ``terminal`` if it has failed; ``None``: no file is wanted
+    :param file: JSON, as of :meth:`airflow_provider_cdc.targets.database.apply.apply_result.DatabaseApplyResult.to_document`, with ``ended``, and with ``error`` and ``terminal`` if it has failed; ``None``: no file is wanted
     """
 
     def __init__(self, file: Path | None) -> None:

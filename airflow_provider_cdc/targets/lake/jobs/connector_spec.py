@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from airflow_provider_cdc.core.config.name_suggestions import describe_unknown_name
-from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
+from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.formats import known_profile, known_writes
 
@@ -22,8 +22,8 @@ class ConnectorSpec(BaseModel):
 
     :param changelog: folder or object store prefix
     :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``
-    :param profile: how new tables begin, one of :data:`airflow_provider_cdc.targets.lake.formats.table_format.PROFILES`
-    :param writes: how rows of tables with a key are written, one of :data:`airflow_provider_cdc.targets.lake.formats.table_format.WRITES`
+    :param profile: how new tables begin, one of :data:`airflow_provider_cdc.targets.lake.formats.format_descriptor.PROFILES`
+    :param writes: how rows of tables with a key are written, one of :data:`airflow_provider_cdc.targets.lake.formats.format_descriptor.WRITES`
     :param tables: rules for tables that are not kept as the source has them, or are elsewhere
     :param threads: tables worked on at the same time
     :param adopt: topics whose tables are taken over although they belong to another owner

@@ -24,7 +24,7 @@ from airflow_provider_cdc.changelog.reports.retry_pause import LONGEST_S, RetryP
 from airflow_provider_cdc.core.errors import TransientError
 from airflow_provider_cdc.core.model.batch_manifest import BatchContents
 from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunReport, TableApplyResult
-from airflow_provider_cdc.targets.lake.backlog.backlog_state import BacklogState, group_batches, told_of
+from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import BacklogState, group_batches, told_of
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.continuous_apply")
 

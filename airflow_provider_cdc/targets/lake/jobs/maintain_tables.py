@@ -23,13 +23,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
-from airflow_provider_cdc.changelog.reports.maintenance_report import MaintenanceReports
+from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.targets.lake.apply.table_progress import JobTableProgress
+from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.table_format import known_keep
+from airflow_provider_cdc.targets.lake.formats.format_descriptor import known_keep
 from airflow_provider_cdc.targets.lake.formats.table_location import one_name
 from airflow_provider_cdc.targets.lake.formats.target_interface import SHARED, MaintenanceStepResult, WriteConflict
 from airflow_provider_cdc.targets.lake.session.spark_session import (
@@ -75,7 +75,7 @@ class TableMaintenanceResult:
 class MaintenanceRunResult:
     """Result of the maintenance of all tables.
 
-    It is stored by :class:`airflow_provider_cdc.changelog.reports.maintenance_report.MaintenanceReports`.
+    It is stored by :class:`airflow_provider_cdc.changelog.reports.table_maintenance_report.MaintenanceReports`.
     """
 
     connector: str

@@ -30,14 +30,14 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.rebuild_report import RebuildReports
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.changelog.reports.rebuild_report_store import RebuildReports
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.targets.lake.apply.table_progress import JobTableProgress
+from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.rebuild.full_change_log import FullChangeLog
-from airflow_provider_cdc.targets.lake.rebuild.rebuild_strategies import InPlaceRebuild, SeparateRebuild
-from airflow_provider_cdc.targets.lake.rebuild.rebuild_targets import RebuildTargets
+from airflow_provider_cdc.targets.lake.rebuild.rebuild_placement import InPlaceRebuild, SeparateRebuild
+from airflow_provider_cdc.targets.lake.rebuild.tables_to_rebuild import RebuildTargets
 from airflow_provider_cdc.targets.lake.session.spark_session import open_changelog, open_spark_session, own_session
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.rebuild_tables")

@@ -34,15 +34,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.changelog.reports.apply_report import rules_of
-from airflow_provider_cdc.core.config.table_rules import MatchedRule, TableRules
+from airflow_provider_cdc.changelog.reports.apply_report_store import rules_of
+from airflow_provider_cdc.core.config.target_table_rules import MatchedRule, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
-from airflow_provider_cdc.targets.lake.apply.table_progress import JobTableProgress
+from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.target_interface import Owner, PinnedTableState, Target
 from airflow_provider_cdc.targets.lake.jobs.verify_arguments import parse_arguments
 from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import ABSENT
-from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
+from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 from airflow_provider_cdc.targets.lake.schema.column_successors import ColumnVariants, read_recorded_variants
 from airflow_provider_cdc.targets.lake.session.spark_session import (
     open_changelog,
@@ -51,6 +51,7 @@ from airflow_provider_cdc.targets.lake.session.spark_session import (
     tune_session,
 )
 from airflow_provider_cdc.targets.lake.types.spark_types import find_common_type
+from airflow_provider_cdc.targets.lake.verify.compared_table_progress import VerifiedTables
 from airflow_provider_cdc.targets.lake.verify.projected_table import (
     NOBODY_SAYS,
     ProjectedTable,
@@ -61,9 +62,8 @@ from airflow_provider_cdc.targets.lake.verify.reference_loader import at_rest, l
 from airflow_provider_cdc.targets.lake.verify.routed_tables import tables_of
 from airflow_provider_cdc.targets.lake.verify.row_comparison import RowComparison
 from airflow_provider_cdc.targets.lake.verify.source_reference import SourceReference
-from airflow_provider_cdc.targets.lake.verify.verified_tables import VerifiedTables
 from airflow_provider_cdc.verify.batches_after_reference import NeverComparable, NotComparable
-from airflow_provider_cdc.verify.verification_plan import VerificationPlan, write_report
+from airflow_provider_cdc.verify.verification_documents import VerificationPlan, write_report
 from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.verify_tables")

@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.targets.lake.formats.target_interface import Owner, Target
 from airflow_provider_cdc.targets.lake.rules.projection import Projection
 from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch
-from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
+from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 
 
 def same_rule(made_by: str, now: str, schema: TableSchema) -> bool:

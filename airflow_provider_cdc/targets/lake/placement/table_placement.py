@@ -8,17 +8,17 @@ from collections.abc import Callable, Collection, Mapping
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.name_suggestions import names_in
-from airflow_provider_cdc.core.config.table_routes import AGGREGATE, VALUE
-from airflow_provider_cdc.core.config.table_rules import PLAIN, MatchedRule, TableRules
+from airflow_provider_cdc.core.config.row_routing_rules import AGGREGATE, VALUE
+from airflow_provider_cdc.core.config.target_table_rules import PLAIN, MatchedRule, TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
-from airflow_provider_cdc.targets.lake.backlog.backlog_state import BacklogState
+from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import BacklogState
 from airflow_provider_cdc.targets.lake.formats.table_location import table_location
 from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER, Target
 from airflow_provider_cdc.targets.lake.rules.projection import Projection
 from airflow_provider_cdc.targets.lake.rules.projection_builder import build_projection
 from airflow_provider_cdc.targets.lake.rules.row_routing import ELSE, RouteBranch
-from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
+from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 
 log = logging.getLogger(__name__)
 

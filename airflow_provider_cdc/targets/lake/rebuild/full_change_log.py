@@ -11,7 +11,7 @@ from airflow_provider_cdc.changelog.reading.table_start_batch import find_emptyi
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.batch_manifest import BatchContents, Manifest
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
-from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
+from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 
 
 class FullChangeLog:

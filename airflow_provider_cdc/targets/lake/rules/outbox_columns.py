@@ -9,9 +9,9 @@ from functools import partial
 
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.core.config.column_rules import ColumnRules
-from airflow_provider_cdc.core.config.table_routes import Outbox
-from airflow_provider_cdc.core.config.table_rules import TableRule
+from airflow_provider_cdc.core.config.row_routing_rules import Outbox
+from airflow_provider_cdc.core.config.target_column_rules import ColumnRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRule
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.targets.lake.rules.projection import RuleExpression
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, spark_type

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_provider_cdc.core.config.name_suggestions import suggest_names
-from airflow_provider_cdc.core.config.table_rules import PLAIN, MatchedRule
+from airflow_provider_cdc.core.config.target_table_rules import PLAIN, MatchedRule
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.targets.lake.rules.outbox_columns import of_an_outbox, payload_fields

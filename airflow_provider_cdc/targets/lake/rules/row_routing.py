@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.core.config.table_rules import TableRule
+from airflow_provider_cdc.core.config.target_table_rules import TableRule
 from airflow_provider_cdc.targets.lake.rules.projection import RowCondition, RuleExpression
 
 

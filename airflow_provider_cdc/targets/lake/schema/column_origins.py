@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rules.projection import Projection
-from airflow_provider_cdc.targets.lake.types.variant_columns import VARIANT
+from airflow_provider_cdc.targets.lake.types.variant_spark_udfs import VARIANT
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.schema.column_origins")
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.targets.lake.formats.table_format import TableFormat
+from airflow_provider_cdc.targets.lake.formats.format_descriptor import TableFormat
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.session.spark_session")
 

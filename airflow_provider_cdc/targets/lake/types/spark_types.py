@@ -16,7 +16,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.targets.lake.types.variant_columns import as_text
+from airflow_provider_cdc.targets.lake.types.variant_spark_udfs import as_text
 
 _SIMPLE = {
     "bool": "boolean",

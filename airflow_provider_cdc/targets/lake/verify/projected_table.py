@@ -16,7 +16,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.core.config.table_rules import PLAIN, MatchedRule, TableRules
+from airflow_provider_cdc.core.config.target_table_rules import PLAIN, MatchedRule, TableRules
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.targets.lake.events import event_reduction
@@ -27,7 +27,7 @@ from airflow_provider_cdc.targets.lake.rules.projection_builder import build_pro
 from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, spark_type
 from airflow_provider_cdc.verify.batches_after_reference import NeverComparable, NotComparable
-from airflow_provider_cdc.verify.verification_plan import why_not
+from airflow_provider_cdc.verify.verification_documents import why_not
 
 NOBODY_SAYS = "it is kept by a rule, and nobody says by which one: the report of the last apply does not have its rules, and none were given"
 _OVER = {"soft_delete": "NOT coalesce(_is_deleted, false)", "history": "_is_current"}

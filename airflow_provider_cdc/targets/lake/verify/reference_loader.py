@@ -7,7 +7,7 @@ from airflow_provider_cdc.changelog.reading.pending_batches import collect_topic
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.targets.lake.verify.source_reference import SourceReference
 from airflow_provider_cdc.verify.batches_after_reference import BatchesAfterReference
-from airflow_provider_cdc.verify.verification_plan import VerificationPlan
+from airflow_provider_cdc.verify.verification_documents import VerificationPlan
 
 
 def at_rest(changelog: ChangeLog, connector: str) -> dict[str, SourceReference]:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.targets.lake.placement.routed_tables import MOST
+from airflow_provider_cdc.targets.lake.placement.affected_route_tables import MOST
 from airflow_provider_cdc.targets.lake.placement.table_placement import TablePlacement
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
 from airflow_provider_cdc.targets.lake.rules.projection_builder import build_projection, build_routing
 from airflow_provider_cdc.targets.lake.rules.row_routing import ELSE, RouteBranch
-from airflow_provider_cdc.targets.lake.rules.target_table import TargetTable
+from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 from airflow_provider_cdc.targets.lake.verify.expected_rows import ExpectedTableRows
 from airflow_provider_cdc.targets.lake.verify.projected_table import refuse_unknown
 from airflow_provider_cdc.verify.batches_after_reference import NotComparable

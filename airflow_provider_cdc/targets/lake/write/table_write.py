@@ -22,7 +22,6 @@ from airflow_provider_cdc.targets.lake.formats.target_interface import (
     Target,
     WriteConflict,
 )
-from airflow_provider_cdc.targets.lake.rows.full_table_merge import build_merged_table
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
     ANEW,
     KEPT,
@@ -33,11 +32,16 @@ from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
     build_key_condition,
     last_per_key,
 )
+from airflow_provider_cdc.targets.lake.rows.whole_table_rewrite import build_merged_table
 from airflow_provider_cdc.targets.lake.rules.projection import Projection, laid_out_by, lower_names
 from airflow_provider_cdc.targets.lake.schema.lossy_casts import Changed, other_types
 from airflow_provider_cdc.targets.lake.schema.table_evolution import brought_up, evolution_of, present_version
 from airflow_provider_cdc.targets.lake.types.spark_types import build_fill_value, find_common_type, quote_name
-from airflow_provider_cdc.targets.lake.write.collected_changes import CollectLimitExceeded, collect_changes, collect_new
+from airflow_provider_cdc.targets.lake.write.driver_collected_changes import (
+    CollectLimitExceeded,
+    collect_changes,
+    collect_new,
+)
 from airflow_provider_cdc.targets.lake.write.write_strategy import WriteStrategy, new_keys_only
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.write.table_write")

@@ -13,7 +13,7 @@ from airflow_provider_cdc.changelog.reading.last_events import LastEvents, not_o
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
 from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rules.projection import Projection
-from airflow_provider_cdc.targets.lake.write.projected_reduction import needs_spark
+from airflow_provider_cdc.targets.lake.write.arrow_rule_projection import needs_spark
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.write.write_strategy")
 
@@ -33,7 +33,7 @@ class WriteStrategy:
     """The choice, for the batches of one connector.
 
     :param reduce: reduces batches on arrays
-    :param writes: one of :data:`airflow_provider_cdc.targets.lake.formats.table_format.WRITES`
+    :param writes: one of :data:`airflow_provider_cdc.targets.lake.formats.format_descriptor.WRITES`
     """
 
     reduce: Callable[[PendingBatches], LastEvents]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.model.log_items import CREATE
 from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
-from airflow_provider_cdc.sources.db2.log.change_arrays import ChangeArrays
 from airflow_provider_cdc.sources.db2.log.change_merger import ChangeBlock, ChangeMerger
 from airflow_provider_cdc.sources.db2.log.lsn_arrays import LsnArray
+from airflow_provider_cdc.sources.db2.log.ordered_table_changes import ChangeArrays
 
 Lsn = tuple[bytes, bytes]
 

@@ -16,9 +16,9 @@ from airflow_provider_cdc.core.errors import SourceLogDamaged, UnknownLogEvent
 from airflow_provider_cdc.core.model.log_items import OPERATIONS
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.sources.db2.asn.table_registrations import TableRegistration
-from airflow_provider_cdc.sources.db2.log.change_arrays import ChangeArrays, Mask
 from airflow_provider_cdc.sources.db2.log.change_table_layout import ChangeTableLayout, layout_of
 from airflow_provider_cdc.sources.db2.log.change_table_reader import ChangeTableReader
+from airflow_provider_cdc.sources.db2.log.ordered_table_changes import ChangeArrays, Mask
 from tests.support.db2_settings import PARTS, column, config, schema_of
 
 Raw = tuple[Any, ...]

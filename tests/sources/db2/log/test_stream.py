@@ -20,7 +20,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, SourceUnavailable, UnknownLogEvent
 from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock
-from airflow_provider_cdc.sources.db2.asn.agent_marks import mark_at, write_mark
+from airflow_provider_cdc.sources.db2.asn.agent_marker_signals import mark_at, write_mark
 from airflow_provider_cdc.sources.db2.asn.agent_progress import AgentProgress, read_agent_progress
 from airflow_provider_cdc.sources.db2.connect import Db2Connection, connect_database
 from airflow_provider_cdc.sources.db2.log import cursor_pool, stream
@@ -271,7 +271,7 @@ def test_many_tables_are_read_with_few_open_results(on: Streamed) -> None:
         return found
 
     with (
-        patch.object(cursor_pool.CursorPool.__init__, "__defaults__", (3,)), patch.object(cursor_pool.CursorPool, "fetch", watched),
+        patch.object(cursor_pool.CursorPool.__init__, "__defaults__", (3,)), patch.object(cursor_pool.CursorPool, "fetch_rows", watched),
         patch.object(ChangeMerger.__init__, "__defaults__", (50,)), patch.object(stream, "FETCH_ROWS", 7),
     ):  # fmt: skip
         events = on.read()
@@ -934,7 +934,7 @@ def test_whatever_is_asked_and_read_ends_its_transaction(on: Streamed, monkeypat
         rollback(self)
         began.pop(id(self), None)
 
-    for name in ("rows", "cursor", "execute"):
+    for name in ("fetch_rows", "open_cursor", "execute"):
         noted(name)
     rollback = Db2Connection.rollback
     monkeypatch.setattr(Db2Connection, "rollback", ended)
@@ -946,7 +946,7 @@ def test_whatever_is_asked_and_read_ends_its_transaction(on: Streamed, monkeypat
             next(items)
         while not isinstance(next(items), Heartbeat):
             pass
-        assert seen == {"rows", "cursor"}
+        assert seen == {"fetch_rows", "open_cursor"}
         assert not began
         seen.clear()
     items.close()  # type: ignore[attr-defined]

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from random import Random
 
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
-from airflow_provider_cdc.sources.mongodb.documents.change_events import read_events
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.documents.change_event_arrays import read_events
 from airflow_provider_cdc.sources.mongodb.documents.document_errors import DocumentError
 from airflow_provider_cdc.sources.mongodb.documents.document_updates import apply_update
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import JsonForm, format_keys, format_values

@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments, BsonValues
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments, BsonValues
 from airflow_provider_cdc.sources.mongodb.documents.document_errors import DamagedDocument
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import JsonForm, format_keys, format_values
 from airflow_provider_cdc.sources.mongodb.kernels.json_text import DEEPEST

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.sources.mongodb.documents import extended_json_parser
-from airflow_provider_cdc.sources.mongodb.documents.bson_values import BsonDocuments
+from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_values
 from dev.java_json import random_bson
 from tests.sources.mongodb.documents import recorded

@@ -133,7 +133,7 @@ def test_damaged_events_end_in_an_error_or_an_answer(
 _LENGTH = """
 import numpy as np
 from airflow_provider_cdc.sources.mysql import kernels as k
-print(k.lenenc(np.array([252, 1, 2], np.uint8), 0)[0])
+print(k.read_lenenc(np.array([252, 1, 2], np.uint8), 0)[0])
 """
 
 
@@ -145,7 +145,7 @@ def test_compiled_kernels_are_not_kept_when_a_helper_in_another_file_changes(tmp
         return int(_run(["-c", _LENGTH], None, 120, folder=tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache")))
 
     assert length() == 0x201
-    helper = package / "sources" / "mysql" / "kernels" / "integer_decoding.py"
+    helper = package / "sources" / "mysql" / "kernels" / "byte_integers.py"
     changed = helper.read_text().replace("np.int64(8 * i)", "np.int64(4 * i)")
     assert changed != helper.read_text()
     helper.write_text(changed)

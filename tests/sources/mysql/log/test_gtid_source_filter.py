@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
-from airflow_provider_cdc.sources.mysql.log import binlog_connection, gtid_failover
+from airflow_provider_cdc.sources.mysql.log import binlog_connection, gtid_continuity_check
 from airflow_provider_cdc.sources.mysql.log.gtid_source_filter import GtidSourceFilter
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import applied, purge_log, reset_log
@@ -119,7 +119,7 @@ def test_after_a_switch_only_sources_that_count_have_to_be_there(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, filtered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The replica that takes over lacks some of the other primary's transactions, and has purged others that came meanwhile."""
-    monkeypatch.setattr(gtid_failover, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(gtid_continuity_check, "PATIENCE_S", 0.5)
     first, second = Replica(request, kind, 72), Replica(request, kind, 73)
     with first.server, second.server:
         first.insert("a", 11, 15)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.sources.mysql.log import binlog_stream as streams
-from airflow_provider_cdc.sources.mysql.log.binlog_stream import BinlogStream
+from airflow_provider_cdc.sources.mysql.log import binlog_item_stream as streams
+from airflow_provider_cdc.sources.mysql.log.binlog_item_stream import BinlogStream
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from tests.support import binlog as made
 from tests.support.binlog import Applied, Dump, MadeLog, MadeServer

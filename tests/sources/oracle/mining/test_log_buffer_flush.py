@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.connect import DatabaseStatus, connect, current_scn, database_of, fetch_rows
-from airflow_provider_cdc.sources.oracle.mining.catalog_lookups import CatalogLookups
+from airflow_provider_cdc.sources.oracle.mining.live_catalog_lookups import CatalogLookups
 from airflow_provider_cdc.sources.oracle.mining.log_buffer_flush import (
     LONGEST_WAIT,
     RETRY_AFTER,

@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.model.log_items import LogBlock, LogItem, Rollbac
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.connect import connect, database_of
 from airflow_provider_cdc.sources.oracle.metrics import LogMinerMetrics
-from airflow_provider_cdc.sources.oracle.mining.catalog_lookups import CatalogLookups
+from airflow_provider_cdc.sources.oracle.mining.live_catalog_lookups import CatalogLookups
 from airflow_provider_cdc.sources.oracle.mining.logminer_query import BATCH
 from airflow_provider_cdc.sources.oracle.mining.logminer_stream import LogMinerStream
 from airflow_provider_cdc.sources.oracle.position import OraclePosition

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.core.model.connector_offset import CarriedFile
 from airflow_provider_cdc.core.model.log_items import (
     CarryOverItem,
     Heartbeat,
@@ -22,9 +23,8 @@ from airflow_provider_cdc.core.model.log_items import (
     Rollback,
     SchemaChange,
 )
-from airflow_provider_cdc.core.model.offset import CarriedFile
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
-from airflow_provider_cdc.core.writing.carry_over_writer import StoredCarryOver
+from airflow_provider_cdc.core.writing.carry_over_store import StoredCarryOver
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import DatabaseStatus
 from airflow_provider_cdc.sources.oracle.metrics import LogMinerMetrics
@@ -123,13 +123,13 @@ class Log:
             if hidden and strands.random() < 0.7
         }
 
-    def cancel(self) -> None: ...
+    def cancel_call(self) -> None: ...
 
     def minable_scn(self) -> int:
         return next((end for end in self.ends if end > self.at), self.ends[-1])
 
     @property
-    def logs(self) -> Log:
+    def log_collector(self) -> Log:
         return self
 
     def switched_scn(self) -> int:
@@ -142,10 +142,10 @@ class Log:
         race = self._random.choice((0, 0, 1, 20)) if self.shown else 0
         return {xid: scn for xid, (scn, last) in self.lives.items() if scn <= end < last + race}
 
-    def open(self, low: int, end: int) -> None:
+    def open_window(self, low: int, end: int) -> None:
         self.windows.append((low, end))
 
-    def rows(
+    def read_rows(
         self, low: int, end: int, read: int | None = None, late: Mapping[bytes, int] = NO_XIDS
     ) -> Iterator[pa.RecordBatch]:
         found = [one for one in self.rows_ if low <= one["scn"] <= end and self.shown.get(one["xid"], 0) <= end]
@@ -164,7 +164,7 @@ class Log:
     def log_ends(self, scn: int) -> list[int]:
         return []
 
-    def measure(self) -> None:
+    def record_memory(self) -> None:
         pass
 
     def close(self) -> None:

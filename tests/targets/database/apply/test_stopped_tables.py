@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
@@ -22,7 +22,7 @@ from tests.support.connectors import Connector, memory_connector
 from tests.support.signals import snapshot
 from tests.targets.database.apply.test_database_apply import in_order, rows, sink
 from tests.targets.database.conftest import _FIXTURES
-from tests.targets.database.parallel.test_parallel_apply import staged
+from tests.targets.database.parallel.test_staged_parallel_apply import staged
 from tests.targets.database.verify.test_verify_database import verified
 
 COLUMNS = {"id": "int64!", "n": "int32"}

@@ -24,7 +24,7 @@ from airflow_provider_cdc.targets.database.schema.target_table import (
 from tests.support.connectors import Connector, memory_connector
 from tests.targets.database.apply.test_database_apply import in_order, rows, sink
 from tests.targets.database.conftest import _FIXTURES
-from tests.targets.database.parallel.test_parallel_apply import staged
+from tests.targets.database.parallel.test_staged_parallel_apply import staged
 
 KEYS = [
     "",

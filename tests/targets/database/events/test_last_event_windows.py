@@ -16,9 +16,9 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import load_dialect
 from airflow_provider_cdc.targets.database.events import event_reader, last_event_windows
-from airflow_provider_cdc.targets.database.events.table_operations import TableOperation, read_operations
+from airflow_provider_cdc.targets.database.events.event_operation_reader import TableOperation, read_operations
+from airflow_provider_cdc.targets.database.schema.batch_common_types import with_room
 from airflow_provider_cdc.targets.database.schema.target_table import DatabaseTargetTable, table_of
-from airflow_provider_cdc.targets.database.schema.type_promotion import with_room
 from tests.support.connectors import Connector, memory_connector
 from tests.targets.database.apply.test_database_apply import in_order, rows, sink
 

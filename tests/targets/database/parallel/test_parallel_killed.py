@@ -17,7 +17,7 @@ from tests.support.patience import LONGEST_S
 from tests.support.sampled import Sampled
 from tests.targets.database.apply.test_database_apply import in_order, rows, work
 from tests.targets.database.killed import start
-from tests.targets.database.parallel.test_parallel_apply import left, staged, url
+from tests.targets.database.parallel.test_staged_parallel_apply import left, staged, url
 
 pytestmark = [pytest.mark.crash, pytest.mark.sampled(3)]
 __all__ = ["url"]

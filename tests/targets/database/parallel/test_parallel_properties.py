@@ -15,13 +15,13 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
-from airflow_provider_cdc.targets.database.parallel.parallel_apply import StagedDatabaseApply
+from airflow_provider_cdc.targets.database.parallel.staged_parallel_apply import StagedDatabaseApply
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.connectors import Connector, memory_connector
 from tests.targets.database.apply.test_database_apply import work
 from tests.targets.database.conftest import _FIXTURES
 from tests.targets.database.killed import ALL
-from tests.targets.database.parallel.test_parallel_apply import Counting
+from tests.targets.database.parallel.test_staged_parallel_apply import Counting
 
 _NONE = {"delete.enabled": False, "truncate.enabled": False}
 CASES: dict[str, list[dict[str, Any]]] = {

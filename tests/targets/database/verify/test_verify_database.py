@@ -20,7 +20,7 @@ from airflow_provider_cdc.targets.database.dialects import dialect_of
 from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
 from airflow_provider_cdc.targets.database.verify import expected_rows, verify_database
 from airflow_provider_cdc.targets.database.verify.verify_database import VerifyDatabase, why_not
-from airflow_provider_cdc.verify.verification_preparation import Verification, open_verification
+from airflow_provider_cdc.verify.reference_capture import Verification, open_verification
 from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.support.command_line import parser
 from tests.support.connectors import Connector, memory_connector, mysql_connector

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
-from airflow_provider_cdc.targets.lake.session import single_snapshot_check
+from airflow_provider_cdc.targets.lake.session import unique_key_check
 from tests.support.memory_work import Workload
 from tests.support.signals import signal_state, snapshot
 from tests.targets.lake.lake import Lake
@@ -42,7 +42,7 @@ def test_a_row_that_is_read_again_before_its_table_is_made_is_there_once(
 ) -> None:
     """By a snapshot in chunks, which empties nothing."""
     if large:
-        monkeypatch.setattr(single_snapshot_check, "PARTITION_BYTES", 0)
+        monkeypatch.setattr(unique_key_check, "PARTITION_BYTES", 0)
     db = lake.connector.database
     for name in ("s.orders", "s.once"):
         db.create_table(name, ORDERS, key=("id",))

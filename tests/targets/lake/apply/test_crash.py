@@ -241,7 +241,7 @@ def test_smaller_groups_after_a_killed_run_that_had_changed_the_columns(
 ) -> None:
     """The batches that a run applies at once depend on where it begins to read, so the next run may part them elsewhere."""
     _killed_when_columns_are_changed(lake)
-    monkeypatch.setattr("airflow_provider_cdc.targets.lake.backlog.backlog_state.GROUP_BYTES", 1)
+    monkeypatch.setattr("airflow_provider_cdc.targets.lake.backlog.reported_apply_state.GROUP_BYTES", 1)
     lake.apply()
     _equal(lake)
 

@@ -11,12 +11,12 @@ import pytest
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
-from airflow_provider_cdc.operators.base.driver_jvm_startup import little_work
+from airflow_provider_cdc.operators.base.jvm_class_archive import little_work
 from airflow_provider_cdc.targets.lake.apply.batch_applier import BatchApplier
 from airflow_provider_cdc.targets.lake.apply.up_to_date_check import nothing_new
-from airflow_provider_cdc.targets.lake.backlog.backlog_state import view_of
+from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import view_of
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
 from airflow_provider_cdc.targets.lake.formats.target_interface import Owner
 from airflow_provider_cdc.targets.lake.rebuild.full_change_log import FullChangeLog

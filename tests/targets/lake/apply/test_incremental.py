@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.core.incremental.window_size import CHUNKS
+from airflow_provider_cdc.core.incremental.chunks_per_window import CHUNKS
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.fork import Forks
 from tests.support.signals import notified, scans, signal_state, snapshot

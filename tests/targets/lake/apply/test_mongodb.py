@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.verify.verification_preparation import open_verification
+from airflow_provider_cdc.verify.reference_capture import open_verification
 from airflow_provider_cdc.verify.verification_report import VerificationReport
 from dev.servers.mongodb import MongoDb
 from tests.support.mongodb import mongodb_connector

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
 from airflow_provider_cdc.targets.lake.schema.column_successors import read_recorded_variants

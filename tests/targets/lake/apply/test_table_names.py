@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from tests.targets.lake.lake import Lake, new_lake
 

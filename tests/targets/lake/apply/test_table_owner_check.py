@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.creation_marker import CreationMarker, format_marker_name
-from airflow_provider_cdc.targets.lake.formats.delta.delta_log_access import DeltaTableFolder
+from airflow_provider_cdc.targets.lake.formats.creation_owner_file import CreationMarker, format_marker_name
+from airflow_provider_cdc.targets.lake.formats.delta.jvm_access import DeltaTableFolder
 from airflow_provider_cdc.targets.lake.formats.table_location import split_table_name, table_location
 from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, Owner, Target, WriteConflict
 from airflow_provider_cdc.targets.lake.session.spark_session import own_session

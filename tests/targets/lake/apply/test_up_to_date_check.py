@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, TargetError
 from airflow_provider_cdc.targets.lake.apply.up_to_date_check import nothing_new
 from airflow_provider_cdc.targets.lake.jobs import apply_changes

@@ -16,7 +16,7 @@ from airflow_provider_cdc.changelog.reading.table_start_batch import TableStart,
 from airflow_provider_cdc.core.errors import BatchesRemoved
 from airflow_provider_cdc.core.model.batch_manifest import DataFile, SchemaChangeRecord
 from airflow_provider_cdc.core.model.table_schema import TableChange
-from airflow_provider_cdc.targets.lake.backlog.backlog_state import BacklogState, view_of
+from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import BacklogState, view_of
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
 from airflow_provider_cdc.verify.batches_after_reference import BatchesAfterReference, NotComparable
 from tests.support.manifests import SCHEMA, manifest

@@ -15,7 +15,7 @@ from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopi
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from airflow_provider_cdc.core.model.batch_manifest import DataFile, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableId, TableSchema
-from airflow_provider_cdc.targets.lake.backlog import backlog_state
+from airflow_provider_cdc.targets.lake.backlog import reported_apply_state
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
 from tests.support.manifests import manifest
 from tests.targets.lake.lake import Lake
@@ -86,13 +86,13 @@ def test_whoever_asks_first_each_table_gets_what_it_lacks_and_each_manifest_is_r
     changelog: ChangeLog, markers: list[int], group_bytes: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backlog_state, "GROUP_BYTES", group_bytes)
+        patch.setattr(reported_apply_state, "GROUP_BYTES", group_bytes)
         reads = Reads(changelog, patch)
         backlog = Backlog(changelog, "c")
         found = {marker: backlog.list_later_batches(marker) for marker in markers}
         assert reads.count == Counter(range(min(markers) + 1, LAST + 1))
         for marker, groups in found.items():
-            alone = backlog_state.group_batches(
+            alone = reported_apply_state.group_batches(
                 changelog, (one.batch_contents for one in changelog.read_manifests("c", after=marker)), {}
             )
             for topic in (f"p.s.t{t}" for t in range(TOPICS)):

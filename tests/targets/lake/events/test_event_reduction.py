@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.apply import batch_applier
-from airflow_provider_cdc.targets.lake.apply.pending_batch_write import bring_up
+from airflow_provider_cdc.targets.lake.apply.table_batch_writer import bring_up
 from airflow_provider_cdc.targets.lake.formats.delta.column_changes import NTZ, WIDENING
 from airflow_provider_cdc.targets.lake.rows import last_event_per_key
 from airflow_provider_cdc.targets.lake.types.spark_types import can_hold_type, find_common_type

@@ -45,7 +45,7 @@ def _said(caplog: pytest.LogCaptureFixture, table: str) -> list[str]:
         for r in caplog.records
         if r.name
         in (
-            "airflow_provider_cdc.targets.lake.apply.pending_batch_write",
+            "airflow_provider_cdc.targets.lake.apply.table_batch_writer",
             "airflow_provider_cdc.targets.lake.write.table_write",
         )
         and r.message.startswith(f"p.{table} ")

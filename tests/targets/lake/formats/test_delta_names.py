@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.delta.catalog_table_name import CatalogTableName
+from airflow_provider_cdc.targets.lake.formats.delta.catalog_location import CatalogTableName
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from tests.support.memory_work import Workload
 from tests.support.patience import LONGEST_S

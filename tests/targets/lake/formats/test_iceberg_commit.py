@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.targets.lake.formats import parquet_key_lookup
 from airflow_provider_cdc.targets.lake.formats.iceberg import compaction, copy_on_write, row_positions
 from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import IcebergArrayCommit
@@ -87,7 +87,7 @@ def _said(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
         for r in caplog.records
         if r.name
         in (
-            "airflow_provider_cdc.targets.lake.apply.pending_batch_write",
+            "airflow_provider_cdc.targets.lake.apply.table_batch_writer",
             "airflow_provider_cdc.targets.lake.write.table_write",
         )
         and r.message.startswith(f"p.{name} ")

@@ -16,9 +16,9 @@ from airflow_provider_cdc.changelog.row_history.row_history_models import Curren
 from airflow_provider_cdc.changelog.row_history.row_history_reader import RowHistoryReader
 from airflow_provider_cdc.changelog.row_history.row_key import RowKey
 from airflow_provider_cdc.changelog.row_history.row_masking import RowMasks
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.model.table_schema import TableId
-from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.services.row_history.target_row_reader import at_targets
 from tests.targets.lake.lake import Lake
 

@@ -12,14 +12,14 @@ from random import Random
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
-from airflow_provider_cdc.changelog.reports.maintenance_report import MaintenanceReports
+from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.formats.delta import copy_on_write as delta_copy_on_write
 from airflow_provider_cdc.targets.lake.formats.delta import maintenance as delta_upkeep
+from airflow_provider_cdc.targets.lake.formats.format_descriptor import known_keep
 from airflow_provider_cdc.targets.lake.formats.iceberg import compaction, copy_on_write
-from airflow_provider_cdc.targets.lake.formats.table_format import known_keep
 from airflow_provider_cdc.targets.lake.formats.target_interface import MaintenanceStepResult
 from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables, MaintenanceRunResult
 from tests.targets.lake.lake import Lake

@@ -30,7 +30,7 @@ from airflow_provider_cdc.targets.lake.rows.multiset_diff import AbsentRows, Mul
 from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import NUMBER
 from airflow_provider_cdc.targets.lake.session.spark_session import own_session
 from airflow_provider_cdc.targets.lake.types.spark_types import build_struct_type, can_hold_type, quote_name, spark_type
-from airflow_provider_cdc.targets.lake.write.collected_changes import CollectedChanges, collect_changes
+from airflow_provider_cdc.targets.lake.write.driver_collected_changes import CollectedChanges, collect_changes
 from tests.targets.lake.lake import Lake
 
 pytestmark = pytest.mark.spark

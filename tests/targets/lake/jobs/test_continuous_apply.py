@@ -23,7 +23,7 @@ import pytest
 
 from airflow_provider_cdc.changelog.reports import apply_turns as turns_module
 from airflow_provider_cdc.changelog.reports import retry_pause as retry_module
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.core.errors import CdcError, ChangeLogDamaged, StorageUnavailable, TargetError, TransientError
 from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunReport

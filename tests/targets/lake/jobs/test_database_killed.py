@@ -23,7 +23,7 @@ from dev.servers import SparkCluster
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S, until
 from tests.targets.database.apply.test_database_apply import in_order, rows, work
-from tests.targets.database.parallel.test_parallel_apply import left, sink
+from tests.targets.database.parallel.test_staged_parallel_apply import left, sink
 from tests.targets.lake.on_cluster import SinkJob
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_cdc.core.errors import BatchesRemoved, ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables, RebuiltTable
-from airflow_provider_cdc.targets.lake.rebuild.rebuild_strategies import InPlaceRebuild
+from airflow_provider_cdc.targets.lake.rebuild.rebuild_placement import InPlaceRebuild
 from tests.targets.lake.lake import Lake
 
 pytestmark = pytest.mark.spark

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED, MemoryTableState
 from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, Owner
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables, RebuiltTable
-from airflow_provider_cdc.targets.lake.rebuild.rebuild_targets import _text
+from airflow_provider_cdc.targets.lake.rebuild.tables_to_rebuild import _text
 from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from tests.targets.lake.lake import Child, Lake, new_lake

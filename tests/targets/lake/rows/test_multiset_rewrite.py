@@ -23,9 +23,9 @@ from airflow_provider_cdc.targets.lake.formats.iceberg import copy_on_write as o
 from airflow_provider_cdc.targets.lake.formats.iceberg.table import IcebergTarget
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
+from airflow_provider_cdc.targets.lake.rows.keyless_row_locator import may_be_among
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import SEQ
 from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import NUMBER, follow_images
-from airflow_provider_cdc.targets.lake.rows.row_locator import may_be_among
 from airflow_provider_cdc.targets.lake.types.spark_types import build_struct_type
 from tests.support.sampled import Sampled
 from tests.targets.lake.lake import Lake, new_lake
@@ -207,16 +207,14 @@ def _shown(rows: list[dict[str, Any]]) -> list[str]:
 
 def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
     """How the table was written."""
-    said = [
-        r.message for r in caplog.records if r.name == "airflow_provider_cdc.targets.lake.apply.pending_batch_write"
-    ]
+    said = [r.message for r in caplog.records if r.name == "airflow_provider_cdc.targets.lake.apply.table_batch_writer"]
     caplog.clear()
     return [text.removeprefix("p.s.bag is ").removesuffix(".") for text in said]
 
 
 @pytest.fixture
 def bag(lake: Lake, caplog: pytest.LogCaptureFixture) -> Lake:
-    caplog.set_level(logging.INFO, "airflow_provider_cdc.targets.lake.apply.pending_batch_write")
+    caplog.set_level(logging.INFO, "airflow_provider_cdc.targets.lake.apply.table_batch_writer")
     lake.connector.database.create_table("s.bag", {name: type_ for name, (type_, _) in COLUMNS.items()})
     return lake
 
@@ -261,7 +259,7 @@ def test_a_change_of_a_large_table_writes_what_it_changes(
     lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _large(monkeypatch)
-    caplog.set_level(logging.INFO, "airflow_provider_cdc.targets.lake.apply.pending_batch_write")
+    caplog.set_level(logging.INFO, "airflow_provider_cdc.targets.lake.apply.table_batch_writer")
     db = lake.connector.database
     db.create_table("s.bag", {"a": "int64", "b": "string"})
     with db.transaction() as t:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
@@ -72,7 +72,7 @@ def test_each_aggregate_type_has_a_table_of_its_events_whatever_becomes_of_the_o
     with pytest.raises(Ended):
         lake.apply(threads=1)
     lake.hook = None
-    with caplog.at_level(logging.WARNING, "airflow_provider_cdc.targets.lake.placement.routed_tables"):
+    with caplog.at_level(logging.WARNING, "airflow_provider_cdc.targets.lake.placement.affected_route_tables"):
         lake.apply()
     assert "1 rows of the outbox s.outbox were updated" in caplog.text
     found = {name: _rows(lake, f"outbox.event.{name}") for name in ("order", ODD, "a%2Fb", "customer")}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from tests.targets.lake.lake import Lake
 
 pytestmark = pytest.mark.spark

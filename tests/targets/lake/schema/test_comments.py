@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from tests.targets.lake.lake import Lake
 
 pytestmark = pytest.mark.spark

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.delta.column_changes import RESERVED, RESERVED_BESIDE_VECTORS
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables

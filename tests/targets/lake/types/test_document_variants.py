@@ -12,7 +12,7 @@ import pytest
 from bson import Int64
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.services.row_history.lake_row_reader import TargetNotInspected, rows_of
 from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables

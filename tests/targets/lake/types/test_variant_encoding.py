@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import VariantVal
 
-from airflow_provider_cdc.targets.lake.types.variant_columns import as_text, as_variant
 from airflow_provider_cdc.targets.lake.types.variant_decoder import DamagedVariant, decode_variant
 from airflow_provider_cdc.targets.lake.types.variant_encoder import NotExtendedJson, VariantEncoder
+from airflow_provider_cdc.targets.lake.types.variant_spark_udfs import as_text, as_variant
 from dev import paths
 from tests.support.variants import read, same, wanted
 

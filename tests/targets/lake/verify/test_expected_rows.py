@@ -16,8 +16,8 @@ from airflow_provider_cdc.targets.lake.rows.last_event_per_key import UNKNOWN
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from airflow_provider_cdc.targets.lake.verify.expected_rows import build_expected_rows
 from airflow_provider_cdc.verify.batches_after_reference import BatchesAfterReference, NotComparable
-from airflow_provider_cdc.verify.verification_plan import VerificationPlan
-from airflow_provider_cdc.verify.verification_preparation import open_verification
+from airflow_provider_cdc.verify.reference_capture import open_verification
+from airflow_provider_cdc.verify.verification_documents import VerificationPlan
 from tests.support.connectors import Connector, memory_connector
 from tests.support.memory_work import NAMESPACE, Workload
 from tests.targets.lake.lake import Database

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.verify.verification_preparation import open_verification
+from airflow_provider_cdc.verify.reference_capture import open_verification
 from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.targets.lake.lake import Lake
 

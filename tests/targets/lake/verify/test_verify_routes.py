@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.reports.apply_report import ApplyReports, rules_of
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, rules_of
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.verify.verification_preparation import open_verification
+from airflow_provider_cdc.verify.reference_capture import open_verification
 from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.support.signals import signal_state
 from tests.targets.lake.lake import Lake

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from tests.support.sampled import Sampled
 from tests.targets.lake.lake import Child, Lake, Row
 

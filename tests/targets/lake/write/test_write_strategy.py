@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
 from airflow_provider_cdc.targets.lake.types.spark_types import build_struct_type
-from airflow_provider_cdc.targets.lake.write.collected_changes import collect_changes
-from airflow_provider_cdc.targets.lake.write.projected_reduction import _arrow, _exact
+from airflow_provider_cdc.targets.lake.write.arrow_rule_projection import _arrow, _exact
+from airflow_provider_cdc.targets.lake.write.driver_collected_changes import collect_changes
 from tests.support.signals import signal_ended, snapshot
 from tests.targets.lake.formats.test_targets import VALUES
 from tests.targets.lake.lake import Lake, Row, new_lake
@@ -70,7 +70,7 @@ def _said(caplog: pytest.LogCaptureFixture) -> dict[str, list[str]]:
     for record in caplog.records:
         table, _, said = record.getMessage().removeprefix("p.s.").partition(" is ")
         if record.name in (
-            "airflow_provider_cdc.targets.lake.apply.pending_batch_write",
+            "airflow_provider_cdc.targets.lake.apply.table_batch_writer",
             "airflow_provider_cdc.targets.lake.write.table_write",
         ) and record.getMessage().startswith("p.s."):
             found.setdefault(table, []).append(said)

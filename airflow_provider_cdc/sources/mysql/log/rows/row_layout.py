@@ -17,15 +17,15 @@ from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns import array_builders as col
 from airflow_provider_cdc.sources.mysql.columns import charset_codec as texts
 from airflow_provider_cdc.sources.mysql.columns import column_type_codes as w
-from airflow_provider_cdc.sources.mysql.columns.column_buffers import ColumnBuffers, Finisher, ScratchMemory
-from airflow_provider_cdc.sources.mysql.columns.json_binary import json_text
-from airflow_provider_cdc.sources.mysql.columns.value_formatters import (
+from airflow_provider_cdc.sources.mysql.columns.binlog_value_texts import (
     inet4_text,
     inet6_text,
     long_decimal_text,
     uncompress_column,
     uuid_text,
 )
+from airflow_provider_cdc.sources.mysql.columns.column_buffers import ColumnBuffers, Finisher, ScratchMemory
+from airflow_provider_cdc.sources.mysql.columns.json_binary import json_text
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.log.rows.table_map_parser import TableMap
 from airflow_provider_cdc.sources.mysql.schema.column_types import BLOBS, INTEGERS, SPATIAL, TEXTS, MySqlColumnType

@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.mysql.log.rows.row_layout import (
     string_length,
 )
 from airflow_provider_cdc.sources.mysql.log.rows.table_map_parser import TableMap
-from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import captured_column
 from airflow_provider_cdc.sources.mysql.schema.column_types import BLOBS, SPATIAL, TEXTS, MySqlColumnType
 
 _INTEGERS = {

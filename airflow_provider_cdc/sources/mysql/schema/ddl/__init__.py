@@ -4,14 +4,14 @@
     >>> [(c.name, c.type) for c in create.columns], create.primary_key
     ([('id', 'int'), ('tag', 'enum')], ('id',))
 
-:func:`parse_statements` is the door; what it returns is in :mod:`.statements`, :mod:`.alter_table_actions` and :mod:`.column_definitions`, and where it is the same in every
+:func:`parse_statements` is the door; what it returns is in :mod:`.statements`, :mod:`.alter_table_model` and :mod:`.parsed_columns`, and where it is the same in every
 relational database in :mod:`airflow_provider_cdc.sources.relational.ddl_statements`. The grammar, over tokens, is in :mod:`.grammar`. Nothing
 of this source is imported here but DDL itself.
 """
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_actions import (
+from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_model import (
     Action,
     AddColumn,
     AddKey,
@@ -29,12 +29,12 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_actions import (
     TableComment,
 )
 from airflow_provider_cdc.sources.mysql.schema.ddl.charset_rules import convert_charset, resolve_charset
-from airflow_provider_cdc.sources.mysql.schema.ddl.column_definitions import ColumnDef, MySqlColumnDefault
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.default_clauses import string_value, typed_default
 from airflow_provider_cdc.sources.mysql.schema.ddl.implied_timestamps import (
     with_implied_timestamp,
     with_implied_timestamps,
 )
+from airflow_provider_cdc.sources.mysql.schema.ddl.parsed_columns import ColumnDef, MySqlColumnDefault
 from airflow_provider_cdc.sources.mysql.schema.ddl.statement_parser import (
     parse_statements,
     parse_type,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.column_definitions import ColumnDef
+from airflow_provider_cdc.sources.mysql.schema.ddl.parsed_columns import ColumnDef
 
 BYTES_PER_CHARACTER = {
     "big5": 2, "dec8": 1, "cp850": 1, "hp8": 1, "koi8r": 1, "latin1": 1, "latin2": 1, "swe7": 1, "ascii": 1,

@@ -14,7 +14,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Protocol
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.charset_rules import TEXT_TYPES
-from airflow_provider_cdc.sources.mysql.schema.ddl.column_definitions import MySqlColumnDefault
+from airflow_provider_cdc.sources.mysql.schema.ddl.parsed_columns import MySqlColumnDefault
 from airflow_provider_cdc.sources.relational.sql_token_cursor import BITS, HEX
 
 WIDE_CHARSETS = frozenset(("ucs2", "utf16", "utf16le", "utf32"))

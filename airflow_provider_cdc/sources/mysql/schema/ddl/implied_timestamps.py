@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_actions import Action, AddColumn, ChangeColumn
-from airflow_provider_cdc.sources.mysql.schema.ddl.column_definitions import ColumnDef, MySqlColumnDefault
+from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_model import Action, AddColumn, ChangeColumn
+from airflow_provider_cdc.sources.mysql.schema.ddl.parsed_columns import ColumnDef, MySqlColumnDefault
 
 
 def with_implied_timestamps(columns: tuple[ColumnDef, ...]) -> tuple[ColumnDef, ...]:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.column_definitions import ColumnDef
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.alter_table import read_alter_table
-from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.column_attributes import read_attributes
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.column_draft import ColumnDraft
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.column_grammar import read_attributes
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.create_table import read_create_table
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.datatypes import read_type
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.ddl_token_cursor import MySqlTokenCursor
-from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.object_statements import (
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.non_ddl_statements import dml_kind, ignored_kind
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.table_and_database_statements import (
     read_alter_database,
     read_create_database,
     read_create_index,
@@ -30,7 +30,6 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.object_statements imp
     read_rename_table,
     read_truncate,
 )
-from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.statement_kinds import dml_kind, ignored_kind
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokenizer import (
     LexerModes,
     statement_end,
@@ -40,6 +39,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.transaction_statement
     TRANSACTION_WORDS,
     read_transaction,
 )
+from airflow_provider_cdc.sources.mysql.schema.ddl.parsed_columns import ColumnDef
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import (
     AlterTable,
     CreateTable,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_actions import Action
-from airflow_provider_cdc.sources.mysql.schema.ddl.column_definitions import ColumnDef
+from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_model import Action
+from airflow_provider_cdc.sources.mysql.schema.ddl.parsed_columns import ColumnDef
 from airflow_provider_cdc.sources.relational.ddl_statements import (
     IgnoredStatement,
     QualifiedName,
@@ -22,7 +22,7 @@ class CreateTable:
     :param primary_key: column names, from the definition of a column too
     :param unique_keys: those whose parts are whole columns; keys that columns bring along included
     :param unique_key_names: name of each as written, ``None`` where the server chooses
-    :param charset: ``None`` when not said: the database's; columns keep what they say themselves, see :func:`resolve`
+    :param charset: ``None`` when not said: the database's; columns keep what they say themselves, see :func:`.charset_rules.resolve_charset`
     :param select: rows and further columns come from a query
     :param versioned: with MariaDB's system versioning
     :param sequence: it is a sequence of MariaDB

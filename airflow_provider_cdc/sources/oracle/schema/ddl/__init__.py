@@ -4,13 +4,13 @@
     >>> [(c.name, str(c.type.expression)) for c in create.columns], create.keys[0].columns
     ([('ID', 'NUMBER(10,0)'), ('NOTE', 'VARCHAR2(50)')], ('ID',))
 
-:func:`parse_ddl_statement` is the door; what it returns is in :mod:`.statements`, :mod:`.alter_table_clauses` and :mod:`.column_and_key_definitions`, and where it is the same in every
+:func:`parse_ddl_statement` is the door; what it returns is in :mod:`.statements`, :mod:`.alter_table_model` and :mod:`.ddl_element_models`, and where it is the same in every
 relational database in :mod:`airflow_provider_cdc.sources.relational.ddl_statements`. The grammar is in :mod:`.grammar`.
 """
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.alter_table_clauses import (
+from airflow_provider_cdc.sources.oracle.schema.ddl.alter_table_model import (
     LESS_LOGGED,
     Action,
     AddColumn,
@@ -21,7 +21,7 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.alter_table_clauses import (
     ModifyColumn,
     RenameColumn,
 )
-from airflow_provider_cdc.sources.oracle.schema.ddl.column_and_key_definitions import (
+from airflow_provider_cdc.sources.oracle.schema.ddl.ddl_element_models import (
     ColumnDefault,
     ColumnDefinition,
     KeyDefinition,

@@ -15,7 +15,7 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.alter_table_grammar 
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.create_table_grammar import read_create_table
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.ddl_cursor import DdlCursor
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.ignored_statements import ignored_kind
-from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.other_statements import (
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.object_statement_grammar import (
     read_alter_index,
     read_create_index,
     read_drop_index,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.alter_table_clauses import Action
-from airflow_provider_cdc.sources.oracle.schema.ddl.column_and_key_definitions import ColumnDefinition, KeyDefinition
+from airflow_provider_cdc.sources.oracle.schema.ddl.alter_table_model import Action
+from airflow_provider_cdc.sources.oracle.schema.ddl.ddl_element_models import ColumnDefinition, KeyDefinition
 from airflow_provider_cdc.sources.relational.ddl_statements import (
     IgnoredStatement,
     QualifiedName,

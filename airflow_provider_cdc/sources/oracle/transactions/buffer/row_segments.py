@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import StorageFull
-from airflow_provider_cdc.core.model.offset import CarriedFile
+from airflow_provider_cdc.core.model.connector_offset import CarriedFile
 
 ROWS = pa.schema(
     [

@@ -19,15 +19,15 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels.operation_codes import FIRST_PIECE, FOREVER, LAST_CHANGE
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.stream_counters import RowCounters
-from airflow_provider_cdc.sources.oracle.transactions.buffer.commits import TransactionCommit, resume_scns
+from airflow_provider_cdc.sources.oracle.transactions.buffer.commit_positions import TransactionCommit, resume_scns
 from airflow_provider_cdc.sources.oracle.transactions.buffer.open_transactions import (
     OpenTransactions,
     UncommittedTransaction,
 )
 from airflow_provider_cdc.sources.oracle.transactions.buffer.row_segments import CarriedRows, RowSegment
 from airflow_provider_cdc.sources.oracle.transactions.buffer.spill_buffer import SpillBuffer
-from airflow_provider_cdc.sources.oracle.transactions.unfinished_values import UnfinishedValues
 from airflow_provider_cdc.sources.oracle.transactions.user_filter import UserFilter
+from airflow_provider_cdc.sources.oracle.transactions.window_cut_values import UnfinishedValues
 
 log = logging.getLogger(__name__)
 

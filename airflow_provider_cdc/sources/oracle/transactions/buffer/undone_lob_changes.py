@@ -9,7 +9,7 @@ ends; only the row that undoes it has the ROWID. Three facts lead from it to wha
 * the undo of an update sets every column other than a long one that the update has set, and no further one.
 
 Whether two values of one row were set by one statement or by two is not in the log, nor are the calls of ``DBMS_LOB`` apart from each
-other. Such values stay, and their undo row with them: :mod:`..redo.lobs` takes them for unknown, and they are read from the table.
+other. Such values stay, and their undo row with them: :mod:`...redo.lob_assembler` takes them for unknown, and they are read from the table.
 """
 
 from __future__ import annotations

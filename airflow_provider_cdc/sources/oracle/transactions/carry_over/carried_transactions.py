@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from airflow_provider_cdc.core.errors import CdcError, StorageFull, StorageUnavailable
+from airflow_provider_cdc.core.model.connector_offset import CarriedFile
 from airflow_provider_cdc.core.model.log_items import CarryOverItem
-from airflow_provider_cdc.core.model.offset import CarriedFile
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.carry_over import CarryOver, CarryOverLost
 from airflow_provider_cdc.sources.oracle.config import OracleConfig

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.model.offset import CarriedFile
+from airflow_provider_cdc.core.model.connector_offset import CarriedFile
 from airflow_provider_cdc.core.spi.carry_over import CarryOver, CarryOverLost
 from airflow_provider_cdc.sources.oracle.transactions.buffer.row_segments import ROWS, RowSegment
 

@@ -1,6 +1,6 @@
 """Delta Lake tables."""
 
-from airflow_provider_cdc.targets.lake.formats.table_format import TableFormat
+from airflow_provider_cdc.targets.lake.formats.format_descriptor import TableFormat
 
 FORMAT = TableFormat(
     kind="delta",
@@ -33,5 +33,5 @@ FORMAT = TableFormat(
     # logs an error whenever it reads a file with deletion vectors and a filter
     silenced=("org.apache.spark.sql.delta.DeltaParquetFileFormat",),
     named=True,
-    stamp="airflow_provider_cdc.targets.lake.formats.delta.version_stamp:stamp",
+    stamp="airflow_provider_cdc.targets.lake.formats.delta.latest_version_reader:stamp",
 )

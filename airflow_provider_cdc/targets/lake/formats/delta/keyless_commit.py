@@ -23,9 +23,9 @@ from airflow_provider_cdc.targets.lake.formats.delta.copy_on_write import MOST_B
 from airflow_provider_cdc.targets.lake.formats.delta.file_reader import DeltaDataFile
 from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import ArrowUnsupported
 from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, WriteMetrics
+from airflow_provider_cdc.targets.lake.rows.keyless_row_locator import exclude_rows, locate_rows
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import LocatedRows, MultisetDifference
-from airflow_provider_cdc.targets.lake.rows.row_locator import exclude_rows, locate_rows
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.formats.delta")
 _FILE, _ROW = f"{OURS}file", f"{OURS}row"

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.formats.column_renames import list_renames
-from airflow_provider_cdc.targets.lake.formats.creation_marker import CreationMarker
+from airflow_provider_cdc.targets.lake.formats.creation_owner_file import CreationMarker
 from airflow_provider_cdc.targets.lake.formats.delta import column_changes as columns
 from airflow_provider_cdc.targets.lake.formats.delta.array_commit import (
     DeltaArrayCommit,
@@ -34,7 +34,7 @@ from airflow_provider_cdc.targets.lake.formats.delta.array_commit import (
     read_snapshot_markers,
     too_large,
 )
-from airflow_provider_cdc.targets.lake.formats.delta.catalog_table_name import CatalogTableName
+from airflow_provider_cdc.targets.lake.formats.delta.catalog_location import CatalogTableName
 from airflow_provider_cdc.targets.lake.formats.delta.commit_conflicts import (
     OF_COLUMNS,
     OF_MERGE,
@@ -42,9 +42,9 @@ from airflow_provider_cdc.targets.lake.formats.delta.commit_conflicts import (
     translate_conflicts,
 )
 from airflow_provider_cdc.targets.lake.formats.delta.data_file_writer import DeltaFileWriter
-from airflow_provider_cdc.targets.lake.formats.delta.delta_log_access import WRITER, DeltaTableFolder
 from airflow_provider_cdc.targets.lake.formats.delta.file_reader import DeltaFileReader
 from airflow_provider_cdc.targets.lake.formats.delta.file_schema import DeltaFileLayout, not_for
+from airflow_provider_cdc.targets.lake.formats.delta.jvm_access import WRITER, DeltaTableFolder
 from airflow_provider_cdc.targets.lake.formats.delta.keyless_commit import DeltaKeylessCommit
 from airflow_provider_cdc.targets.lake.formats.delta.maintenance import DeltaMaintenance
 from airflow_provider_cdc.targets.lake.formats.delta.merge_builder import build_merge
@@ -425,7 +425,7 @@ class DeltaTarget(Target):
     def _writing(self, marker: Marker, *more: str) -> Iterator[None]:
         """Open a commit, which says who has written the marker's batch.
 
-        :param more: as of :func:`.translate_conflicts.conflicts`
+        :param more: as of :func:`.commit_conflicts.translate_conflicts`
         :raises Conflict: another writer was faster
         :raises TargetError: a row has a value that a partition cannot have
         """

@@ -1,6 +1,6 @@
 """Iceberg tables."""
 
-from airflow_provider_cdc.targets.lake.formats.table_format import TableFormat
+from airflow_provider_cdc.targets.lake.formats.format_descriptor import TableFormat
 
 FORMAT = TableFormat(
     kind="iceberg",
@@ -16,5 +16,5 @@ FORMAT = TableFormat(
         "spark.wap.id",
         "spark.wap.branch",
     ),
-    stamp="airflow_provider_cdc.targets.lake.formats.iceberg.version_stamp:stamp",
+    stamp="airflow_provider_cdc.targets.lake.formats.iceberg.latest_version_reader:stamp",
 )

@@ -39,7 +39,7 @@ from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import (
 from airflow_provider_cdc.targets.lake.formats.iceberg.keyless_commit import IcebergKeylessCommit
 from airflow_provider_cdc.targets.lake.formats.iceberg.maintenance import IcebergMaintenance
 from airflow_provider_cdc.targets.lake.formats.iceberg.schema_evolution import can_evolve, list_schema_updates
-from airflow_provider_cdc.targets.lake.formats.iceberg.snapshot_history import (
+from airflow_provider_cdc.targets.lake.formats.iceberg.snapshot_markers import (
     MARKER,
     SNAPSHOT_MARKER,
     WRITER,

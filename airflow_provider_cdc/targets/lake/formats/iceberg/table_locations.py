@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.secret_redaction import strip_credentials
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
-from airflow_provider_cdc.targets.lake.formats.creation_marker import CreationMarker
+from airflow_provider_cdc.targets.lake.formats.creation_owner_file import CreationMarker
 from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import (
     ICEBERG,
     activate_session,

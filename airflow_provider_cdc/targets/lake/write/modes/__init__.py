@@ -1,4 +1,4 @@
-"""Modes of tables that are more than the source's present rows; one module each, one line each. The mode ``current`` is in :mod:`airflow_provider_cdc.targets.lake.apply.pending_batch_write`."""
+"""Modes of tables that are more than the source's present rows; one module each, one line each. The mode ``current`` is in :mod:`airflow_provider_cdc.targets.lake.apply.table_batch_writer`."""
 
 from __future__ import annotations
 

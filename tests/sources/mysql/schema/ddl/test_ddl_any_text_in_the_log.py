@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import MySqlCatalog
 from tests.support.connectors import mysql_connector
 
 TEXTS = (

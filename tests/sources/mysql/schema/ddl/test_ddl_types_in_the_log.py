@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.schema.catalog import MySqlCatalog
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import MySqlCatalog
 from tests.sources.mysql.schema.ddl.type_words import MARIADB, MARIADB_11_8, MYSQL, MYSQL_9, Word, words
 from tests.support.connectors import Connector, mysql_connector
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.capture.ddl_row_effects import rewrite_reason
+from airflow_provider_cdc.core.capture.unlogged_rewrite_check import rewrite_reason
 from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema

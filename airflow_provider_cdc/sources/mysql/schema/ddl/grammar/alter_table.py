@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_actions import (
+from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_model import (
     Action,
     AddColumn,
     AddKey,
@@ -21,7 +21,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_actions import (
     TableCharset,
     TableComment,
 )
-from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.column_attributes import read_column
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.column_grammar import read_column
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.create_table import read_elements
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.ddl_token_cursor import MySqlTokenCursor
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.default_clauses import set_default

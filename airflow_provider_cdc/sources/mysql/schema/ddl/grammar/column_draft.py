@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.charset_rules import TEXT_TYPES, charset_of, resolve_charset
-from airflow_provider_cdc.sources.mysql.schema.ddl.column_definitions import ColumnDef, MySqlColumnDefault
 from airflow_provider_cdc.sources.mysql.schema.ddl.default_values import DefaultLiteral, resolve_typed_default
+from airflow_provider_cdc.sources.mysql.schema.ddl.parsed_columns import ColumnDef, MySqlColumnDefault
 
 
 @dataclass(slots=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_actions import AddKey, AddPeriod
-from airflow_provider_cdc.sources.mysql.schema.ddl.column_definitions import ColumnDef
-from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.column_attributes import read_column
+from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_model import AddKey, AddPeriod
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.column_grammar import read_column
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.ddl_token_cursor import MySqlTokenCursor
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.key_clauses import read_key
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.table_options import (
@@ -14,6 +13,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.table_options import 
     read_table_options,
     skip_partitioning,
 )
+from airflow_provider_cdc.sources.mysql.schema.ddl.parsed_columns import ColumnDef
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import CreateTable
 from airflow_provider_cdc.sources.relational.ddl_statements import QualifiedName
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.column_definitions import ColumnDef, MySqlColumnDefault
 from airflow_provider_cdc.sources.mysql.schema.ddl.default_values import (
     WIDE_CHARSETS,
     DefaultLiteral,
@@ -11,6 +10,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.default_values import (
 )
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.ddl_token_cursor import MySqlTokenCursor
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokenizer import LexerModes, tokenize_statement
+from airflow_provider_cdc.sources.mysql.schema.ddl.parsed_columns import ColumnDef, MySqlColumnDefault
 from airflow_provider_cdc.sources.relational.sql_token_cursor import (
     BAD,
     BITS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_actions import AddKey, AddPeriod
+from airflow_provider_cdc.sources.mysql.schema.ddl.alter_table_model import AddKey, AddPeriod
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.ddl_token_cursor import MySqlTokenCursor
 from airflow_provider_cdc.sources.relational.ddl_statements import NoColumnChange
 from airflow_provider_cdc.sources.relational.sql_token_cursor import QUOTED, WORD

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.alter_table_clauses import (
+from airflow_provider_cdc.sources.oracle.schema.ddl.alter_table_model import (
     LESS_LOGGED,
     Action,
     AddColumn,
@@ -16,7 +16,7 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.alter_table_clauses import (
     ModifyColumn,
     RenameColumn,
 )
-from airflow_provider_cdc.sources.oracle.schema.ddl.column_and_key_definitions import ColumnDefinition
+from airflow_provider_cdc.sources.oracle.schema.ddl.ddl_element_models import ColumnDefinition
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.column_definition import read_column
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.constraints import (
     at_constraint,

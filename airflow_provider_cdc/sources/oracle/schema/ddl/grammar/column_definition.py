@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.column_and_key_definitions import (
+from airflow_provider_cdc.sources.oracle.schema.ddl.ddl_element_models import (
     ColumnDefault,
     ColumnDefinition,
     KeyDefinition,

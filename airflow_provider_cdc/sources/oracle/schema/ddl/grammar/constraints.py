@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.column_and_key_definitions import KeyDefinition
+from airflow_provider_cdc.sources.oracle.schema.ddl.ddl_element_models import KeyDefinition
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.ddl_cursor import DdlCursor
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.physical_properties import skip_options
 

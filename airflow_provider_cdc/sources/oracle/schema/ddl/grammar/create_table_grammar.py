@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.column_and_key_definitions import ColumnDefinition, KeyDefinition
+from airflow_provider_cdc.sources.oracle.schema.ddl.ddl_element_models import ColumnDefinition, KeyDefinition
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.column_definition import read_column
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.constraints import (
     at_constraint,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.column_and_key_definitions import ColumnDefault
+from airflow_provider_cdc.sources.oracle.schema.ddl.ddl_element_models import ColumnDefault
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.ddl_cursor import RESERVED, DdlCursor
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.sql_tokenizer import tokenize
 from airflow_provider_cdc.sources.relational.sql_token_cursor import (

@@ -1,0 +1,219 @@
+"""Reports of apply runs in the change log: one for each target, which is a kind of table and a location.
+
+They are for people, for sensors, and for the next run, which uses them to skip tables without looking. Only the table itself says for sure
+which batch it has. A report that cannot be read is treated as missing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
+from airflow_provider_cdc.changelog.reports.report_store import TargetReports
+from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
+
+log = logging.getLogger(__name__)
+
+
+class ApplyReports(TargetReports):
+    """The reports about one connector.
+
+        >>> ApplyReports(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["last_batch"]
+        42
+
+    A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did, see :func:`merge_by_table`), ``failed`` (topic → why), ``lagging``
+    (topic → last batch of a table that is behind the others), ``stands`` (topic → the table's location, its last batch, and the
+    end of its log and its size in bytes then), ``untold`` (what earlier runs did to tables and could not report, as ``tables``), ``earlier`` (see
+    :func:`not_announced`), ``owner`` (who has started the run), ``seconds``, ``at`` (when it was written), and the rules of tables, see :func:`rules_of`. Of a topic whose rows a route brings to several tables, each table is there by its own name, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
+    """
+
+    FOLDER = "applied"
+
+    def read(self, target: str, location: str) -> dict[str, Any] | None:
+        """Read the last run's report; ``None`` if there is none that can be read."""
+        report = self._parsed(self.report_path(target, location))
+        return report if report is not None and report["location"] == location else None
+
+    def list_reports(self) -> list[dict[str, Any]]:
+        """Read the reports of all targets."""
+        return [report for report in map(self._parsed, self._paths()) if report is not None]
+
+    def list_unreadable(self) -> list[str]:
+        """List the names of reports that cannot be read."""
+        return [
+            path.rsplit("/", 1)[-1]
+            for path in self._paths()
+            if self._parsed(path) is None and self._storage.read(path) is not None
+        ]
+
+    def _paths(self) -> list[str]:
+        names = self._storage.list(self._storage.join_path(self._connector, self.FOLDER))
+        return [self._storage.join_path(self._connector, self.FOLDER, name) for name in names if name.endswith(".json")]
+
+    def write(self, report: dict[str, Any]) -> None:
+        """Replace the report of a target atomically."""
+        super().write({**report, "at": datetime.now(UTC).isoformat(timespec="seconds")})
+        # earlier versions had one report for all locations of a kind
+        self._storage.delete(self._storage.join_path(self._connector, self.FOLDER, f"{report['target']}.json"))
+
+    def register_target(self, target: str, location: str, rules: str = "") -> dict[str, Any]:
+        """Have a target known before its first apply has done anything, so that nothing is removed that it is about to read. One that is known stays as it is.
+
+        :param rules: as in its report
+        :return: its report
+        """
+        report = self.read(target, location)
+        if report is None:
+            self.write(
+                {
+                    "connector": self._connector, "target": target, "location": location, "last_batch": 0, "tables": [], "failed": {},
+                    "lagging": {}, "stands": {}, "seconds": 0.0, "rules": rules,
+                }
+            )  # fmt: skip
+            report = self.read(target, location)
+        return report or {}
+
+    def delete_report(self, target: str, location: str) -> bool:
+        """Delete the report of a target, which has no claim on the change log any more.
+
+        :return: whether there was one
+        """
+        path = self.report_path(target, location)
+        there = self._storage.exists(path)
+        self._storage.delete(path)
+        return there
+
+    def _parsed(self, path: str) -> dict[str, Any] | None:
+        data = self._storage.read(path)
+        if data is None:
+            return None
+        try:
+            return _checked(orjson.loads(data))
+        except (ValueError, TypeError) as e:
+            log.warning("The report %s cannot be read, and is left out: %s", path, e)
+            return None
+
+
+def only_registered(report: Mapping[str, Any]) -> bool:
+    """Check whether a report says only that the target exists: no apply has written it.
+
+    >>> only_registered({"last_batch": 0, "stands": {}})
+    True
+    """
+    return not report["last_batch"] and "owner" not in report
+
+
+def rules_of(report: Mapping[str, Any]) -> TableRules | None:
+    """Return the rules of tables by which a run has applied.
+
+    ``None`` if its report, that of an earlier release, does not have them.
+    """
+    if not report.get("rules"):
+        return NO_RULES
+    rules = TableRules.parse(report["table_rules"]) if report.get("table_rules") else NO_RULES
+    return rules if rules.compute_digest() == report["rules"] else None
+
+
+def merge_steps(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """Merge what was done to one table in two steps. What only one of them knows is not known of both."""
+    found = {**earlier, **later}
+    for name in ("rows", "ways"):
+        one, two = earlier.get(name) or {}, later.get(name) or {}
+        found[name] = {key: one.get(key, 0) + two.get(key, 0) for key in {**one, **two}}
+    for name in ("seconds", "rows_written", "rows_deleted", "bytes_written", "files_written"):
+        one, two = earlier.get(name), later.get(name)
+        found[name] = None if one is None or two is None else round(one + two, 3)
+    found["first_batch"] = min(earlier["first_batch"], later["first_batch"])
+    found["last_batch"] = max(earlier["last_batch"], later["last_batch"])
+    found["committed_ms"] = max(earlier.get("committed_ms", 0), later.get("committed_ms", 0))
+    if later.get("freshness_s") is None:
+        found["freshness_s"] = earlier.get("freshness_s")
+    return found
+
+
+def all_done(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what a run did to tables, and before that what earlier runs did that no report says.
+
+    Those runs were killed, or their storage was gone. All of it has to be reported, once.
+    """
+    return [*report.get("untold", ()), *report["tables"]]
+
+
+def not_announced(report: Mapping[str, Any], turns: ApplyTurns, owner: str = "") -> list[dict[str, Any]]:
+    """List the runs whose tables no task has reported, as far as is known: ``owner`` and ``tables`` of each.
+
+    The task of the run after them checks again whether they were reported; if their own tasks were killed, it reports them. A run without an owner was started by hand, and is not reported.
+
+    :param report: of the last run
+    :param owner: of the run that asks; what it has done itself does not count
+    """
+    found = [one for one in report.get("earlier", ()) if not turns.is_announced(one["owner"])]
+    last, tables = str(report.get("owner", "")), all_done(report)
+    if last not in ("", owner) and tables and not turns.is_announced(last):
+        found.append({"owner": last, "tables": merge_by_table(tables)})
+    return found
+
+
+def name_of(table: Mapping[str, Any]) -> str:
+    """Return the name of a table in reports.
+
+    It is its topic; of those that a route makes of one topic, that and the location.
+    """
+    return str(table.get("name") or table["topic"])
+
+
+def topic_of(report: Mapping[str, Any], name: str) -> str:
+    """Return the topic of a table, by its name in a report."""
+    return str(report["stands"].get(name, {}).get("topic", name))
+
+
+def merge_by_table(tables: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Merge to one entry for each table, also if its batches were applied in several steps or jobs.
+
+    Each has ``topic``, ``location``, ``first_batch``, ``last_batch``, ``rows`` (operation letter → change events), ``position``, ``seconds``,
+    and what :class:`airflow_provider_cdc.targets.lake.apply.apply_run_report.TableApplyResult` says of the write: ``rows_written``, ``rows_deleted``, ``bytes_written``, ``files_written``,
+    ``ways`` and ``freshness_s``. Reports of earlier releases do not have these.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for table in tables:
+        known = found.get(name_of(table))
+        found[name_of(table)] = table if known is None else merge_steps(known, table)
+    return [found[name] for name in sorted(found)]
+
+
+METRICS = (
+    "events", "rows_written", "rows_deleted", "bytes_written", "files_written", "seconds", "ways", "freshness_s", "last_batch",
+)  # fmt: skip
+"""Names of the metrics of a table."""
+
+
+def build_table_metrics(tables: Iterable[dict[str, Any]], most: int | None = None) -> dict[str, dict[str, Any]]:
+    """Table, as :func:`name_of` calls it → its metrics by name; see :data:`METRICS`.
+
+    :param tables: as :func:`merge_by_table` gives them
+    :param most: only so many, those with the most events
+    """
+    counted = [{**table, "events": sum(table["rows"].values())} for table in tables]
+    counted = sorted(counted, key=lambda table: (-table["events"], name_of(table)))[:most]
+    return {name_of(table): {name: table.get(name) for name in METRICS} for table in counted}
+
+
+def _checked(found: Any) -> dict[str, Any]:
+    """Check a report, and return it.
+
+    :raises TypeError: it is no report
+    """
+    if not isinstance(found, dict):
+        raise TypeError("it is no JSON object")
+    report = {"location": "", "last_batch": 0, "seconds": 0.0, **found}
+    kinds = {"target": str, "location": str, "last_batch": int, "tables": list, "failed": dict}
+    for name, kind in {**kinds, "lagging": dict, "stands": dict}.items():
+        value = report.setdefault(name, kind())
+        if not isinstance(value, kind):
+            raise TypeError(f"its field {name} is {value!r}")
+    return report

@@ -1,0 +1,119 @@
+"""Compares the include and exclude lists with those in force when an offset was written.
+
+An offset records every list and switch that decides what is captured, as the source's configuration names them
+(:attr:`~.base_configuration.Configuration`). So a run notices when one of them selects more than before: it reads tables that were
+added; if existing rows lack something, it warns, naming the tables and the command that reads them.
+
+    >>> config = TableConfig.parse({"topic.prefix": "shop", "table.include.list": "inventory.orders"})
+    >>> json.loads(format_filter_lists(config))["lists"]["table.include.list"]
+    ['inventory.orders']
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterable, Mapping
+
+from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
+from airflow_provider_cdc.core.config.capture_filters import Filters
+from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+from airflow_provider_cdc.core.config.select_overrides import name_parts
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+
+_FIRST = ("database.include.list", "database.exclude.list", "table.include.list", "table.exclude.list")
+"""The lists that offsets of earlier releases have."""
+
+
+def format_filter_lists(config: ConnectorConfig) -> str:
+    """Format the lists in force, in the form that an offset records them (``Offset.tables_filter``)."""
+    fields = {str(field.alias): name for name, field in type(config).model_fields.items()}
+    values = {name: getattr(config, fields[name]) for name in sorted(config.list_capture_properties())}
+    kept = {name: value for name, value in values.items() if value or isinstance(value, bool)}
+    return json.dumps({"lists": {n: sorted(v) if isinstance(v, frozenset) else v for n, v in kept.items()}})
+
+
+class RecordedFilterLists:
+    """The lists as they were when an offset was written.
+
+    :param now: the configuration in force
+    :param remembered: what the offset says of its lists
+    :ivar config: ``now``, with those lists
+    :ivar changed: some list has changed
+    :ivar unknown: lists that decide which tables are captured, and of which the offset says nothing
+    """
+
+    def __init__(self, now: ConnectorConfig, remembered: str) -> None:
+        found = json.loads(remembered or "{}")
+        whole = "lists" in found
+        lists: Mapping[str, object] = found["lists"] if whole else found
+        named = now.list_capture_properties()
+        known = [name for name in named if whole or name in _FIRST]
+        fields = {str(field.alias): name for name, field in type(now).model_fields.items()}
+        # an offset without a list means that it was empty; without a switch, that its value is not known
+        known = [n for n in known if n in lists or not isinstance(getattr(now, fields[n]), (bool, enum.Enum))]
+        self._now = now
+        self.config = now.model_copy(update={fields[name]: _as(now, fields[name], lists.get(name)) for name in known})
+        self._fields = {name: fields[name] for name in known}
+        self.changed = not whole or remembered != format_filter_lists(now)
+        self.unknown = sorted(
+            n for n in named if named[n] is PropertyEffect.TABLES and n not in known and n.endswith(".list")
+        )
+        self.filters = Filters(self.config)
+
+    def without_columns(self, tables: Iterable[TableSchema]) -> list[TableId]:
+        """Return the tables of which more columns, or more of the values of columns, are captured now than before."""
+        now, then = Filters(self._now), self.filters
+        return [
+            s.id
+            for s in tables
+            if any(now.compute_visible_length(s, c) > then.compute_visible_length(s, c) for c in s.columns)
+            or self._now.shows_more(self.config, s.id)
+        ]
+
+    def without_rows(self, tables: Iterable[TableId]) -> list[TableId]:
+        """Return the tables of which a snapshot has read the result of another query than the present one."""
+        found = []
+        for name, field in self._fields.items():
+            if self._now.list_capture_properties()[name] is PropertyEffect.QUERIES:
+                then, now = getattr(self.config, field), getattr(self._now, field)
+                other = {_folded(table) for table, query in then.items() if query != now.get(table)}
+                found += [t for t in tables if {_folded(str(t)), _folded(t.full_name)} & other]
+        return found
+
+    def find_retyped_columns(self, known: TableSchema, now: TableSchema) -> list[str]:
+        """List unchanged columns of a table whose captured type has changed by a property.
+
+        That is the captured type, or the one that tables are to have; the property decides the form of values.
+        """
+        if not self.find_changed_properties(PropertyEffect.FORM):
+            return []
+        present = {c.name: c for c in now.columns}
+        both = [(c, present[c.name]) for c in known.columns if c.name in present]
+        wanted = {known.variant_column, now.variant_column} if known.variant_column != now.variant_column else set()
+        return [c.name for c, p in both if c.declared == p.declared and (c.type != p.type or c.name in wanted)]
+
+    def find_changed_properties(self, *kinds: PropertyEffect) -> list[str]:
+        """List the properties of this kind that have changed."""
+        named = self._now.list_capture_properties()
+        return [
+            n for n, f in self._fields.items() if named[n] in kinds and getattr(self.config, f) != getattr(self._now, f)
+        ]
+
+    def wider_changes(self) -> list[str]:
+        """List the lists and switches that now select changes which they left out before, of any table."""
+        return self._now.find_widened_lists(self.config)
+
+
+def _folded(table: str) -> str:
+    return ".".join(name_parts(table)).casefold()
+
+
+def _as(config: ConnectorConfig, field: str, value: object) -> object:
+    """Parse a list from its JSON form."""
+    kind = type(config).model_fields[field].get_default()
+    if value is None or isinstance(value, str):
+        return kind if value is None else value
+    if isinstance(value, dict):
+        return {name: tuple(one) if isinstance(one, list) else one for name, one in value.items()}
+    return type(kind)(value) if isinstance(value, list) else value

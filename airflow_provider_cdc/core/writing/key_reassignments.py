@@ -1,0 +1,275 @@
+"""Treatment of the rows of a table whose keys several rows have held.
+
+It finds the events that come late, the events that pass, and the key of each row.
+
+Rows are looked at some at a time, as they may be on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, UPDATE, RowBlock
+from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.core.writing.key_handovers import KeyChanges, KeyStays, find_key_stays
+from airflow_provider_cdc.core.writing.row_block_slices import OrderedRows, OrderKey, Places, RowBlockPart
+from airflow_provider_cdc.core.writing.row_block_transforms import Mask, SelectedColumns, split_key_changes, take_rows
+from airflow_provider_cdc.core.writing.row_hashes import mix_hashes, row_hashes
+
+
+@dataclass(slots=True)
+class RowSlice:
+    """Rows, and which updates among them change the key."""
+
+    rows: RowBlock
+    changed: Mask | None
+
+
+class RowSlices(Protocol):
+    """Rows of one table schema, some at a time."""
+
+    table: TableSchema
+
+    def iterate_slices(self) -> Iterator[RowSlice]:
+        """All of them, each time."""
+
+
+@dataclass(slots=True)
+class MovedRows:
+    """Findings about the rows of some pieces.
+
+    :param origin: number of the row's first change, whose old key it had before the transaction
+    :param old_keys: of all rows
+    :param known: column → for each row, the change whose image after has the value that the row has
+    :param values: column → the image after, of the changes that are named in ``known``
+    :param place: see :func:`_places`
+    :param behind: the last row of each one's transaction
+    """
+
+    stays: KeyStays
+    origin: Places
+    old_keys: pa.StructArray
+    leaves: Mask
+    known: dict[int, Places] = field(default_factory=dict)
+    values: dict[int, tuple[Places, pa.Array]] = field(default_factory=dict)
+    place: Places | None = None
+    behind: Places | None = None
+
+
+def pieces_of(given: Any) -> Iterator[RowSlice]:
+    return iter(given) if isinstance(given, list) else given.iterate_slices()
+
+
+def moves_of(given: list[RowSlice] | RowSlices, selected: SelectedColumns) -> MovedRows | None:
+    """Look at all rows of a table schema; ``None``: no key was held by several rows."""
+    columns, lacks, addressed = len(_columns(given)), np.zeros(0, np.bool_), True
+    lacks = np.zeros(columns, np.bool_)
+    moving = list[Mask]()
+    owners, transactions = list[Places](), list[Places]()
+    for piece in pieces_of(given):
+        rows = piece.rows
+        for mask, operations in (
+            (rows.unavailable_before, (UPDATE, DELETE)),
+            (rows.unavailable_after, (UPDATE, CREATE)),
+        ):
+            if mask is not None:
+                lacks |= (mask & np.isin(rows.op, operations)).any(axis=1)
+        addressed &= rows.address is not None and not rows.address.null_count
+        assert rows.transaction is not None
+        transactions.append(rows.transaction.astype(np.int64))
+        owners.append(transactions[-1] if rows.together is None else rows.together)
+        moving.append(np.zeros(len(rows), np.bool_) if piece.changed is None else piece.changed)
+    owner, moved = np.concatenate(owners), np.concatenate(moving)
+    wanted = np.isin(owner, np.unique(owner[moved]))
+    made = list[tuple[Any, ...]]()
+    for piece in pieces_of(given):
+        made.append(_hashed(piece.rows, selected, np.flatnonzero(~lacks), addressed=addressed))
+    leaves, comes, old_key, new_key, old_row, new_row = (np.concatenate(column) for column in zip(*made, strict=True))
+    found = find_key_stays(KeyChanges(owner, leaves & wanted, comes & wanted, old_key, new_key, old_row, new_row))
+    if found is None:
+        return None
+    old_keys = pa.concat_arrays([_old_keys(piece.rows, selected) for piece in pieces_of(given)])
+    result = MovedRows(found, _first(found.before), old_keys, leaves)
+    if lacks.any() and found.goes_as_it_came.any():
+        _complete(given, result, np.flatnonzero(lacks))
+    if isinstance(given, list):
+        result.place = _places(found, moved, np.concatenate(transactions))
+        result.behind = _behind(owner, given[0].rows.order)
+    return result
+
+
+def _columns(given: list[RowSlice] | RowSlices) -> Sequence[Any]:
+    return given[0].rows.table.columns if isinstance(given, list) else given.table.columns
+
+
+def _hashed(rows: RowBlock, selected: SelectedColumns, told: Places, *, addressed: bool) -> tuple[Any, ...]:
+    n = len(rows)
+    leaves, comes = np.isin(rows.op, (UPDATE, DELETE)), np.isin(rows.op, (UPDATE, CREATE))
+
+    def image(of: pa.StructArray | None, columns: Sequence[int]) -> npt.NDArray[np.uint64]:
+        return np.zeros(n, np.uint64) if of is None else row_hashes([of.field(int(i)) for i in columns], n)
+
+    keys = [image(of, selected.key) for of in (rows.before, rows.after)]
+    images = [image(of, [*told]) for of in (rows.before, rows.after)]
+    if addressed:  # of some rows the address may mean nothing, and be the same for all
+        assert rows.address is not None
+        at = row_hashes([rows.address], n)
+        images = [mix_hashes(one) ^ at for one in images]
+    return leaves, comes, *keys, *images
+
+
+def _old_keys(rows: RowBlock, selected: SelectedColumns) -> pa.StructArray:
+    assert selected.key_type is not None
+    if rows.before is None:
+        return pa.nulls(len(rows), selected.key_type)
+    fields = [rows.before.field(i) for i in selected.key]
+    return pa.StructArray.from_arrays(fields, fields=list(selected.key_type))
+
+
+def _first(before: Places) -> Places:
+    """Find the first change of each row, as far as changes are linked."""
+    step = np.where(before >= 0, before, np.arange(len(before)))
+    while True:
+        further = step[step]
+        if (further == step).all():
+            return step
+        step = further
+
+
+def _complete(given: list[RowSlice] | RowSlices, found: MovedRows, columns: Places) -> None:
+    """Find the value that a change before the last one has and the last one leaves as it is.
+
+    The event of the last change says nothing of the key.
+    """
+    lacking = {int(i): [] for i in columns}  # type: dict[int, list[Mask]]
+    for piece in pieces_of(given):
+        mask = piece.rows.unavailable_after
+        for i, some in lacking.items():
+            some.append(np.zeros(len(piece.rows), np.bool_) if mask is None else mask[i])
+    for i, masks in lacking.items():
+        lacks = np.concatenate(masks)
+        known, came = np.arange(len(lacks)), found.stays.before
+        while True:
+            on = lacks[known] & (came[known] >= 0)
+            if not on.any():
+                break
+            known = np.where(on, came[known], known)
+        found.known[i] = np.where(lacks[known], np.arange(len(lacks)), known)
+        wanted = np.unique(found.known[i][lacks & (found.known[i] != np.arange(len(lacks)))])
+        begin, values = 0, list[pa.Array]()
+        for piece in pieces_of(given):
+            own = wanted[(wanted >= begin) & (wanted < begin + len(piece.rows))] - begin
+            begin += len(piece.rows)
+            if len(own) and piece.rows.after is not None:
+                values.append(piece.rows.after.field(i).take(pa.array(own)))
+        if len(wanted):
+            found.values[i] = wanted, pa.concat_arrays(values)
+
+
+def _behind(owner: Places, order: Places) -> Places:
+    """For each row, the number of the last one of its transaction."""
+    _, number = np.unique(owner, return_inverse=True)
+    last = np.zeros(len(owner), np.int64)
+    np.maximum.at(last, number, order)
+    return last[number]
+
+
+def _places(found: KeyStays, split_: Mask, owner: Places) -> Places:
+    """``[2, n]``: the place that each half has among the rows of its transaction; of a whole one, the second half."""
+    n = len(owner)
+    there = np.stack([split_, np.ones(n, np.bool_)])
+    late = np.stack([np.zeros(n, np.bool_), found.late])
+    at, half = np.broadcast_to(np.arange(n), (2, n)), np.repeat([[0], [1]], n, axis=1)
+    chosen = np.flatnonzero(there.ravel())
+    owners = np.broadcast_to(owner, (2, n)).ravel()[chosen]
+    order = np.lexsort((half.ravel()[chosen], at.ravel()[chosen], late.ravel()[chosen], owners))
+    begins = np.concatenate([[True], np.diff(owners[order]) != 0])
+    starts = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
+    places = np.zeros(2 * n, np.int64)
+    places[chosen[order]] = np.arange(len(order)) - starts
+    return places.reshape(2, n)
+
+
+def split_moved_rows(
+    part: RowBlockPart, found: MovedRows, begin: int, selected: SelectedColumns
+) -> Iterator[tuple[OrderedRows, OrderKey]]:
+    """Split the rows of a part with their changes of keys: those that events say something of, and those that pass.
+
+    Beside them what their order follows from.
+
+    :param begin: number of the part's first row in what was found
+    """
+    rows = _completed(part.rows, found, begin)
+    n, own = len(rows), slice(begin, begin + len(rows))
+    changed = np.zeros(n, np.bool_) if part.changed is None else part.changed
+    index = np.repeat(np.arange(n), np.where(changed, 2, 1))
+    second = np.concatenate([[False], index[1:] == index[:-1]]) if n else np.zeros(0, np.bool_)
+    first = changed[index] & ~second
+    if changed.any():
+        made, *_, previous = split_key_changes(rows, np.zeros(n, np.int64), None, changed, None, selected)
+    else:
+        made, previous = rows, pa.nulls(n, selected.key_type)
+    late, goes = found.stays.late[own][index] & ~first, found.stays.comes_to_go[own][index]
+    came = found.stays.goes_as_it_came[own][index]
+    passing = np.where(first | (made.op == DELETE), came, goes)
+    lacking = np.zeros(len(index), np.bool_)
+    if rows.unavailable_after is not None:
+        lacking = np.asarray(rows.unavailable_after.any(axis=0))[index]
+    previous = _origins(
+        previous,
+        found,
+        np.arange(begin, begin + n)[index],
+        second & came & ~passing,
+        lacking=lacking,
+    )
+    half, order = np.where(first, 0, 1), rows.order[index]
+    place = order if found.place is None else found.place[half, index]
+    behind = order if found.behind is None else np.where(late, found.behind[index], order)
+    key = behind, late.astype(np.int64), order, half
+    for passes in (False, True):
+        chosen = np.flatnonzero(passing == passes)
+        if len(chosen):
+            some = take_rows(made, chosen)
+            ordered = OrderedRows(
+                some, previous.take(pa.array(chosen)), passes, bool(late[chosen].any()), place[chosen]
+            )
+            yield ordered, tuple(column[chosen] for column in key)  # type: ignore[misc]
+
+
+def _origins(previous: pa.StructArray, found: MovedRows, at: Places, through: Mask, *, lacking: Mask) -> pa.StructArray:
+    """``previous_key`` of rows that have passed other keys: the one that they had before the transaction, if they were there."""
+    # of a row that has begun in the transaction, and is whole, the key before says no more than where it was
+    through = through & (found.leaves[found.origin[at]] | lacking)
+    if not through.any():
+        return previous
+    first = found.origin[at[through]]
+    origins = found.old_keys.take(pa.array(first, mask=~found.leaves[first]))
+    position = np.arange(len(previous))
+    position[through] = len(previous) + np.arange(len(first))
+    return pa.concat_arrays([previous, origins]).take(pa.array(position))
+
+
+def _completed(rows: RowBlock, found: MovedRows, begin: int) -> RowBlock:
+    """Rows with the values that changes of the same row before have."""
+    if not found.values or rows.after is None or rows.unavailable_after is None:
+        return rows
+    own, images = slice(begin, begin + len(rows)), [rows.after.field(i) for i in range(rows.after.type.num_fields)]
+    lacks = rows.unavailable_after.copy()
+    came = found.stays.goes_as_it_came[own]
+    for i, (numbers, values) in found.values.items():
+        known = found.known[i][own]
+        given = lacks[i] & came & (known != np.arange(begin, begin + len(rows)))
+        if given.any():
+            taken = values.take(pa.array(np.searchsorted(numbers, np.where(given, known, numbers[0]))))
+            images[i] = pc.if_else(pa.array(given), taken, images[i])
+            lacks[i] &= ~given
+    mask = rows.after.is_null() if rows.after.null_count else None
+    after = pa.StructArray.from_arrays(images, fields=list(rows.after.type), mask=mask)
+    return replace(rows, after=after, unavailable_after=lacks)

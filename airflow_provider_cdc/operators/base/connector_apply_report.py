@@ -1,0 +1,374 @@
+"""The tables of one connector at one place, as the tasks that apply to them know them: alone, or one of several."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetAlias
+
+from airflow_provider_cdc.core.config.secret_redaction import find_credentials
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.operators.base.continuous_job_control import ContinuousConnectorApply
+from airflow_provider_cdc.operators.base.jvm_class_archive import little_work
+from airflow_provider_cdc.operators.base.openlineage_events import AppliedTables, is_installed
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
+from airflow_provider_cdc.services.text.status_texts import table_text
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from airflow.sdk.exceptions import AirflowException
+
+    from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+    from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
+    from airflow_provider_cdc.changelog.reports.asset_event_outbox import AssetEventOutbox
+
+_UNANNOUNCED = "cdc_unannounced"
+
+
+def build_connector_alias(connector: str) -> AssetAlias:
+    """Stands for every table of a connector: a DAG scheduled on it runs whenever one has changed."""
+    return AssetAlias(f"cdc://{connector}")
+
+
+def build_topic_asset(connector: str, topic: str) -> Asset:
+    """Build the asset of a topic's table, for the schedule of DAGs that read it.
+
+    >>> build_topic_asset("shop", "shop.inventory.orders").uri
+    'cdc://shop/shop.inventory.orders'
+    """
+    return Asset(f"cdc://{connector}/{topic}")
+
+
+@dataclass
+class ConnectorTables:
+    """The tables of a connector as the job gets them, and the task's use of the job's report.
+
+    :param access: the connector, with rendered fields
+    :param target: kind of the tables
+    :param location: where they are
+    :param rules: for tables
+    :param adopt: topics whose tables are taken over
+    :param shown: tables that the task's result names
+    :param memory: separates what a task remembers of this connector from what it does of others
+    :param log: the task's
+    """
+
+    access: ConnectorAccess
+    target: str
+    location: str
+    rules: TableRules
+    adopt: list[str]
+    shown: int
+    log: Any
+    memory: str = ""
+    before: dict[str, Any] | None = None
+    """The report that was there before the job."""
+    little: bool = False
+    """Whether what is to be applied is little work."""
+    report: dict[str, Any] | None = None
+    """What the job has done, or the last one, if there was nothing to do."""
+    trouble: str = ""
+    """Why it was not applied, or not all of it."""
+    lost: bool = False
+    """Whether the job has left no word of it, so that only Spark's own error is known."""
+    owner: str = ""
+    """Who the job is."""
+    warm: ContinuousConnectorApply | None = None
+    """What is known of the job, if that goes on."""
+    lineage: AppliedTables | None = None
+    _owners: list[str] = field(default_factory=list)
+    """Runs before, of which this task tells."""
+    _remembered: bool = False
+    _forget: Callable[[], None] | None = None
+
+    @property
+    def connector_name(self) -> str:
+        return self.access.definition.name
+
+    @cached_property
+    def change_log(self) -> ChangeLog:
+        return self.access.open_change_log()
+
+    # -- the report ---------------------------------------------------------------------------------------------------
+
+    def needs_apply(self) -> bool:
+        """Check whether there is anything to apply. If there is not, the last job's report is the report."""
+        from airflow_provider_cdc.targets.lake.apply.up_to_date_check import nothing_new
+
+        if not self.adopt:
+            found = nothing_new(
+                self.change_log, self.connector_name, self.target, self.location, self.rules.compute_digest()
+            )
+            if found is not None:
+                self.log.info("Nothing to apply: every table of %s stands at the last batch.", self.connector_name)
+                self.report = found
+                return False
+        self.before = self.read_written_report()
+        self.little = little_work(self.change_log, self.connector_name, self.before)
+        return True
+
+    def read_written_report(self) -> dict[str, Any] | None:
+        """Return what the last job wrote beside the change log; nothing, if it has only made its target known."""
+        from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, only_registered
+
+        found = ApplyReports(self.change_log.storage, self.connector_name).read(self.target, self.location)
+        return None if found is None or only_registered(found) else found
+
+    def take_report(self, error: AirflowException | None) -> bool:
+        """Read what the job has written.
+
+        :param error: that it has ended with
+        :return: whether it has written anything
+        """
+        report = self.read_written_report()
+        if report is None and error is None:
+            changelog = self.access.definition.changelog
+            self.trouble = (
+                f"The Spark job ended well, but wrote no report to {changelog}: is this the change log that it read?"
+            )
+        elif report is None or (error is not None and report == self.before):
+            self._lose(error)
+        else:
+            self.report = report
+            self.trouble = _failed(report) if report["failed"] else ""
+        return self.report is not None
+
+    # -- a job that goes on -------------------------------------------------------------------------------------------
+
+    def attach_job(self, owner: str) -> bool:
+        """Find the job when it takes its turn.
+
+        :param owner: who the job is
+        """
+        self.owner = owner
+        self.warm = ContinuousConnectorApply(
+            self.change_log.storage, self.connector_name, self.target, self.location, owner
+        )
+        return True
+
+    def take_last_word(self, error: AirflowException | None) -> bool:
+        """Read what the job has done, now that it has ended.
+
+        :param error: that it has ended with
+        :return: whether it has done anything
+        """
+        assert self.warm is not None
+        self.report = report = self.warm.read_report()
+        if report is not None and report["failed"]:
+            self.trouble = _failed(report)
+        elif error is not None and (said := self.warm.read_error()):
+            self.trouble = f"Connector {self.connector_name}: {said}"
+        elif report is None and error is not None:
+            self._lose(error)
+        elif report is None and not self.warm.has_requested_turn():
+            changelog = self.access.definition.changelog
+            self.trouble = (
+                f"The Spark job ended well, but left no trace in {changelog}: is this the change log that it read?"
+            )
+        elif report is None:
+            self.log.info(
+                "Another task took over %s before this one's turn had come: it has applied nothing.",
+                self.connector_name,
+            )
+            nothing = {"tables": [], "untold": [], "earlier": [], "seconds": 0.0}
+            self.report = {**(self.read_written_report() or {"last_batch": 0}), **nothing}
+        return report is not None
+
+    def taken_over(self) -> bool:
+        """Check whether another job has begun a later turn."""
+        return self.warm is not None and self.warm.has_requested_turn() and self.warm.taken_over()
+
+    def _lose(self, error: AirflowException | None) -> None:
+        self.lost = True
+        self.trouble = f"Connector {self.connector_name}: the Spark job has left no word of it: {error}"
+
+    # -- events and lineage -------------------------------------------------------------------------------------------
+
+    def record_pending_events(self, context: Context, *, for_good: bool) -> bool:
+        """Record what a failed run has applied, so that its events are emitted later; once.
+
+        :param for_good: not by the next try of the task, as there is none, but by its next run
+        :return: whether anything is known
+        """
+        from airflow_provider_cdc.changelog.reports.apply_report_store import merge_by_table
+
+        if self.report is None or self._remembered:
+            return self._remembered
+        self._note_lineage(self.report)
+        store = context.get("task_state_store")
+        tried = self._unannounced(context)
+        tables = merge_by_table([*tried, *self._done()])
+        if for_good and self._left_to_next_run(context, tables):
+            if store is not None and tried:
+                store.set(self._key, "[]")
+        elif store is not None:
+            store.set(self._key, json.dumps(tables))
+        else:
+            return False
+        self._remembered = True
+        self._note_announced()
+        return True
+
+    def _left_to_next_run(self, context: Context, tables: list[dict[str, Any]]) -> bool:
+        try:
+            self._left(context).add(tables)
+        except CdcError as e:
+            self.log.warning("What was applied cannot be left to the next run of the task: %s", e)
+            return False
+        return True
+
+    @cached_property
+    def _turns(self) -> ApplyTurns:
+        from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
+
+        return ApplyTurns(self.change_log.storage, self.connector_name, self.target, self.location)
+
+    def _done(self) -> list[dict[str, Any]]:
+        """Return what is to be reported.
+
+        If another job has replaced the report meanwhile, its own task reports what that one has done.
+        """
+        from airflow_provider_cdc.changelog.reports.apply_report_store import all_done
+
+        assert self.report is not None
+        mine = self.report.get("owner") in (None, "", self.owner)
+        return [*self._earlier(), *(all_done(self.report) if mine else ())]
+
+    def _earlier(self) -> list[dict[str, Any]]:
+        """Return what runs before have done whose tasks were killed before they could report it."""
+        found: list[dict[str, Any]] = []
+        try:
+            for one in (self.report or {}).get("earlier", ()):
+                if self._turns.has_ended(one["owner"]) and not self._turns.is_announced(one["owner"]):
+                    if one["owner"] != self.owner:
+                        self.log.info("Nobody has told yet what %s has applied; it is told now.", one["owner"])
+                    found += one["tables"]
+                    self._owners.append(one["owner"])
+        except CdcError as e:  # the next run finds it again
+            self.log.warning("Whether somebody has told what runs before have applied cannot be seen: %s", e)
+        return found
+
+    def _note_announced(self) -> None:
+        """Note that this task, or what it remembers, reports what was done."""
+        try:
+            for owner in (*self._owners, *filter(None, [self.owner])):
+                self._turns.record_announcement(owner)
+        except CdcError as e:  # rather twice than never
+            self.log.warning("That the events are emitted cannot be noted; the next run may emit them again: %s", e)
+
+    def _left(self, context: Context) -> AssetEventOutbox:
+        """Return what earlier runs of the task have left for this one."""
+        from airflow_provider_cdc.changelog.reports.asset_event_outbox import AssetEventOutbox
+
+        ti = context["ti"]
+        task = f"{ti.dag_id}.{ti.task_id}.{getattr(ti, 'map_index', -1)}"
+        return AssetEventOutbox(self.change_log.storage, self.connector_name, task)
+
+    @property
+    def _key(self) -> str:
+        return f"{_UNANNOUNCED}_{self.memory}" if self.memory else _UNANNOUNCED
+
+    def _unannounced(self, context: Context) -> list[dict[str, Any]]:
+        store = context.get("task_state_store")
+        return [] if store is None else list(json.loads(str(store.get(self._key) or "[]")))
+
+    def _note_lineage(self, report: dict[str, Any]) -> None:
+        """Read now what lineage needs: it is asked for in another process, which has no way to the change log."""
+        from airflow_provider_cdc.changelog.reports.apply_report_store import all_done, merge_by_table
+        from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
+
+        if not is_installed():
+            return
+        origins: dict[str, Any] = {}
+        try:
+            origins = ColumnOrigins(self.change_log.storage, self.connector_name).read(self.target, self.location)
+        except CdcError as e:
+            self.log.warning("OpenLineage is told of tables only, not of columns: %s", e)
+        changelog = self.access.definition.changelog
+        self.lineage = AppliedTables(merge_by_table(all_done(report)), origins, changelog, self.connector_name)
+
+    def emit_asset_events(self, context: Context) -> dict[str, Any]:
+        """Emit an event for each table that was changed. When all connectors have, :meth:`record_emitted_events` follows.
+
+        :return: the result of the task
+        """
+        from airflow_provider_cdc.changelog.reports.apply_report_store import (
+            build_table_metrics,
+            merge_by_table,
+            name_of,
+        )
+
+        report = self.report
+        assert report is not None
+        self._note_lineage(report)
+        # what a kill has remembered meanwhile is among these
+        done = [] if self._remembered else self._done()
+        tables = merge_by_table([*self._older(context), *self._unannounced(context), *done])
+        events = context["outlet_events"][build_connector_alias(self.connector_name)]
+        for table in tables:
+            events.add(
+                build_topic_asset(self.connector_name, table["topic"]),
+                extra={name: table[name] for name in ("rows", "position", "first_batch", "last_batch", "location")},
+            )
+            self.log.info("  %s → %s", table_text(table), table["location"])
+        totals = {name_of(table): sum(table["rows"].values()) for table in tables}
+        by_topic = {table["topic"]: totals[name_of(table)] for table in tables}  # its tables have read the same events
+        self.log.info(
+            "Applied %s events to %d tables in %.1f s; %s stands at batch %s.",
+            f"{sum(by_topic.values()):,}", len(totals), report["seconds"], self.connector_name, report["last_batch"],
+        )  # fmt: skip
+        return {
+            "connector": self.connector_name,
+            "target": self.target,
+            "last_batch": report["last_batch"],
+            "events": sum(by_topic.values()),
+            "topics": dict(sorted(totals.items(), key=lambda item: (-item[1], item[0]))[: self.shown]),
+            "tables": build_table_metrics(tables, self.shown),
+            "seconds": report["seconds"],
+        }
+
+    def _older(self, context: Context) -> list[dict[str, Any]]:
+        left = self._left(context)
+        try:
+            found = left.read()
+        except CdcError as e:  # they stay where they are
+            self.log.warning("What earlier runs of the task have left cannot be read; its next run looks again: %s", e)
+            return []
+        self._forget = left.delete_all if found else None
+        return found
+
+    def record_emitted_events(self) -> None:
+        """Record that the events of all connectors are emitted: no later run has to emit them."""
+        self._note_announced()
+        try:
+            if self._forget is not None:
+                self._forget()
+        except CdcError as e:  # rather twice than never
+            self.log.warning("What earlier runs of the task have left is told, and cannot be deleted: %s", e)
+
+
+def secret_places(rules: TableRules) -> list[str]:
+    """Rules for tables that would show a secret on a command line."""
+    return [
+        f"location of the rule for {', '.join(rule.tables)}"
+        for rule in rules.rules
+        if any(find_credentials("location.url", location) for location in rule.table_locations)
+    ]
+
+
+def _failed(report: dict[str, Any]) -> str:
+    """Format what a report says of tables that have failed."""
+    lines = [f"  {topic}: {text}" for topic, text in sorted(report["failed"].items())]
+    return "\n".join(
+        [
+            f"{len(lines)} tables of {report['connector']} could not be brought up to date:",
+            *lines,
+            f"  Safe:   the other tables stand at batch {report['last_batch']}; the change log keeps everything for these.",
+            "  Repair: fix what the messages name, then clear this task: each table goes on from its last batch.",
+        ]
+    )

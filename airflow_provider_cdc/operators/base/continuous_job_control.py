@@ -1,0 +1,105 @@
+"""Control of a continuous Spark job by its task: the job's turns, its end, and what it has done."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.services.tasks.connector_fields import owner_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.changelog.files.storage import Storage
+
+END_S = 30.0
+"""How long a job that is to end may take for what it is committing, before it is killed."""
+
+
+class ContinuousConnectorApply:
+    """A connector of the job of one try of a task.
+
+    :param storage: of the change log, where job and task find each other, wherever the job runs
+    """
+
+    def __init__(self, storage: Storage, connector: str, target: str, location: str, owner: str) -> None:
+        from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
+        from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
+
+        self._reports, self._of = ApplyReports(storage, connector), (target, location)
+        self._turns, self.owner = ApplyTurns(storage, connector, target, location), owner
+
+    def request_stop(self) -> bool:
+        """Ask the job to end.
+
+        :return: whether it will; not if it has not begun yet
+        """
+        return self._turns.stop_turn(self.owner) or self.has_requested_turn()
+
+    def has_requested_turn(self) -> bool:
+        """Check whether the job has come as far as asking for its turn."""
+        return self._turns.find_turn(self.owner) is not None
+
+    def taken_over(self) -> bool:
+        """Check whether another job has begun a later turn."""
+        return self._turns.passed_on(self.owner)
+
+    def read_error(self) -> str:
+        """Return the job's last error, in its own words; empty if it has ended well, or had no last word."""
+        from airflow_provider_cdc.changelog.reports.apply_turns import NO_SIGN
+
+        found = self._turns.find_turn(self.owner)
+        return "" if found is None or found["error"] == NO_SIGN else str(found["error"])
+
+    def read_report(self) -> dict[str, Any] | None:
+        """Return what the job has done: its last word, or if it had none, what it had written by then."""
+        found = self._turns.find_turn(self.owner)
+        if found is not None and found["report"] is not None:
+            return dict(found["report"])
+        report = self._reports.read(*self._of)
+        return report if report is not None and report.get("owner") == self.owner else None
+
+
+class ContinuousApplyJob:
+    """The job of one try of a task, with all its connectors."""
+
+    def __init__(self, context: Context) -> None:
+        self.owner, self.context = owner_of(context), context
+        self.tasks: Sequence[ContinuousConnectorApply] = ()
+        self.killed, self.running = False, False
+        """Whether Airflow has ended the task while it waited for the job, and whether it waits."""
+
+    @contextlib.contextmanager
+    def track_submission(self) -> Iterator[None]:
+        self.running = True
+        try:
+            yield
+        finally:
+            self.running = False
+
+    def stop_job(self, process: subprocess.Popen[str] | None, log: Any) -> bool:
+        """Ask the job to end, and wait for it.
+
+        :return: whether it has ended; otherwise it has to be killed, which loses nothing either: its next run does what is missing
+        """
+        self.killed = self.killed or self.running
+        stopped = [self._stopped(task, log) for task in self.tasks]
+        if not any(stopped) or process is None:
+            return False
+        log.info("Waiting until the job has ended what it is committing.")
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired as e:
+            log.warning("The job could not be ended in good order: %s", e)
+            return False
+        return True
+
+    def _stopped(self, task: ContinuousConnectorApply, log: Any) -> bool:
+        try:
+            return task.request_stop()
+        except CdcError as e:
+            log.warning("The job could not be asked to end: %s", e)
+            return False

@@ -1,0 +1,122 @@
+"""Routes that look closer: at the source, which is asked only when a person wants it, and at what was measured over a span of time.
+
+FastAPI evaluates annotations: everything they name is imported at module level.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.spi.source import Finding
+from airflow_provider_cdc.plugins.api.dependencies import Operable, Readable, Store
+from airflow_provider_cdc.services.connectors.source_readiness import (
+    WAYS_OUT,
+    Readiness,
+    call_source_in_time,
+    check_readiness,
+    gap_of,
+    resolve_access,
+)
+from airflow_provider_cdc.services.dashboards.connector_charts import ConnectorCharts, SpanName, charts_of
+from airflow_provider_cdc.services.text.pause_gap_signal_texts import gap_text
+
+router = APIRouter(prefix="/connectors/{connector}", tags=["connectors"])
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class SourceRequest(_Model):
+    """That the source is asked now."""
+
+    seconds: float = Field(15.0, gt=0, le=60, description="How long an answer may take")
+
+
+class Prerequisite(_Model):
+    """A prerequisite that is not met."""
+
+    what: str
+    fix: str = Field(description="The statement or setting that mends it")
+    fatal: bool = Field(description="Capture cannot begin, or would lose or misread data; otherwise it is advice")
+
+
+class CheckAnswer(_Model):
+    """The answer whether capture can begin, as ``airflow cdc check -o json`` has it."""
+
+    ready: bool
+    findings: list[Prerequisite]
+    position: str | None = Field(None, description="Where the log ends; nothing if capture cannot begin")
+    waiting: str | None = Field(None, description="Why there is something to capture")
+
+
+class RepairOption(_Model):
+    """A way to continue after a gap."""
+
+    repair: str
+    command: str
+    effect: str
+    loses: bool = Field(description="What was in between is lost for good")
+
+
+class GapAnswer(_Model):
+    """The answer whether the source's log still holds the position, with the remedies.
+
+    The form is that of ``airflow cdc gap -o json``.
+    """
+
+    gap: dict[str, Any] | None
+    text: str
+    ways: list[RepairOption] = Field(description="None where there is no gap")
+
+
+def build_prerequisites(found: list[Finding]) -> list[Prerequisite]:
+    """Build the prerequisites of the answer; those that are fatal come first."""
+    ordered = sorted(found, key=lambda one: not one.fatal)
+    return [Prerequisite(what=one.what, fix=one.fix, fatal=one.fatal) for one in ordered]
+
+
+@router.post("/check")
+def check_source(reached_one: Operable, asked: SourceRequest) -> CheckAnswer:
+    """Ask the source whether capture can begin; each prerequisite that is not met comes with what mends it."""
+    access = resolve_access(reached_one.record)
+    found: Readiness = call_source_in_time(
+        asked.seconds, f"The source of {reached_one.connector_name}", lambda: check_readiness(access)
+    )
+    return CheckAnswer(
+        ready=found.is_ready,
+        findings=build_prerequisites(list(found.findings)),
+        position=found.position,
+        waiting=found.waiting,
+    )
+
+
+@router.post("/gap")
+def check_gap(reached_one: Operable, asked: SourceRequest) -> GapAnswer:
+    """Ask the source whether its log still holds the position; if not, what is lost and the ways to continue."""
+    name, access = reached_one.connector_name, resolve_access(reached_one.record)
+    found = call_source_in_time(asked.seconds, f"The source of {name}", lambda: gap_of(access))
+    ways = [
+        RepairOption(
+            repair=way.repair,
+            command=format_cdc_command("gap", name, repair=way.repair),
+            effect=way.effect,
+            loses=way.loses,
+        )
+        for way in WAYS_OUT
+    ]
+    return GapAnswer(
+        gap=None if found is None else found.to_document(),
+        text=gap_text(found, name),
+        ways=[] if found is None else ways,
+    )
+
+
+@router.get("/charts")
+def get_charts(
+    store: Store, reached_one: Readable, span: Annotated[SpanName, Query(description="Up to now")] = "hour"
+) -> ConnectorCharts:
+    """Lag, throughput, freshness and processor time over an hour, a day or a week, with what has happened meanwhile."""
+    return charts_of(store, reached_one.record, span)

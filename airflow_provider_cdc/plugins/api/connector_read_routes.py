@@ -1,0 +1,245 @@
+"""Routes that only read."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, HTTPException, Query
+
+from airflow_provider_cdc.core.errors import CdcError, SourceBusy, SourceUnavailable
+from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState, status_of
+from airflow_provider_cdc.core.model.job_progress import JobProgress
+from airflow_provider_cdc.core.model.notifications import ROW
+from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+from airflow_provider_cdc.plugins.api import response_models
+from airflow_provider_cdc.plugins.api.dependencies import MOST, Readable, Store
+from airflow_provider_cdc.plugins.authorization import (
+    AuthorizationContext,
+    ConnectorRight,
+    filter_readable,
+    has_right,
+    known_of,
+    rights_on,
+)
+from airflow_provider_cdc.services.connectors.connector_handle import access_of
+from airflow_provider_cdc.services.connectors.source_readiness import within_log
+from airflow_provider_cdc.services.dashboards.connector_overview import line_of, load_overview, wholes_of
+from airflow_provider_cdc.services.dashboards.connector_page import properties_of, tables_of
+from airflow_provider_cdc.services.dashboards.overview_models import ConnectorSummary, NextRun
+from airflow_provider_cdc.services.dashboards.schema_diff import newest_differences
+from airflow_provider_cdc.services.text import status_texts
+
+router = APIRouter(tags=["connectors"])
+_LOG_S = 5.0
+"""How long a change log may take to answer, beside which the state is shown in any case."""
+Limit = Annotated[int, Query(ge=1, le=MOST, description="Entries at most, the newest ones")]
+
+
+@router.get("/connectors")
+def list_connectors(
+    store: Store,
+    user: GetUserDep,
+    state: Annotated[list[ConnectorState] | None, Query(description="Only these states")] = None,
+    source: Annotated[list[str] | None, Query(description="Only these kinds of sources")] = None,
+    tag: Annotated[list[str] | None, Query(description="Only those whose DAG has one of these tags")] = None,
+    text: Annotated[str, Query(max_length=200, description="Part of a name, of a problem or of what it is doing")] = "",
+) -> response_models.OverviewAnswer:
+    """All connectors that the user may see, the one that wants to be looked at most first."""
+    known = AuthorizationContext()
+
+    def seen(records: Any) -> Any:
+        nonlocal known
+        known = known_of(records)
+        return filter_readable(user, records, known)
+
+    lines = load_overview(
+        store, seen=seen, next_run=lambda record: _next_run(record, known), tags=lambda record: _tags(record, known)
+    )
+    states = [line.state for line in lines]
+    return response_models.OverviewAnswer(
+        connectors=[line for line in lines if _fits(line, state, source, tag, text.casefold())],
+        states={state: states.count(state) for state in sorted(set(states))},
+        sources=sorted({line.source for line in lines if line.source}),
+        tags=sorted({tag for line in lines for tag in line.tags}),
+        total=len(lines),
+        at=datetime.now(UTC),
+    )
+
+
+def _fits(
+    line: ConnectorSummary,
+    state: list[ConnectorState] | None,
+    source: list[str] | None,
+    tag: list[str] | None,
+    text: str,
+) -> bool:
+    if (state and line.state not in state) or (source and line.source not in source):
+        return False
+    if tag and set(tag).isdisjoint(line.tags):
+        return False
+    return not text or any(text in part.casefold() for part in (line.connector, line.phase, *line.problems))
+
+
+def _next_run(record: ConnectorRecord, known: AuthorizationContext) -> NextRun | None:
+    dag = known.find_dag(record)
+    if dag is None:
+        return None
+    return NextRun(gone=True) if dag.stale else NextRun(at=dag.next_at, paused=dag.paused)
+
+
+def _tags(record: ConnectorRecord, known: AuthorizationContext) -> tuple[str, ...]:
+    dag = known.find_dag(record)
+    return () if dag is None else dag.tags
+
+
+@router.get("/connectors/{connector}")
+def get_connector(store: Store, reached: Readable) -> response_models.ConnectorDetail:
+    """Return a connector: how it is, what is at work, how far its targets are."""
+    record = reached.record
+    signals = store.signals_of(reached.connector_name, 100, under_way=True)
+    reports, works, trouble = _beside(record)
+    now = datetime.now(UTC)
+    wholes = wholes_of(store, now, reached.connector_name).get(reached.connector_name, [])
+    return response_models.ConnectorDetail(
+        line=line_of(record, wholes, signals, now, _next_run(record, reached.known), _tags(record, reached.known)),
+        rights=rights_on(reached.user, record, reached.known),
+        status=status_of(record, signals).to_document(),
+        work=[{**work.to_document(), "text": work.progress_text} for work in works],
+        targets=[response_models.TargetAnswer(**report) for report in reports],
+        trouble=trouble,
+    )
+
+
+def _beside(record: ConnectorRecord) -> tuple[list[dict[str, Any]], list[JobProgress], str | None]:
+    """Return the result of :func:`airflow_provider_cdc.services.text.status_texts.beside_changelog`.
+
+    A storage that does not answer is waited for a short time only.
+    """
+    try:
+        return within_log(_LOG_S, record.connector, lambda: status_texts.beside_changelog(record))
+    except (SourceBusy, SourceUnavailable) as e:
+        return [], [], str(e)
+
+
+@router.get("/connectors/{connector}/tables")
+def list_tables(store: Store, reached: Readable) -> response_models.TablesAnswer:
+    """List the tables that a connector has a schema of, and what was measured of each."""
+    return response_models.TablesAnswer(tables=tables_of(store, reached.record))
+
+
+@router.get("/connectors/{connector}/signals")
+def list_signals(store: Store, reached: Readable, limit: Limit = 50) -> list[response_models.SignalAnswer]:
+    """Signals and their fate, newest first; of their data the first 2,000 characters."""
+    return [
+        response_models.SignalAnswer(**row.to_document()) for row in store.signals_of(reached.connector_name, limit)
+    ]
+
+
+@router.get("/connectors/{connector}/events")
+def list_events(store: Store, reached: Readable, limit: Limit = 50) -> list[response_models.NotificationAnswer]:
+    """List what has happened, and who has done or seen what, newest first.
+
+    The row that a user has seen is shown only to those who may see rows.
+    """
+    found = [
+        response_models.NotificationAnswer.model_validate(row.to_document())
+        for row in store.list_notifications(reached.connector_name, limit=limit)[::-1]
+    ]
+    if not has_right(reached.user, reached.record, ConnectorRight.ROWS, reached.known):  # a key is a part of the row
+        for one in found:
+            if one.aggregate_type == ROW and "key" in one.additional_data:
+                one.additional_data["key"] = "not shown"
+    return found
+
+
+@router.get("/connectors/{connector}/batches")
+def list_batches(store: Store, reached: Readable, limit: Limit = 50) -> list[response_models.BatchAnswer]:
+    """Batches, newest first."""
+    return [
+        response_models.BatchAnswer.model_validate(row.to_document())
+        for row in store.list_batches(reached.connector_name, limit=limit)
+    ]
+
+
+@router.get("/connectors/{connector}/batches/{batch}")
+def get_batch(store: Store, reached: Readable, batch: int) -> response_models.BatchDetail:
+    """Return a batch: its files, and the statements in it."""
+    rows = store.list_batches(reached.connector_name, batch=batch) if 0 < batch < 1 << 63 else []
+    if not rows:
+        raise HTTPException(404, f"Connector {reached.connector_name} has no batch {batch}.")
+    manifest, trouble = None, None
+    try:
+        access = access_of(reached.record)
+        if access is not None:
+            changelog = access.open_change_log()
+            manifest = within_log(
+                _LOG_S, reached.connector_name, lambda: changelog.find_manifest(reached.connector_name, batch)
+            )
+    except (CdcError, OSError) as e:
+        trouble = str(e)
+    files = [] if manifest is None else manifest.files
+    before = None if manifest is None else manifest.offset_before
+    shape = ("topic", "schema_version", "rows", "bytes", "first_seq", "last_seq")
+    return response_models.BatchDetail(
+        batch=response_models.BatchAnswer.model_validate(rows[0].to_document()),
+        position_before=None if before is None else before.position,
+        files=[
+            response_models.BatchFile(path=f.path, counts=dict(f.counts), **{name: getattr(f, name) for name in shape})
+            for f in files
+        ],
+        statements=[] if manifest is None else [change.ddl for change in manifest.schema_changes],
+        writer=None if manifest is None else manifest.writer,
+        trouble=trouble,
+    )
+
+
+@router.get("/connectors/{connector}/offsets")
+def list_offsets(store: Store, reached: Readable, limit: Limit = 50) -> list[response_models.OffsetAnswer]:
+    """Offsets that the connector has had, newest first."""
+    return [
+        response_models.OffsetAnswer.model_validate(row.to_document())
+        for row in store.offset_history(reached.connector_name, limit)
+    ]
+
+
+@router.get("/connectors/{connector}/schema-changes")
+def schema_changes(
+    store: Store,
+    reached: Readable,
+    limit: Limit = 50,
+    table: Annotated[str, Query(max_length=2000, description="Only of this table")] = "",
+    before: Annotated[int | None, Query(ge=1, lt=1 << 63, description="Only those with lower numbers")] = None,
+) -> list[response_models.SchemaChangeAnswer]:
+    """List schema changes, newest first, each with what it has changed."""
+    return [
+        response_models.SchemaChangeAnswer(
+            number=one.number, seq=one.record.seq, at=datetime.fromtimestamp(one.record.ts_us / 1_000_000, UTC), database=one.record.database,
+            statement=one.record.ddl, position=one.record.position, snapshot=one.record.snapshot, tables=one.tables,
+        )
+        for one in newest_differences(store, reached.connector_name, limit, before=before, table=table)
+    ]  # fmt: skip
+
+
+@router.get("/connectors/{connector}/configuration")
+def get_configuration(reached: Readable) -> response_models.ConfigurationAnswer:
+    """Return the properties of the last run, where each comes from and what it does.
+
+    What the connection sets is named and not shown.
+    """
+    known = reached.record.registration
+    connections = {} if known is None else dict(known.connections)
+    return response_models.ConfigurationAnswer(properties=properties_of(reached.record), connections=connections)
+
+
+@router.get("/connectors/{connector}/metrics")
+def get_metrics(store: Store, reached: Readable) -> response_models.Measurements:
+    """Return what was measured: values now, and after each of the last runs."""
+    series = store.metrics.load_series(reached.connector_name)
+    runs = {
+        producer: [
+            response_models.Measurement(at=at, gauges=found["gauges"], counters=found["counters"])
+            for at, found in store.metrics.load_run_history(reached.connector_name, producer)
+        ]
+        for producer in {one.producer: None for one in series}
+    }
+    return response_models.Measurements(runs=runs, series=[one.to_document() for one in series])

@@ -1,0 +1,270 @@
+"""Actions that runs of Airflow carry out on a connector, for requests on a page.
+
+They are: run now, compare, repair, rebuild, move the offset, repair a gap.
+
+What they would do is said here, from the state, the change log and, of an offset, the source; the run itself does it, by the operators that the forms have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.services.actions.action_models import (
+    ConnectorAction,
+    RebuildTargetTables,
+    RepairGap,
+    RepairTargetTables,
+    ResetOffset,
+    RestoreOffset,
+    RunCaptureDag,
+    SetOffset,
+    VerifyTargetTables,
+)
+from airflow_provider_cdc.services.connectors.captured_tables import captured_tables, format_names, select_tables
+from airflow_provider_cdc.services.connectors.connector_targets import access_to, one_target
+from airflow_provider_cdc.services.connectors.source_readiness import WAYS_OUT, call_source_in_time
+from airflow_provider_cdc.services.text.pause_gap_signal_texts import format_halt
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
+    from airflow_provider_cdc.core.lifecycle.log_gap import RepairPlan
+    from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+    from airflow_provider_cdc.state.state_store import StateStore
+
+NOTHING = "Nothing was changed."
+_ASKED_S = 30.0
+"""How long a source may take to say what a plan needs of it; where it reads its log for that, functions may have to be compiled first."""
+_STEERS = ("connector", "action", "at_version", "plan_only", "confirm", "reason")
+_P = TypeVar("_P")
+_WORKS = ("connector", "work", "tables", "target", "location", "confirm")
+
+
+class DagRuns(Protocol):
+    """Airflow's DAG runs, as far as one user may begin them."""
+
+    def find_form_dag(self, connector: str, parameters: Collection[str], factory: str) -> str:
+        """Return the id of a DAG with a form that fits.
+
+        The form has these parameters and takes the connector, and the user may begin a run of the DAG.
+
+        :param factory: what makes such a DAG, for the error
+        :raises CdcError: there is none
+        """
+
+    def find_obstacle(self, dag: str) -> str | None:
+        """Why a run that began now would wait for good; ``None`` if it would not."""
+
+    def start_run(self, dag: str, run: str, conf: Mapping[str, Any]) -> None:
+        """Begin a run.
+
+        :param run: its id
+        :raises CdcError: Airflow refuses it
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class DagRunAction:
+    """The task of a run.
+
+    :param lines: for people
+    :param conf: its parameters
+    :param obstacles: why it cannot be done now, each with what helps
+    :param version: of the offset that it is about
+    :param about: the tables that it is about
+    """
+
+    dag: str
+    lines: Sequence[str]
+    confirm: bool
+    conf: Mapping[str, Any] = field(default_factory=dict)
+    obstacles: Sequence[str] = ()
+    version: int | None = None
+    about: Sequence[str] | None = None
+
+
+def by_run(asked: ConnectorAction) -> bool:
+    """Check whether a run of Airflow does it."""
+    return isinstance(
+        asked,
+        (RunCaptureDag, VerifyTargetTables, RebuildTargetTables, RestoreOffset, SetOffset, ResetOffset, RepairGap),
+    )
+
+
+def work_of(store: StateStore, record: ConnectorRecord, asked: ConnectorAction, runs: DagRuns) -> DagRunAction:
+    """Return what a run would do, and whether it can.
+
+    :raises CdcError: it cannot be asked for
+    """
+    match asked:
+        case RunCaptureDag():
+            work = _run_now(record)
+        case VerifyTargetTables():
+            work = _compare(store, record, asked, runs)
+        case RebuildTargetTables():
+            work = _rebuild(store, record, asked, runs)
+        case RestoreOffset() | SetOffset() | ResetOffset():
+            work = _move(record, asked, runs)
+        case RepairGap():
+            work = _repair_gap(record, asked, runs)
+        case _:
+            raise AssertionError(asked)
+    waits = runs.find_obstacle(work.dag)
+    return work if waits is None else replace(work, obstacles=[*work.obstacles, waits])
+
+
+def _run_now(record: ConnectorRecord) -> DagRunAction:
+    dag = None if record.registration is None else record.registration.connections.get("dag")
+    if dag is None:
+        raise CdcError(
+            f"No DAG has captured {record.connector}: there is none to run.",
+            safe=NOTHING,
+            remedy="have a DAG capture it, as cdc_dag makes one",
+        )
+    lines = [f"A run of the DAG {dag} begins now, as its schedule would begin one: it goes on where the offset stands."]
+    if record.owner is not None:
+        lines.append(f"The run {record.owner} is alive: the new one waits for it, or ends without doing anything.")
+    if text := format_halt(record.control):
+        lines.append(f"The connector is {text}: its capture is skipped until it is resumed.")
+    return DagRunAction(dag, lines, False)
+
+
+def _tables(store: StateStore, record: ConnectorRecord, patterns: Sequence[str]) -> list[str]:
+    return select_tables(patterns, captured_tables(store, record)) if patterns else []
+
+
+def _compare(store: StateStore, record: ConnectorRecord, asked: VerifyTargetTables, runs: DagRuns) -> DagRunAction:
+    target, location = one_target(access_to(record), asked.target or None, asked.location or None)
+    tables = _tables(store, record, asked.tables)
+    repairs = isinstance(asked, RepairTargetTables)
+    lines = [
+        f"{f'These tables: {format_names(tables)}.' if tables else 'All tables that can be compared.'} Target: {target} at {location}.",
+        "Their rows are read at the source once more, at one position of its log, and compared value by value with each table as of its last batch. "
+        "That takes about as long as a snapshot of them. Capture and apply go on.",
+    ]
+    if repairs:
+        lines += [
+            "Rows that differ are read again by signals to the connector: each is captured once more, as a new event, and rows that the source does not have are deleted.",
+            "The run ends as failed if something has differed, although it is being repaired.",
+        ]
+    else:
+        lines.append("No table is changed. The run ends as failed if one is not equal to the source, and names it.")
+    conf = {
+        "connector": record.connector, "work": "repair" if repairs else "verify", "tables": [re.escape(name) for name in tables],
+        "target": target, "location": location, "confirm": record.connector if repairs else None,
+    }  # fmt: skip
+    return DagRunAction(runs.find_form_dag(record.connector, _WORKS, "tables_dag"), lines, repairs, conf, about=tables)
+
+
+def _rebuild(store: StateStore, record: ConnectorRecord, asked: RebuildTargetTables, runs: DagRuns) -> DagRunAction:
+    target, location = one_target(access_to(record), asked.target or None, asked.location or None)
+    tables = _tables(store, record, asked.tables)
+    lines = [
+        f"{len(tables):,} table{'' if len(tables) == 1 else 's'} of {target} at {location} {'is' if len(tables) == 1 else 'are'} built again from the change log: {format_names(tables)}.",
+        "Each is replaced as of its own last batch. What others have written to it, or taken out of it, is undone. Capture and apply go on.",
+    ]
+    conf = {
+        "connector": record.connector, "work": "rebuild", "tables": tables, "target": target, "location": location,
+        "confirm": record.connector,
+    }  # fmt: skip
+    return DagRunAction(runs.find_form_dag(record.connector, _WORKS, "tables_dag"), lines, True, conf, about=tables)
+
+
+def _move(record: ConnectorRecord, asked: RestoreOffset | SetOffset | ResetOffset, runs: DagRuns) -> DagRunAction:
+    def planned(lifecycle: ConnectorLifecycle) -> OffsetPlan:
+        match asked:
+            case RestoreOffset():
+                return lifecycle.plan_restore(asked.version)
+            case SetOffset():
+                assert lifecycle.source is not None
+                return lifecycle.plan_offset(lifecycle.source.position_of(asked.position))
+            case ResetOffset():
+                return lifecycle.plan_offset(None)
+
+    plan = _planned(record, planned)
+    beside: dict[str, Any]
+    match asked:
+        case RestoreOffset():
+            beside = {"action": "offset-restore", "version": asked.version}
+        case SetOffset():
+            beside = {"action": "offset-set", "position": asked.position}
+        case ResetOffset():
+            beside = {"action": "offset-reset"}
+    if plan.target == "none":
+        goes_on = f"The connector forgets its position, {plan.now}."
+    else:
+        instead = "" if plan.target == plan.now else f" instead of {plan.now}"
+        goes_on = f"The connector goes on from {plan.target}{instead}."
+    return _steered(record, asked, runs, [goes_on, *plan.consequences], plan.problems, plan.version, beside)
+
+
+def _repair_gap(record: ConnectorRecord, asked: RepairGap, runs: DagRuns) -> DagRunAction:
+    def planned(lifecycle: ConnectorLifecycle) -> RepairPlan:
+        from airflow_provider_cdc.core.lifecycle.log_gap import GapRepair
+
+        return lifecycle.plan_repair(GapRepair(asked.repair))
+
+    plan = _planned(record, planned)
+    lines = [str(plan.gap), next(way.effect for way in WAYS_OUT if way.repair == asked.repair)]
+    if plan.tables:
+        lines.append(
+            f"{len(plan.tables):,} table{' is' if len(plan.tables) == 1 else 's are'} read again, each after a truncate: {format_names(plan.tables)}."
+        )
+    if plan.whole:
+        lines.append(
+            f"Read whole, with the stream standing still meanwhile, as their structure has changed: {format_names(plan.whole)}."
+        )
+    beside = {"action": "repair-gap", "repair": asked.repair}
+    return _steered(record, asked, runs, lines, plan.problems, plan.version, beside)
+
+
+def _planned(record: ConnectorRecord, plan: Callable[[ConnectorLifecycle], _P]) -> _P:
+    """Build a plan for which the source is asked.
+
+    :raises CdcError: it has not answered in time, or there can be no such plan
+    """
+    access = access_to(record).use_current_connection()
+
+    def look() -> _P:
+        with access.prepare_lifecycle() as lifecycle:
+            return plan(lifecycle)
+
+    return call_source_in_time(_ASKED_S, f"The source of {record.connector}", look)
+
+
+def _steered(
+    record: ConnectorRecord,
+    asked: RestoreOffset | SetOffset | ResetOffset | RepairGap,
+    runs: DagRuns,
+    lines: Sequence[str],
+    problems: Sequence[str],
+    version: int,
+    beside: Mapping[str, Any],
+) -> DagRunAction:
+    """Return what a run of a form that controls connectors would do.
+
+    :param version: of the offset that the plan is about
+    :param beside: parameters that the action has for itself
+    """
+    obstacles = list(problems)
+    if asked.at_version not in (None, version):
+        obstacles.append(
+            f"The offset has moved since the plan was made: it had version {asked.at_version}, and has {version} now. Look at the plan again."
+        )
+    if record.owner is not None:
+        obstacles.append(
+            f"The run {record.owner} is alive, and would move the offset meanwhile: pause the connector first."
+        )
+    conf = {
+        "connector": record.connector, "at_version": version, "plan_only": False, "confirm": record.connector,
+        "reason": asked.reason or None, **beside,
+    }  # fmt: skip
+    dag = runs.find_form_dag(record.connector, {*_STEERS, *beside}, "lifecycle_dag")
+    return DagRunAction(dag, lines, True, conf, obstacles, version)
+
+
+__all__ = ["NOTHING", "DagRunAction", "DagRuns", "by_run", "work_of"]

@@ -1,0 +1,166 @@
+"""Several connectors that one task captures or waits for: their fields, and which of them have anything to capture."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_provider_cdc.connector import ChangeCheck, ConnectorDefinition, refuse_secrets
+from airflow_provider_cdc.core.errors import ConfigError, StateUnavailable
+from airflow_provider_cdc.core.spi.desired_state import DesiredState
+from airflow_provider_cdc.hooks.state import CdcStateHook, records_of
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.model.connector_offset import Offset
+    from airflow_provider_cdc.core.model.position import Position
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+    from airflow_provider_cdc.state.state_store import StateStore
+
+_ASKED_AT_ONCE = 64
+"""Sources that are asked at the same time: many may be down, and fail after half a minute only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedConnector:
+    """A connector that is captured together with others.
+
+        >>> GroupedConnector(definition=shop, conn_id="shop_mariadb")
+
+    :param conn_id: Airflow connection to the source database
+    :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra
+    """
+
+    definition: ConnectorDefinition
+    conn_id: str
+    storage_conn_id: str | None = None
+
+
+class GroupFields:
+    """The fields of several connectors, taken from their definitions so that Airflow can render them."""
+
+    GROUP_FIELDS: ClassVar[tuple[str, ...]] = ("connectors", "state_conn_id")
+    """Template fields. Names and kinds of sources are fixed."""
+
+    def _set_group(self, connectors: Sequence[GroupedConnector], state_conn_id: str) -> None:
+        """Set the fields of the connectors.
+
+        :raises ConfigError: there is none, one is there twice, or a definition holds a secret
+        """
+        names = [one.definition.name for one in connectors]
+        if not names or len(set(names)) < len(names):
+            raise ConfigError(
+                "A group needs connectors, each of them once.", where=f"given are {', '.join(names) or 'none'}"
+            )
+        for one in connectors:
+            refuse_secrets(one.definition)
+        self.state_conn_id = state_conn_id
+        self.connectors: list[dict[str, Any]] = [
+            {**one.definition.to_document(), "conn_id": one.conn_id, "storage_conn_id": one.storage_conn_id}
+            for one in connectors
+        ]
+
+    @property
+    def connector_accesses(self) -> list[ConnectorAccess]:
+        """The connectors with rendered fields.
+
+        :raises ConfigError: a template has put a secret into one of them
+        """
+        found = []
+        for one in self.connectors:
+            own = {name: value for name, value in one.items() if name not in ("conn_id", "storage_conn_id")}
+            definition = ConnectorDefinition(**own)
+            refuse_secrets(definition)
+            found.append(
+                ConnectorAccess(definition, one["conn_id"], self.state_conn_id, one["storage_conn_id"] or None)
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeInspection:
+    """The result of a look for changes at one of several connectors.
+
+    :param reason: why there is something to capture; ``None`` if there is not
+    :param error: why that is not known
+    """
+
+    access: ConnectorAccess
+    reason: str | None = None
+    error: Exception | None = None
+
+
+def look_at(accesses: Sequence[ConnectorAccess]) -> Iterator[ChangeInspection]:
+    """Check which of several connectors with the same state have anything to capture, each as soon as that is known.
+
+    The state tables are asked at once, by one query; the connectors for which they decide come first. Then sources are asked at the same time, each once, however
+    many connectors it has, and come as they answer: one that is down delays only those behind all others. What is wrong with a connector is
+    an error of that connector alone.
+
+    :raises CdcError: at once: the state tables cannot be asked
+    """
+    decided: list[ChangeInspection] = []
+    open_: dict[Hashable, list[_UndecidedConnector]] = {}
+    with CdcStateHook(accesses[0].state_conn_id).open_store() as store:
+        records = records_of(store, {access.definition.name for access in accesses})
+        for access in accesses:
+            try:
+                found = _in_state(access, records[access.definition.name], store)
+                if isinstance(found, ChangeInspection):
+                    decided.append(found)
+                else:
+                    open_.setdefault(access.source_key(), []).append(found)
+            except StateUnavailable:
+                raise
+            except Exception as e:  # a mistake in one source must not keep the others from being captured
+                decided.append(ChangeInspection(access, error=e))
+    return _looked(decided, list(open_.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _UndecidedConnector:
+    """A connector of which the source's log decides."""
+
+    access: ConnectorAccess
+    properties: dict[str, Any]
+    changes: ChangeCheck
+    offset: Offset
+
+
+def _in_state(
+    access: ConnectorAccess, record: ConnectorRecord | Exception | None, store: StateStore
+) -> ChangeInspection | _UndecidedConnector:
+    if isinstance(record, Exception):
+        raise record
+    if record is not None and record.control.wanted is not DesiredState.RUNNING:
+        return ChangeInspection(access)  # whatever else may be wrong with it
+    properties = access.resolve_properties()
+    changes = access.build_change_check(properties)
+    found = changes.in_state(record, store)
+    if found is None or isinstance(found, str):
+        return ChangeInspection(access, found)
+    return _UndecidedConnector(access, properties, changes, found)
+
+
+def _looked(
+    decided: Sequence[ChangeInspection], sources: Sequence[Sequence[_UndecidedConnector]]
+) -> Iterator[ChangeInspection]:
+    yield from decided
+    if not sources:
+        return
+    threads = ThreadPoolExecutor(min(len(sources), _ASKED_AT_ONCE), thread_name_prefix="cdc look")
+    try:
+        ends = {threads.submit(one[0].access.end_of_log, one[0].properties): one for one in sources}
+        for end in as_completed(ends):
+            yield from (_since(one, end) for one in ends[end])
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _since(one: _UndecidedConnector, end: Future[Position]) -> ChangeInspection:
+    try:
+        return ChangeInspection(one.access, one.changes.explain_log_progress(one.offset, end.result()))
+    except Exception as e:  # as above
+        return ChangeInspection(one.access, error=e)

@@ -1,0 +1,217 @@
+"""A look at a row by a person: whether they may, the record of it, and the story with what state tables, targets and source add to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.configuration import conf
+
+from airflow_provider_cdc.changelog.row_history.row_history_models import KeyColumn
+from airflow_provider_cdc.core.errors import ConfigError, NotGranted
+from airflow_provider_cdc.core.model.notifications import ROW, Notification, NotificationType
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess, access_of, find_connector
+from airflow_provider_cdc.services.row_history.row_apply_times import applied_at
+from airflow_provider_cdc.services.row_history.source_row_reader import at_source
+from airflow_provider_cdc.services.row_history.target_row_reader import at_targets
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
+    from airflow_provider_cdc.changelog.row_history.key_index_segment import KeyColumns
+    from airflow_provider_cdc.changelog.row_history.row_history_models import RowHistory
+    from airflow_provider_cdc.core.model.table_schema import TableId
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+    from airflow_provider_cdc.state.state_store import StateStore
+
+OPTION = "show_rows_of"
+_NOTHING = "Nothing was shown."
+
+
+@dataclass(frozen=True, slots=True)
+class RowQuery:
+    """A request for the history of a row.
+
+    :param table: as include lists spell it
+    :param key: values of the key columns in their order, as texts; or one JSON object
+    :param connector: that has captured it; empty where only one has
+    :param by: who asks
+    :param as_of: the row as of this time; in UTC, if it does not say otherwise
+    :param compare: read the row at the source, too
+    :param conn_ids: of target databases that may be looked at
+    :param seconds: how long to look at batches that the index of keys does not know yet
+    """
+
+    table: str
+    key: Sequence[str]
+    by: str
+    connector: str = ""
+    as_of: datetime | None = None
+    compare: bool = False
+    conn_ids: Sequence[str] = ()
+    seconds: float = 60.0
+
+    @property
+    def requested_time(self) -> datetime | None:
+        """The time that the row is asked for."""
+        return self.as_of if self.as_of is None or self.as_of.tzinfo is not None else self.as_of.replace(tzinfo=UTC)
+
+
+def load_row_history(store: StateStore, asked: RowQuery, tell: Callable[[int, int], None] | None = None) -> RowHistory:
+    """Return the history of a row.
+
+    :param tell: is called with how many batches have come into the index of keys, of how many
+    :raises NotGranted: no user may see rows of the connector
+    :raises ConfigError: there is no such table, or it has no such key
+    """
+    from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
+    from airflow_provider_cdc.changelog.row_history.row_history_reader import RowHistoryReader
+    from airflow_provider_cdc.changelog.row_history.row_key import key_of_texts
+    from airflow_provider_cdc.changelog.row_history.row_masking import RowMasks
+
+    connector, table = _table_of(store, asked)
+    may_show(connector)
+    record, access = _access(store, connector)
+    events = KeyEventReader(
+        access.open_change_log(), connector, time.monotonic() + asked.seconds, tell, after=record.last_batch
+    )
+    key = key_of_texts(asked.key, _key_columns(events, table), str(table))
+    _record(store, connector, table, asked)
+    history = cache(lambda name: store.schema_changes_of(connector, name))
+    masks = RowMasks(_properties(access))
+    story = RowHistoryReader(events, connector, history, masks).read_history(table, key, as_of=asked.requested_time)
+    applied_at(story, access, store)
+    if asked.as_of is None:
+        story.targets = at_targets(story, access, table, masks, asked.conn_ids)
+    if asked.compare:
+        story.source = at_source(
+            story, access, table, key, SchemaHistory.from_stored(store.load_schemas(connector)).find_schema(table)
+        )
+    return story
+
+
+def row_keys(store: StateStore, asked: RowQuery) -> list[KeyColumn]:
+    """Return the columns of a table's key, and how a value of each is given. It shows no data.
+
+    :param asked: its table and connector are looked at
+    :raises ConfigError: there is no such table, or it has no key
+    """
+    from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
+    from airflow_provider_cdc.core.model.key_json import describe_value_form
+    from airflow_provider_cdc.core.model.table_schema import Column
+
+    connector, table = _table_of(store, asked)
+    record, access = _access(store, connector)
+    events = KeyEventReader(
+        access.open_change_log(), connector, time.monotonic() + asked.seconds, after=record.last_batch
+    )
+    columns = (Column(name=name, type=type_) for name, type_ in _key_columns(events, table))
+    return [KeyColumn(name=column.name, type=column.type, form=describe_value_form(column)) for column in columns]
+
+
+def _access(store: StateStore, connector: str) -> tuple[ConnectorRecord, ConnectorAccess]:
+    """Return the record of a connector and the access to it.
+
+    :raises ConfigError: it is not recorded where its change log is
+    """
+    record = find_connector(store, connector)
+    access = access_of(record)
+    if access is None:
+        raise ConfigError(
+            f"It is not recorded where the change log of {connector} is.",
+            safe=_NOTHING,
+            remedy="let the connector capture once",
+        )
+    return record, access
+
+
+def may_show(connector: str) -> None:
+    """Make sure that rows of a connector may be shown: Airflow's configuration names it in ``[cdc] show_rows_of``, or has ``*`` there.
+
+    :raises NotGranted: it does not
+    """
+    shown = {name.strip() for name in conf.get("cdc", OPTION, fallback="").split(",")}
+    if shown.isdisjoint({connector, "*"}):
+        raise NotGranted(
+            f"Rows of {connector} may not be shown: they are data, and that is off unless somebody has allowed it.",
+            where=f"[cdc] {OPTION} of Airflow's configuration",
+            safe=_NOTHING,
+            remedy=f"who administers this Airflow sets AIRFLOW__CDC__{OPTION.upper()}={connector}, or several names with commas between them, or *",
+        )
+
+
+def _record(store: StateStore, connector: str, table: TableId, asked: RowQuery) -> None:
+    """Keep who looks at what, before anything is shown."""
+    data = {
+        "connector_name": connector, "by": asked.by, "table": table.full_name, "key": " ".join(asked.key),
+        **({"as_of": asked.requested_time.isoformat()} if asked.requested_time else {}), **({"compare": "source"} if asked.compare else {}),
+    }  # fmt: skip
+    store.add_notification(
+        connector, Notification(aggregate_type=ROW, type=NotificationType.LOOKED_AT, additional_data=data)
+    )
+
+
+def _properties(access: ConnectorAccess) -> dict[str, Any]:
+    """Return the properties of a connector as they are now.
+
+    If its connection is gone, they are as they were in its last run.
+    """
+    try:
+        return {**access.definition.properties, **access.resolve_properties()}
+    except ConfigError:
+        return dict(access.definition.properties)
+
+
+def _table_of(store: StateStore, asked: RowQuery) -> tuple[str, TableId]:
+    """Return the connector that captures a table, and the table's id.
+
+    :raises ConfigError: there is none, or more than one
+    """
+    names = [asked.connector] if asked.connector else [one.connector for one in store.list_connectors()]
+    for name in names if asked.connector else ():
+        find_connector(store, name)
+    known = {name: SchemaHistory.from_stored(store.load_schemas(name)).ever_known_tables for name in names}
+    found = [(name, id_) for name, ids in known.items() for id_ in ids if asked.table in (str(id_), id_.full_name)]
+    if not found:
+        some = sorted({str(id_) for ids in known.values() for id_ in ids})
+        raise ConfigError(
+            f"No connector has captured a table {asked.table}.",
+            where=f"tables: {', '.join(some[:20]) or 'none'}{' …' if len(some) > 20 else ''}",
+            safe=_NOTHING,
+            remedy="name it as <database>.<table>, or <schema>.<table>",
+        )
+    if len(found) > 1:
+        raise ConfigError(
+            f"{len(found)} connectors have captured a table {asked.table}: {', '.join(name for name, _ in found)}.",
+            safe=_NOTHING,
+            remedy=f"say which one with --connector {found[0][0]}",
+        )
+    return found[0]
+
+
+def _key_columns(events: KeyEventReader, table: TableId) -> KeyColumns:
+    """Return the key columns of the newest version.
+
+    :raises ConfigError: the change log has no event of the table, or it has no key
+    """
+    versions = events.list_key_columns().get(table.full_name)
+    if not versions:
+        raise ConfigError(
+            f"The change log has no event of {table}: batches {events.first} to {events.last} were looked at.",
+            safe=_NOTHING,
+        )
+    columns = versions[max(versions)][-1]
+    if not columns:
+        raise ConfigError(
+            f"{table} has no key: nobody can tell which events are about which row.",
+            safe=_NOTHING,
+            remedy="give the table a primary key, or name its columns with message.key.columns of the connector: then the story begins there",
+        )
+    return columns
+
+
+__all__ = ["OPTION", "RowQuery", "load_row_history", "may_show", "row_keys"]

@@ -1,0 +1,160 @@
+"""Locations of the tables of a comparison, and the batches up to which they have everything.
+
+Both are known by the report of the last apply, and by the tables themselves.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
+from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
+from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.targets.lake.formats.table_location import table_location
+from airflow_provider_cdc.targets.lake.formats.target_interface import Owner, PinnedTableState, Target
+from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
+from airflow_provider_cdc.targets.lake.verify.source_reference import SourceReference
+from airflow_provider_cdc.verify.batches_after_reference import NotComparable
+from airflow_provider_cdc.verify.verification_documents import VerificationPlan
+from airflow_provider_cdc.verify.verification_report import TableVerification
+
+_LOOK_S = 2.0
+"""Seconds between two looks at a table that is behind."""
+_ELSEWHERE = (
+    "; if a rule has it elsewhere, or in several tables, --applied names the change log in which the last apply says so"
+)
+
+
+class VerifiedTables:
+    """Progress of the tables of a connector. The time to wait for it begins now.
+
+    :param plan: of the comparison; ``None``: nothing is written to the tables meanwhile
+    :param changelog: of the connector; without a plan it may be that of a reference, which knows of no apply
+    :param location: where the tables are, as it was given to the apply
+    """
+
+    def __init__(
+        self, plan: VerificationPlan | None, changelog: ChangeLog, connector: str, kind: str, location: str
+    ) -> None:
+        self._plan, self._connector, self._kind, self._location = plan, connector, kind, location
+        self._reports = ApplyReports(changelog.storage, connector)
+        self._deadline = time.monotonic() + (plan.wait_s if plan else 0.0)
+
+    def read_report(self) -> dict[str, Any] | None:
+        """Read the report that the last apply has left.
+
+        ``None`` if that is not in the change log, which may be that of a reference.
+        """
+        return self._reports.read(self._kind, self._location)
+
+    def resolve_location(self, topic: str, table: TableId, rules: TableRules | None) -> str:
+        """Return the location of a table.
+
+        A rule may have put it elsewhere, which the report of the apply knows, or the rules do.
+        """
+        report = self.read_report()
+        known = report["stands"].get(topic, {}).get("location") if report else None
+        found = (rules or NO_RULES).match_table(table)
+        location = found.rule.location or self._location
+        return known or table_location(location, self._connector, topic, table, found.groups)
+
+    def list_routed_tables(self, topic: str) -> list[TargetTable]:
+        """Return the tables that a route has made of a topic, as far as the last apply knows."""
+        stands = (self.read_report() or {"stands": {}})["stands"]
+        found = [
+            TargetTable.from_report(name, entry)
+            for name, entry in stands.items()
+            if entry.get("topic") == topic and "place" in entry
+        ]
+        return sorted(found, key=lambda table: table.name)
+
+    def wait_for_routes(self, wanted: SourceReference) -> int:
+        """Wait until an apply has looked which tables of a topic there are by the reference's position.
+
+        :return: the batch up to which it has
+        :raises NotComparable: none does in time
+        """
+        since, topic = wanted.since, wanted.topic
+        assert since is not None
+        while True:
+            through = self.find_applied_batch(topic, topic)
+            if through >= since.required_batch or (through >= 0 and not since.has_missing_events(topic, through)):
+                return max(through, since.required_batch)
+            self._wait(wanted, "its rows are in several tables, and the last one stands before that")
+
+    def wait_for_table(
+        self, target: Target, wanted: SourceReference, name: str, result: TableVerification, owner: Owner
+    ) -> PinnedTableState | None:
+        """Return the state of a table that is compared.
+
+        It is the present one, as soon as it has everything up to the reference's position.
+
+        :param name: what the report calls it
+        :param result: gets the batch and the version, or what is the matter
+        :raises NotComparable: it does not come there in time
+        """
+        while True:
+            there = target.exists()
+            if there and wanted.since is None:
+                return target.pin_table_state()
+            if there and (found := target.read_owner()) != owner.recorded_owner:
+                other = owner.recorded_owner.is_but_for_its_log(found)
+                result.problem = (
+                    "the table there was made from another change log than the one that is there"
+                    if other
+                    else f"the table there belongs to {found or 'nobody'}"
+                )
+                return None
+            if there:
+                pinned = target.pin_table_state()
+                marker = pinned.read_marker(owner.application_name)
+                if not self._behind(wanted, name, marker):
+                    result.batch, result.version = marker, pinned.version
+                    return pinned
+            if wanted.since is None or (
+                not there and self.find_applied_batch(wanted.topic, name) >= wanted.reached_batch
+            ):
+                unknown = self._plan is None and self.read_report() is None
+                result.problem = "there is no such table" + (_ELSEWHERE if unknown else "")
+                return None
+            self._wait(wanted, f"it stands at batch {marker}" if there else "it is not there")
+
+    def _behind(self, wanted: SourceReference, name: str, marker: int) -> bool:
+        """Return whether a table with this last batch lacks something from before the position."""
+        since = wanted.since
+        assert since is not None
+        if (
+            marker >= since.required_batch
+            or self.find_applied_batch(wanted.topic, name, marker) >= since.required_batch
+        ):
+            return False
+        return since.has_missing_events(wanted.topic, marker)
+
+    def find_applied_batch(self, topic: str, name: str, marker: int | None = None) -> int:
+        """Return the batch up to which an apply has found nothing more to do for a table; -1 if that is not known.
+
+        :param marker: the table's last batch now
+        """
+        report = self.read_report()
+        if report is None or {topic, name} & (report["failed"].keys() | report["lagging"].keys()):
+            return -1
+        stand = report["stands"].get(name)
+        if marker is not None and (stand is None or stand.get("batch") != marker):
+            return -1
+        return int(report["last_batch"])
+
+    def _wait(self, wanted: SourceReference, stands: str) -> None:
+        """Wait a moment, if there is time left.
+
+        :raises NotComparable: it is over
+        """
+        if time.monotonic() < self._deadline:
+            time.sleep(_LOOK_S)
+            return
+        assert self._plan is not None
+        raise NotComparable(
+            f"the apply has not brought it to batch {wanted.reached_batch} within {self._plan.wait_s:.0f} s, which has the position at which "
+            f"the source was read ({wanted.at}); {stands}: run the apply, then verify it again"
+        )
