@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import math
 from typing import Any
 
 from airflow.cli.cli_config import ARG_VERBOSE, ActionCommand, Arg, lazy_load_command
@@ -15,10 +17,14 @@ def build_argument(*flags: str, **options: Any) -> Arg:
 def parse_seconds(text: str) -> float:
     """Parse the seconds that an argument gives.
 
-    :raises ValueError: they are none
+    :raises ArgumentTypeError: they are none
     """
-    if not 0 <= (value := float(text)) < 1e9:
-        raise ValueError
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to 999999999")
     return value
 
 

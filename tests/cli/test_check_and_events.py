@@ -131,7 +131,7 @@ def test_a_time_to_wait_that_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(SystemExit):
         run("verify", "shop", f"--timeout={seconds}")
-    assert "invalid seconds value" in capsys.readouterr().err
+    assert "is not a number of seconds" in capsys.readouterr().err
 
 
 def test_one_target_is_compared_or_built_again_and_several_are_named(

@@ -30,13 +30,13 @@ PROGRAM = """
 import asyncio, contextlib, importlib, json, sys, threading
 
 import airflow.sdk, airflow.triggers.base
-from airflow_provider_cdc.triggers import polling
+from airflow_provider_cdc.triggers import polling_loop
 
 path, arguments, count = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
 module, _, name = path.rpartition(".")
 trigger = getattr(importlib.import_module(module), name)(**arguments)
 loop, on, seen, polled, events = threading.get_ident(), False, [], [], []
-until_next = polling.until_next
+until_next = polling_loop.until_next
 
 
 def blocks(event, arguments):
@@ -62,7 +62,7 @@ async def story():
                 events.append(str(event))
         enough.set()
 
-    polling.until_next, on = noted, True
+    polling_loop.until_next, on = noted, True
     task = asyncio.create_task(wait())
     await enough.wait()
     task.cancel()

@@ -118,7 +118,7 @@ class Replies:
     """A member, and its cursor, that answer as a server does that has these replies."""
 
     address = primary = ("127.0.0.1", 1)
-    open = True
+    is_open = True
 
     def __init__(self, *replies: CursorReply) -> None:
         self.first, *self._more = replies
