@@ -44,7 +44,7 @@ def sources(*, everything: bool = False) -> list[tuple[Path, ast.Module]]:
     return [
         (file, ast.parse(text))
         for file, text in texts
-        if "airflow " in text or "cdc(" in text or (everything and "core.errors" in text)
+        if "airflow " in text or "format_cdc_command(" in text or (everything and "core.errors" in text)
     ]
 
 
@@ -54,7 +54,7 @@ def calls() -> list[Call]:
     for file, tree in sources():
         module = ".".join(file.relative_to(paths.ROOT).with_suffix("").parts)
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "cdc":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "format_cdc_command":
                 found.append(Call(module, node.lineno, node))
     return found
 

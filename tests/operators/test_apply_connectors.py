@@ -43,10 +43,10 @@ told = [json.loads(text) for name, text in zip(sys.argv, sys.argv[1:]) if name =
 given = dict(zip(sys.argv, sys.argv[1:]))
 
 def follow(one):
-    with ApplyTurns(Storage(one["changelog"]), one["connector"], "delta", one["location"]).take(given["--owner"]) as turn:
+    with ApplyTurns(Storage(one["changelog"]), one["connector"], "delta", one["location"]).take_turn(given["--owner"]) as turn:
         while not turn.successor and time.monotonic() < end:
             time.sleep(0.02)
-        turn.done(will["reports"][one["connector"]])
+        turn.set_report(will["reports"][one["connector"]])
 
 if "--run-for" in given:
     end = time.monotonic() + float(given["--run-for"])

@@ -195,9 +195,9 @@ from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.core.model.connector_offset import Offset
 store = StateStore(sys.argv[1], lease_ttl_s=10)
 for _ in range(int(sys.argv[3])):
-    with store.lease("c", sys.argv[2], wait_s=100) as lease:
-        there = store.load("c")
-        store.advance(lease, there, Offset(position={"by": sys.argv[2]}, seq=(there.offset.seq if there.offset else 0) + 1))
+    with store.acquire_lease("c", sys.argv[2], wait_s=100) as lease:
+        there = store.load_offset("c")
+        store.advance_offset(lease, there, Offset(position={"by": sys.argv[2]}, seq=(there.offset.seq if there.offset else 0) + 1))
 """
 
 

@@ -72,7 +72,7 @@ def test_40_connectors_that_wait_ask_the_state_by_one_query_and_nothing_else(
     )
     others = [
         Counted(monkeypatch, StateStore, name)
-        for name in ("connector", "connectors", "control", "signals", "load", "batches")
+        for name in ("find_connector", "list_connectors", "load_control", "list_signals", "load_offset", "list_batches")
     ]
     asyncio.run(waiting(triggers, until=lambda: polled.about >= 4 * 40))
     # their first polls may come one after the other, the others come together: by twos at worst, on a busy machine
@@ -251,7 +251,7 @@ def test_it_is_not_closed_while_a_question_of_one_that_has_left_is_being_asked(
         await asyncio.to_thread(asking.wait, LONGEST_S)
         task.cancel()
         # whoever comes now has one of its own
-        await asyncio.wait_for(ask(lambda _, store: store.control("shop")), LONGEST_S)
+        await asyncio.wait_for(ask(lambda _, store: store.load_control("shop")), LONGEST_S)
         before = closed.calls
         go_on.set()
         await asyncio.gather(task, return_exceptions=True)

@@ -92,7 +92,7 @@ won = []
 sys.stdin.readline()
 for n in range(200):
     try:
-        storage.create(storage.path("c", f"{n:03d}.json"), sys.argv[2].encode() * 1000)
+        storage.create(storage.join_path("c", f"{n:03d}.json"), sys.argv[2].encode() * 1000)
         won.append(n)
     except FileExistsError:
         pass

@@ -26,7 +26,7 @@ import json, os, sys
 from airflow_provider_cdc.changelog.files.storage import Storage
 url, options = json.loads(sys.argv[1])
 storage = Storage(url, options)
-file = storage.open(storage.path("c", "data", "000000000001", "f.parquet"))
+file = storage.open_output(storage.join_path("c", "data", "000000000001", "f.parquet"))
 file.write(bytes(12 << 20))
 os._exit(9)
 """

@@ -41,14 +41,14 @@ if (folder / "sleeps").exists():
     time.sleep(1000)
 given = dict(zip(sys.argv, sys.argv[1:]))
 end = time.monotonic() + float(given["--run-for"])
-with ApplyTurns(Storage(given["--changelog"]), given["--connector"], given["--target"], given["--location"]).take(given["--owner"]) as turn:
-    if turn.wait(lambda: bool(turn.successor)):
+with ApplyTurns(Storage(given["--changelog"]), given["--connector"], given["--target"], given["--location"]).take_turn(given["--owner"]) as turn:
+    if turn.wait_for_earlier_turns(lambda: bool(turn.successor)):
         (folder / "works").touch()
         while not turn.successor and time.monotonic() < end and not (folder / "dies").exists():
             time.sleep(0.02)
         if (folder / "dies").exists():
             os._exit(137)
-        turn.done(json.loads((folder / "report.json").read_text()))
+        turn.set_report(json.loads((folder / "report.json").read_text()))
 sys.exit(int((folder / "status").read_text()) if (folder / "status").exists() else 0)
 """
 

@@ -101,6 +101,6 @@ def _events(connector: Any, manifest: Any) -> list[dict[str, Any]]:
 
     found: list[dict[str, Any]] = []
     for file in manifest.files:
-        with connector.changelog.open("test", file) as opened:
+        with connector.changelog.open_file("test", file) as opened:
             found += pq.read_table(opened).select(["op", "key"]).to_pylist()
     return found

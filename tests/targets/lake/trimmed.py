@@ -71,7 +71,7 @@ def failing(lake: Lake, **options: Any) -> dict[str, str]:
 def equal(lake: Lake, *names: str) -> None:
     """Tables have the rows of the source."""
     for name in names:
-        rows = database(lake).rows(f"s.{name}")
+        rows = database(lake).copy_rows(f"s.{name}")
         assert lake.rows(f"s.{name}", *(rows[0] if rows else ())) == sorted(rows, key=repr), name
 
 

@@ -42,7 +42,7 @@ def test_alter_in_two_phases_counts_once(mariadb_factory: Any, tmp_path: Path) -
         db.sql("INSERT INTO t (a) VALUES (3)")
         connector.capture()
         _equal(server, connector, db.name, "t")
-        assert _schema(connector, "t").names == ("a", "b")
+        assert _schema(connector, "t").column_names == ("a", "b")
         ddl = [r.ddl for r in connector.store.schema_history(connector.name) if "ADD COLUMN" in r.ddl]
         assert len(ddl) == 1
 
@@ -91,7 +91,7 @@ def test_names_and_defaults_in_the_sessions_character_set(database: Any, tmp_pat
         cursor.execute("ALTER TABLE t ADD `größe` VARCHAR(20) CHARACTER SET utf8mb4 NOT NULL DEFAULT 'é€ü'")
         cursor.execute("INSERT INTO t (a) VALUES (2)")
     connector.capture()
-    assert _schema(connector, "t").names == ("a", "größe")
+    assert _schema(connector, "t").column_names == ("a", "größe")
     _equal(database.server, connector, database.name, "t")
     assert connector.rows(f"{database.name}.t")[0]["größe"] == "é€ü"
 
@@ -120,7 +120,7 @@ def test_executable_comments_count_by_version(database: Any, tmp_path: Path) -> 
     )
     database.sql("INSERT INTO t VALUES (1, 2, 3, 4)")
     connector.capture()
-    assert _schema(connector, "t").names == ("a", "b", "c", "d")
+    assert _schema(connector, "t").column_names == ("a", "b", "c", "d")
     _equal(database.server, connector, database.name, "t")
 
 

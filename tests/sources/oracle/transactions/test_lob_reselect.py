@@ -36,9 +36,9 @@ def _append(server: Oracle, text: str) -> None:
 
 def _events(connector: Any, op: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for manifest in connector.changelog.manifests("test"):
+    for manifest in connector.changelog.read_manifests("test"):
         for file in manifest.files:
-            with connector.changelog.open("test", file) as f:
+            with connector.changelog.open_file("test", file) as f:
                 found += [e for e in pq.ParquetFile(f).read().to_pylist() if e["op"] == op]
     return sorted(found, key=lambda e: int(e["seq"]))
 

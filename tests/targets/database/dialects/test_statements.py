@@ -324,7 +324,7 @@ def test_columns_are_renamed_in_the_words_of_the_database() -> None:
 def test_geometries_keep_their_reference_system(name: str) -> None:
     point = bytes.fromhex("0101000000" + "00" * 16)
     shapes = pa.array([{"wkb": point, "srid": 4326}, None], pa.struct([("wkb", pa.binary()), ("srid", pa.int32())]))
-    found = dialect(name).values(shapes, ValueKind("geometry"))  # type: ignore[attr-defined]
+    found = dialect(name).to_driver_values(shapes, ValueKind("geometry"))  # type: ignore[attr-defined]
     wanted = bytes.fromhex("0101000020e6100000" + "00" * 16)
     assert (found if isinstance(found, list) else found.to_pylist()) == [wanted, None]
 
@@ -351,7 +351,7 @@ def test_moments_are_told_in_a_zone_where_no_type_has_one() -> None:
     db2: Any = load_dialect("db2")("Europe/Berlin")
     assert db2.type_of(ValueKind("timestamp_tz", scale=0), key=False) == "TIMESTAMP(0)"
     moments = pa.array([0], pa.timestamp("us", tz="UTC"))
-    assert db2.values(moments, ValueKind("timestamp_tz", scale=0)) == ["1970-01-01 01:00:00"]
+    assert db2.to_driver_values(moments, ValueKind("timestamp_tz", scale=0)) == ["1970-01-01 01:00:00"]
 
 
 def test_question_marks_become_what_pymssql_reads() -> None:
@@ -377,7 +377,7 @@ def test_question_marks_become_what_pymssql_reads() -> None:
     ],
 )  # fmt: skip
 def test_values_are_bound_without_a_loss(name: str, kind: ValueKind, values: pa.Array, bound: list[Any]) -> None:
-    assert dialect(name).values(values, kind) == bound  # type: ignore[attr-defined]
+    assert dialect(name).to_driver_values(values, kind) == bound  # type: ignore[attr-defined]
 
 
 class Refused(Exception):

@@ -173,7 +173,7 @@ def test_a_truncated_table_may_come_back_with_columns_that_need_features(lake: L
     db = lake.connector.database  # type: ignore[attr-defined]
     db.create_table("s.plain", {"id": "int64!"}, key=("id",))
     lake.follow()
-    db.truncate("s.plain")
+    db.truncate_table("s.plain")
     db.add_column("s.plain", "when it was", "timestamp[us]", None)
     with db.transaction() as t:
         t.insert("s.plain", {"id": 1, "when it was": dt.datetime(2024, 1, 1)})

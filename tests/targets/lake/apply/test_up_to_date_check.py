@@ -39,7 +39,7 @@ def _filled(lake: Lake, batches: int = 3) -> None:
 
 def _more(lake: Lake) -> None:
     with lake.connector.database.transaction() as t:
-        t.insert("s.orders", {"id": len(lake.connector.database.rows("s.orders"))})
+        t.insert("s.orders", {"id": len(lake.connector.database.copy_rows("s.orders"))})
 
 
 def _report(lake: Lake) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def _image(a: int | None, x: float | None, y: float | None = -0.0, v: Any = (0.0
 
 def _same(lake: Lake, table: str) -> None:
     """By texts, in which -0.0 is not 0.0."""
-    source = lake.connector.database.rows(table)  # type: ignore[attr-defined]
+    source = lake.connector.database.copy_rows(table)  # type: ignore[attr-defined]
     assert list(map(repr, lake.rows(table, *source[0]))) == sorted(map(repr, source))
 
 

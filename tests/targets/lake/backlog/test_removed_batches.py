@@ -88,7 +88,7 @@ def test_a_table_that_is_lost_is_built_again_from_where_it_was_emptied(memory: L
     failed = failing(memory)
     assert failed.keys() == {"p.s.a"}
     equal(memory, "c")
-    database(memory).truncate("s.a")
+    database(memory).truncate_table("s.a")
     put(memory, "a", 7, 8)
     memory.apply()
     assert [row["id"] for row in memory.rows("s.a")] == [7, 8]
@@ -108,7 +108,7 @@ def test_changes_go_on_while_all_rows_are_read_again(memory: Lake) -> None:
     with db.transaction() as t:
         t.update("s.a", {"id": 3}, {"n": -3})
         t.delete("s.a", {"id": 4})
-    read, number = type(db).rows, 0
+    read, number = type(db).copy_rows, 0
 
     def changed(self: Any, table: str) -> Any:
         nonlocal number
@@ -121,7 +121,7 @@ def test_changes_go_on_while_all_rows_are_read_again(memory: Lake) -> None:
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(db), "rows", changed)
+        patch.setattr(type(db), "copy_rows", changed)
         memory.connector.capture()
     memory.connector.capture()
     other = elsewhere(memory)

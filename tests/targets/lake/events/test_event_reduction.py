@@ -178,8 +178,8 @@ def _big(lake: Lake, key: tuple[str, ...] = ("id",)) -> None:
 
 def _equal(lake: Lake) -> None:
     db = lake.connector.database
-    names = db.view()[1].popitem()[1].names
-    assert lake.rows("s.t", *names) == sorted(db.rows("s.t"), key=repr)
+    names = db.read_consistent_view()[1].popitem()[1].column_names
+    assert lake.rows("s.t", *names) == sorted(db.copy_rows("s.t"), key=repr)
 
 
 def test_a_value_that_the_log_does_not_hold_is_kept(lake: Lake) -> None:

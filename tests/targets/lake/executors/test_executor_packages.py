@@ -18,7 +18,7 @@ PROGRAM = """
 import numpy, pyarrow, airflow_provider_cdc, airflow_provider_cdc.targets.lake.events.partial_updates
 from airflow_provider_cdc.core.spi.partial_update_applier import partial_updates
 said = {"updateDescription": pyarrow.array([{"updatedFields": '{"b": 1.5}', "removedFields": ["a"]}])}
-print(airflow_provider_cdc.__file__, *partial_updates("mongodb").applied(['{"_id": 1,"a": 1}'], numpy.array([-1]), said)[0])
+print(airflow_provider_cdc.__file__, *partial_updates("mongodb").apply_updates(['{"_id": 1,"a": 1}'], numpy.array([-1]), said)[0])
 """
 
 

@@ -42,7 +42,7 @@ def _orders(lake: Lake, batches: int = 3, key: tuple[str, ...] = ("id",)) -> Non
 
 def _more(lake: Lake) -> None:
     with lake.connector.database.transaction() as t:
-        t.insert("s.orders", {"id": len(lake.connector.database.rows("s.orders")), "n": 1})
+        t.insert("s.orders", {"id": len(lake.connector.database.copy_rows("s.orders")), "n": 1})
 
 
 def _target(lake: Lake) -> IcebergTarget:

@@ -643,7 +643,7 @@ def test_a_column_that_has_come_behind_those_of_the_mode_is_committed_where_it_i
             for i in (1, 2):
                 t.insert(f"s.{name}", {"id": i, "n": 0})
         lake.follow()
-    assert list(lake.target("s.all").columns()) == ["shard", "id", "n", "_is_deleted", "_deleted_at", "more"]
+    assert list(lake.target("s.all").read_column_types()) == ["shard", "id", "n", "_is_deleted", "_deleted_at", "more"]
     with db.transaction() as t:
         t.update("s.two", {"id": 1}, {"n": 9, "more": "x"})
     lake.follow()

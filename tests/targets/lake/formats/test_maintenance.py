@@ -173,7 +173,7 @@ def test_a_table_of_somebody_else_and_one_that_is_gone_are_left_alone(table: Lak
         MaintainTables(table.spark, changelog, "other", location=location, target=table.kind).run()
     target = table.target("s.t")
     assert target.exists()
-    target.claim(type(target.owner())("other", "p.s.t"))
+    target.record_owner(type(target.read_owner())("other", "p.s.t"))
     version = table.version("s.t")
     done = _maintain(table)
     assert done.has_failed

@@ -479,4 +479,4 @@ def test_the_whole_job_works_on_tables_in_memory(lake: Lake) -> None:
     lake.apply(target="memory")
     stored = STORED[lake.path("s.t")]
     assert not isinstance(stored, str)
-    assert sorted(stored.rows.to_pylist(), key=repr) == sorted(db.rows("s.t"), key=repr)
+    assert sorted(stored.rows.to_pylist(), key=repr) == sorted(db.copy_rows("s.t"), key=repr)

@@ -196,14 +196,14 @@ def test_a_table_that_cannot_be_looked_at_in_a_quiet_moment_ends_no_run(
     with Running(tables) as running:
         running.reached()
         one_table = running.warm._job._one_table  # type: ignore[attr-defined]
-        settled = one_table.settled
+        settled = one_table.refresh_report_entry
 
         def sometimes(name: str, stood: Any) -> Any:
             if name == "p.s.a":
                 raise OSError("the lake does not answer")
             return settled(name, stood)
 
-        monkeypatch.setattr(one_table, "settled", sometimes)
+        monkeypatch.setattr(one_table, "refresh_report_entry", sometimes)
         _more(tables, 2)
         running.reached()
         until(lambda: "the lake does not answer" in caplog.text or running.error)

@@ -27,7 +27,7 @@ def _comments(lake: Lake) -> dict[str, str | None]:
     """Column → comment as ``DESCRIBE`` shows it; that of the table under an empty name."""
     shown = [row for row in lake.sql("DESCRIBE TABLE EXTENDED {}", "a.orders").collect() if row[0]]
     rows = {row[0]: row[2] for row in shown}
-    found = {name: rows[name] for name in lake.target("a.orders").columns()}
+    found = {name: rows[name] for name in lake.target("a.orders").read_column_types()}
     if lake.kind == "delta":
         return {**found, "": lake.sql("DESCRIBE DETAIL {}", "a.orders").collect()[0]["description"]}
     return {**found, "": next((row[1] for row in shown if row[0] == "Comment"), None)}
@@ -88,7 +88,7 @@ def test_a_table_that_somebody_else_has_just_changed_gets_its_comments_with_the_
         raise WriteConflict("somebody else was faster")
 
     with monkeypatch.context() as patched, caplog.at_level(logging.INFO):
-        patched.setattr(kind, "describe", overtaken)
+        patched.setattr(kind, "write_comments", overtaken)
         lake.follow()
     lake.check()
     _insert(lake, 2)

@@ -44,7 +44,7 @@ class World:
         self._note()
 
     def _note(self) -> None:
-        self.states.append((self.now, self.db.rows("s.t")))
+        self.states.append((self.now, self.db.copy_rows("s.t")))
 
     def go(self, steps: int) -> None:
         for _ in range(steps):
@@ -68,7 +68,7 @@ class World:
     def _rows(self) -> None:
         with self.db.transaction() as t:
             for _ in range(self.random.randint(1, 4)):
-                there = [row["id"] for row in self.db.rows("s.t")]
+                there = [row["id"] for row in self.db.copy_rows("s.t")]
                 what = self.random.random()
                 new = self.random.randrange(12)
                 if what < 0.4 and new not in there:
@@ -314,7 +314,7 @@ def test_a_table_whose_key_changes_at_the_source_is_an_error_that_says_how_to_go
         memory.apply(tables=_rules(mode))
     assert memory.rows("s.t") == before
     STORED.clear()
-    db.truncate("s.t")
+    db.truncate_table("s.t")
     with db.transaction() as t:
         t.insert("s.t", {"id": 7, "n": 1})
     memory.connector.capture()
