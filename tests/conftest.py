@@ -22,11 +22,11 @@ from dev import paths  # noqa: E402
 from dev.bootstrap.report import Problem  # noqa: E402
 from dev.compatibility import collected  # noqa: E402
 from dev.servers import S3, Database, Db2, Kafka, MariaDb, MySql, Postgres, Server  # noqa: E402
-from tests.support import costs  # noqa: E402
-from tests.support.costs import Measured  # noqa: E402
-from tests.support.fork import Forks  # noqa: E402
-from tests.support.groups import group_of  # noqa: E402
-from tests.support.sampled import Sampled  # noqa: E402
+from tests.support.processes.fork import Forks  # noqa: E402
+from tests.support.pytest_runs import costs  # noqa: E402
+from tests.support.pytest_runs.costs import Measured  # noqa: E402
+from tests.support.pytest_runs.groups import group_of  # noqa: E402
+from tests.support.pytest_runs.sampled import Sampled  # noqa: E402
 
 # the shared suite is no test module itself: its assertions are to be explained like those of one, whoever imports it first
 pytest.register_assert_rewrite("tests.sources.suite")
@@ -171,7 +171,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With ``--dist loadfile``: what shares something expensive shares a worker, too, and the slowest begin."""
     if config.getoption("dist") != "loadfile":
         return None
-    from tests.support.groups import Grouped
+    from tests.support.pytest_runs.groups import Grouped
 
     config.option.loadscopereorder = False
     return Grouped(config, log)
@@ -316,10 +316,10 @@ def database(mariadb: MariaDb) -> Iterator[Database]:
 def mysql_forks() -> Iterator[Forks]:
     """Runs captures of MariaDB and MySQL in processes of their own, which may be killed."""
     with Forks(
-        "tests.support.crash",
+        "tests.support.processes.crash",
         "airflow_provider_cdc.sources.mysql.source",
         "airflow_provider_cdc.sources.mysql.snapshot.chunk_reader",
-        "tests.support.crash_mysql",
+        "tests.support.processes.crash_mysql",
     ) as forks:
         yield forks
 

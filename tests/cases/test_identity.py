@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_cdc.connector import open_lifecycle, open_source
 from airflow_provider_cdc.sources.mysql.log import gtid_continuity_check
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from tests.support.sampled import Sampled
-from tests.support.server_life import Life, TwoLives
+from tests.support.pytest_runs.sampled import Sampled
+from tests.support.sources.mysql.server_life import Life, TwoLives
 
 OTHER = "11111111-2222-3333-4444-555555555555"
 

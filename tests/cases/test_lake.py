@@ -27,7 +27,7 @@ from airflow_provider_cdc.targets.lake.formats.delta import array_commit as delt
 from airflow_provider_cdc.targets.lake.formats.iceberg import copy_on_write
 from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, ObservedProgress, WriteConflict
 from airflow_provider_cdc.targets.lake.write import write_strategy
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
 from tests.support.signals import snapshot
 from tests.targets.database.source_table import ID, Table, column
 from tests.targets.lake.conftest import spark  # noqa: F401

@@ -22,10 +22,10 @@ from airflow_provider_cdc.sources.mysql.log.log_end import log_files
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.mysql_chunks import Fixed, source_of
 from tests.support.patience import until
-from tests.support.sampled import Sampled
-from tests.support.workload import source_rows
+from tests.support.pytest_runs.sampled import Sampled
+from tests.support.sources.mysql.mysql_chunks import Fixed, source_of
+from tests.support.sources.mysql.workload import source_rows
 
 BORDER = 0xFFFFFF
 

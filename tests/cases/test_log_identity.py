@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from tests.cases.log_life import InSqlite, Life
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
 
 
 def _life(tmp_path: Path, seed: int = 0) -> Life:

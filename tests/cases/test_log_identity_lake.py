@@ -18,7 +18,7 @@ from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
 from tests.cases.log_life import Life, Made, Rows
 from tests.support.connectors import Connector
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
 from tests.targets.lake.conftest import spark  # noqa: F401
 
 

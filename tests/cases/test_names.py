@@ -25,8 +25,8 @@ from airflow_provider_cdc.targets.database.schema.target_table import table_of
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev.servers.db2 import Db2
 from tests.support.connectors import Connector, memory_connector
-from tests.support.derby import adapted
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
+from tests.support.servers.derby import adapted
 from tests.targets.database import conftest as databases
 from tests.targets.database.apply.test_database_apply import UPPER, in_order, rows, sink
 from tests.targets.database.conftest import _FIXTURES

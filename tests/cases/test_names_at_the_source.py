@@ -20,7 +20,7 @@ from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import TableNameResolver, lower_name
 from dev.servers import MariaDb, MySql
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
 
 T = "(id INT PRIMARY KEY, w INT)"
 CASES: dict[str, tuple[str, list[str], list[str]]] = {

@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.spi.source import SnapshotChunk
 from airflow_provider_cdc.sources.mysql.schema.catalog_reader import MySqlCatalog
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.workload import source_rows
 from tests.targets.database.apply.test_database_apply import in_order, rows, sink
 
 _EPOCH = dt.date(1970, 1, 1)

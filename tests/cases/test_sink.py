@@ -28,7 +28,7 @@ from airflow_provider_cdc.targets.database.dialects.postgresql import PostgreSql
 from airflow_provider_cdc.targets.database.rebuild_database import RebuildDatabase
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.connectors import memory_connector
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
 from tests.support.signals import snapshot
 from tests.targets.database.apply.test_database_apply import errors, rows, sink
 from tests.targets.database.conftest import _FIXTURES

@@ -25,9 +25,9 @@ from tests.sources.db2_adapter import Db2Adapter, db2_connector
 from tests.sources.mysql.kernels.test_kernels import events_of
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.four_ways import FourWays
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
 from tests.support.signals import signal_state, snapshot
+from tests.support.sources.mysql.four_ways import FourWays
 
 SERVERS = ["mariadb", "mariadb118", "mysql97", "mysql80"]
 

@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from dev.servers import Kafka
 from tests.conftest import _started
-from tests.support.certificates import Authority
+from tests.support.servers.certificates import Authority
 
 PASSWORD = "the-password-of-signals"
 LOG = '{"id": "ad-hoc-1", "type": "log", "data": {"message": "hello"}}'

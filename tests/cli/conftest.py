@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from tests.support.command_line import parser
-from tests.support.face import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, context, make_shop
+from tests.support.airflow.command_line import parser
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.cli.conftest import run
+from tests.support.airflow.airflow_connector import connect
+from tests.support.change_log.replay import Replay
 from tests.support.connectors import mysql_connector
-from tests.support.face import connect
-from tests.support.replay import Replay
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.workload import source_rows
 
 CHANGE = {"setup", "pause", "resume", "stop", "restart", "signal", "snapshot", "delete", "maintain", "rebuild"}
 """Commands that change something whatever they are given. What only tells unless it is confirmed is among those that look."""

@@ -16,7 +16,7 @@ import pytest
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from tests.cli.conftest import capture, clean, run
-from tests.support.face import Shop, connect
+from tests.support.airflow.airflow_connector import Shop, connect
 
 
 def records(text: str) -> list[dict[str, Any]]:

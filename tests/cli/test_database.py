@@ -15,8 +15,8 @@ from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyRepor
 from airflow_provider_cdc.hooks.target_database import describe_database
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from tests.cli.conftest import capture, clean, run
-from tests.support import face
-from tests.support.face import Shop, connect, context, make_shop
+from tests.support.airflow import airflow_connector
+from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
 
 SINK = {"collection.name.format": "my_${source.table}"}
 
@@ -24,7 +24,9 @@ SINK = {"collection.name.format": "my_${source.table}"}
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")  # commands set it; it is put back afterwards
-    monkeypatch.setattr(face, "SHOP", {"id": "int64!", "note": "string"})  # what may be NULL cannot be looked up
+    monkeypatch.setattr(
+        airflow_connector, "SHOP", {"id": "int64!", "note": "string"}
+    )  # what may be NULL cannot be looked up
     shop = make_shop(monkeypatch, tmp_path, str(tmp_path))
     yield shop
     shop.store.close()

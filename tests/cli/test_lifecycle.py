@@ -18,8 +18,8 @@ from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyRepor
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.reporting.progress_reporter import ProgressReporter
 from tests.cli.conftest import capture, clean, run
-from tests.support import face
-from tests.support.face import Shop
+from tests.support.airflow import airflow_connector
+from tests.support.airflow.airflow_connector import Shop
 from tests.support.patience import LONGEST_S, until
 
 
@@ -351,7 +351,7 @@ def test_a_gap_that_is_skipped_is_lost(gap: Shop, capsys: pytest.CaptureFixture[
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table can be read in chunks."""
-    monkeypatch.setitem(face.SHOP, "id", "int64!")
+    monkeypatch.setitem(airflow_connector.SHOP, "id", "int64!")
 
 
 def test_a_table_whose_key_may_be_null_is_not_repaired_beside_the_stream(gap: Shop) -> None:

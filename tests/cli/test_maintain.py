@@ -15,7 +15,7 @@ from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyRepor
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
 from tests.cli.conftest import capture, clean, run
-from tests.support.face import Shop, connect
+from tests.support.airflow.airflow_connector import Shop, connect
 
 HERE, THERE = ("delta", "/here/{table}"), ("iceberg", "lake.{database}.{table}")
 SUBMIT = """#!/bin/sh

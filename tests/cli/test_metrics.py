@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.cli.conftest import capture, clean, run
-from tests.support.face import Shop
+from tests.support.airflow.airflow_connector import Shop
 
 TOPIC = "shop.inventory.orders"
 

@@ -20,7 +20,7 @@ from dev.servers import Db2
 from tests.cli.conftest import clean, run
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT
-from tests.support.face import connect, context
+from tests.support.airflow.airflow_connector import connect, context
 
 
 @pytest.fixture

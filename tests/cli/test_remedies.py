@@ -36,7 +36,7 @@ from airflow_provider_cdc.sources.db2.log_range import format_switch_commands
 from airflow_provider_cdc.sources.db2.position import Db2Position
 from airflow_provider_cdc.verify.table_repairs import build_repair
 from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
-from tests.support.command_line import parser
+from tests.support.airflow.command_line import parser
 
 NAMES = [
     "plain", "CONNECTOR", "o'brien", 'a"b', "a`b", "$(x)", "${x}", " a b ", "two\nlines\n", "=x", "--replace", "-t", "ümlaut", "a\\b", "<n>", "x.y", "%s{0}",

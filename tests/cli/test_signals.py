@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
 from airflow_provider_cdc.services.text.pause_gap_signal_texts import progress_text
 from tests.cli.conftest import capture, clean, run
-from tests.support.face import Shop
+from tests.support.airflow.airflow_connector import Shop
 
 
 @pytest.fixture

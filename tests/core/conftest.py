@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.support.shop import KEYED, insert
+from tests.support.workloads.small_tables import KEYED, insert
 
 
 @pytest.fixture

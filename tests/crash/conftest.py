@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fork import Forks
+from tests.support.processes.fork import Forks
 
 
 @pytest.fixture(scope="session")
 def forks() -> Iterator[Forks]:
     """Runs captures of the memory source in processes of their own."""
-    with Forks("tests.support.crash") as forks:
+    with Forks("tests.support.processes.crash") as forks:
         yield forks
 
 

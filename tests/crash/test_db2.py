@@ -20,14 +20,14 @@ from airflow_provider_cdc.core.errors import LeaseHeld
 from dev.servers import Db2
 from tests.sources.db2.test_random import ends_equal
 from tests.sources.db2_adapter import db2_connector
-from tests.support.crash_db2 import SMALL
-from tests.support.db2_history import Db2History
-from tests.support.db2_manners import manners
-from tests.support.db2_rows import KEYS
-from tests.support.db2_workload import Db2Writer
-from tests.support.fork import Ended, Forks, Run
-from tests.support.leftovers import consistent
+from tests.support.change_log.log_consistency import consistent
 from tests.support.patience import until
+from tests.support.processes.crash_db2 import SMALL
+from tests.support.processes.fork import Ended, Forks, Run
+from tests.support.sources.db2.db2_history import Db2History
+from tests.support.sources.db2.db2_manners import manners
+from tests.support.sources.db2.db2_rows import KEYS
+from tests.support.sources.db2.db2_workload import Db2Writer
 
 pytestmark = pytest.mark.crash
 
@@ -37,7 +37,9 @@ SWITCH = "switch-capture-instance"
 @pytest.fixture(scope="module")
 def db2_forks() -> Iterator[Forks]:
     """Runs captures of Db2 in processes of their own."""
-    with Forks("tests.support.crash", "airflow_provider_cdc.sources.db2.source", "tests.support.crash_db2") as forks:
+    with Forks(
+        "tests.support.processes.crash", "airflow_provider_cdc.sources.db2.source", "tests.support.processes.crash_db2"
+    ) as forks:
         yield forks
 
 
@@ -58,7 +60,7 @@ class Bench:
 
     def start(self, at: int = 0) -> Run:
         return self._forks.start(
-            "tests.support.crash_db2:capture", folder=str(self._folder), kind="db2", seed=self._random.randrange(1000), at=at,
+            "tests.support.processes.crash_db2:capture", folder=str(self._folder), kind="db2", seed=self._random.randrange(1000), at=at,
             options=self.connector.properties, secrets=self.connector.secrets,
         )  # fmt: skip
 
@@ -132,7 +134,7 @@ class Bench:
         arguments: dict[str, Any] = {"name": SWITCH, "table": self.writer.name(table), "flags": flags}
         if die:
             run = self._forks.start(
-                "tests.support.crash_db2:procedure", folder=str(self._folder), at=self._random.randint(1, 6),
+                "tests.support.processes.crash_db2:procedure", folder=str(self._folder), at=self._random.randint(1, 6),
                 options=self.connector.properties, secrets=self.connector.secrets, **arguments,
             )  # fmt: skip
             ended = run.wait()

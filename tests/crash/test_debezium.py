@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from tests.sources.debezium.written import Row, Topic, node, write
+from tests.support.change_log.log_consistency import consistent
 from tests.support.connectors import Connector
-from tests.support.fork import Forks
-from tests.support.leftovers import consistent
-from tests.support.sampled import Sampled
+from tests.support.processes.fork import Forks
+from tests.support.pytest_runs.sampled import Sampled
 
 pytestmark = pytest.mark.crash
 
-CAPTURE = "tests.support.crash:capture"
+CAPTURE = "tests.support.processes.crash:capture"
 FIELDS = [node("id", "int32", optional=False), node("name", "string")]
 WIDER = [*FIELDS, node("size", "int64")]
 

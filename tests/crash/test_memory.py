@@ -17,16 +17,16 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.models import LeaseRow
+from tests.support.change_log.log_consistency import consistent
 from tests.support.connectors import Connector
-from tests.support.crash import properties, source, write_much
-from tests.support.fork import Forks
-from tests.support.leftovers import consistent
-from tests.support.sampled import Sampled
+from tests.support.processes.crash import properties, source, write_much
+from tests.support.processes.fork import Forks
+from tests.support.pytest_runs.sampled import Sampled
 from tests.support.signals import signal_state, snapshot
 
 pytestmark = pytest.mark.crash
 
-CAPTURE = "tests.support.crash:capture"
+CAPTURE = "tests.support.processes.crash:capture"
 SEED, SNAPSHOT, STREAM, LATER = 0, 14, 18, 22
 """The snapshot is of the database after 14 steps, the stream is from there to the 18th: two batches each, with a schema change, and every
 kind of step towards something durable. Up to the 22nd there are only more files."""
@@ -243,7 +243,11 @@ def test_a_full_disk_is_a_clear_error_and_the_next_run_goes_on(forks: Forks, fol
     connector.capture()
     before = connector.store.load_offset("test")
     ended = forks.run(
-        "tests.support.crash:capture_much", folder=str(folder), seed=SEED, steps=SNAPSHOT, largest_file=400_000
+        "tests.support.processes.crash:capture_much",
+        folder=str(folder),
+        seed=SEED,
+        steps=SNAPSHOT,
+        largest_file=400_000,
     )
     assert ended.error == "StorageFull", ended.text
     assert "The offset was not moved" in ended.text

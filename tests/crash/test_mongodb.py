@@ -19,12 +19,12 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from dev.servers.mongodb import ReplicaSet, ShardedCluster
-from tests.support import mongodb_columns
-from tests.support.fork import Forks
-from tests.support.leftovers import consistent
-from tests.support.mongodb import MongoConnector, mongodb_connector
-from tests.support.mongodb_work import Work, manners, same
+from tests.support.change_log.log_consistency import consistent
 from tests.support.patience import until
+from tests.support.processes.fork import Forks
+from tests.support.sources.mongodb import mongodb_columns
+from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, mongodb_connector
+from tests.support.sources.mongodb.mongodb_work import Work, manners, same
 from tests.targets.database.apply.test_database_apply import rows, sink
 
 pytestmark = pytest.mark.crash
@@ -78,7 +78,7 @@ class Bench:
     def run(self, at: int) -> bool:
         """One run that dies at a step; whether it did."""
         ended = self._forks.start(
-            "tests.support.crash:capture", folder=str(self._folder), kind="mongodb", at=at,
+            "tests.support.processes.crash:capture", folder=str(self._folder), kind="mongodb", at=at,
             options=self.connector.properties, secrets=self.connector.secrets,
         ).wait()  # fmt: skip
         assert ended.error == "", ended.text
@@ -100,7 +100,7 @@ class Bench:
 @pytest.fixture(scope="module")
 def forks() -> Iterator[Forks]:
     with Forks(
-        "tests.support.crash",
+        "tests.support.processes.crash",
         "airflow_provider_cdc.sources.mongodb.source",
         "airflow_provider_cdc.sources.mongodb.documents.extended_json",
         "airflow_provider_cdc.sources.mongodb.columns.row_conversion",

@@ -13,10 +13,10 @@ from zlib import crc32
 
 import pytest
 
+from tests.support.change_log.log_consistency import consistent
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.fork import Forks, Run
-from tests.support.leftovers import consistent
-from tests.support.workload import WORDS, WORDS_OF_MARIADB, Writer, source_rows
+from tests.support.processes.fork import Forks, Run
+from tests.support.sources.mysql.workload import WORDS, WORDS_OF_MARIADB, Writer, source_rows
 
 pytestmark = pytest.mark.crash
 
@@ -43,7 +43,7 @@ class Bench:
 
     def start(self, at: int, **options: Any) -> Run:
         return self._forks.start(
-            "tests.support.crash_mysql:capture", folder=str(self._folder), kind=self._kind, at=at,
+            "tests.support.processes.crash_mysql:capture", folder=str(self._folder), kind=self._kind, at=at,
             options=self.connector.properties, secrets=self.connector.secrets, **options,
         )  # fmt: skip
 

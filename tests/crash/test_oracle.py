@@ -15,13 +15,13 @@ import pytest
 
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
+from tests.support.change_log.log_consistency import consistent
+from tests.support.change_log.replay_history import History
 from tests.support.connectors import Connector
-from tests.support.crash_oracle import SMALL
-from tests.support.fork import Ended, Forks, Run
-from tests.support.history import History
-from tests.support.leftovers import consistent
-from tests.support.oracle_neighbour import Neighbour
-from tests.support.oracle_workload import KEYS, OracleWriter
+from tests.support.processes.crash_oracle import SMALL
+from tests.support.processes.fork import Ended, Forks, Run
+from tests.support.sources.oracle.oracle_neighbour import Neighbour
+from tests.support.sources.oracle.oracle_workload import KEYS, OracleWriter
 
 pytestmark = pytest.mark.crash
 
@@ -30,7 +30,9 @@ pytestmark = pytest.mark.crash
 def oracle_forks() -> Iterator[Forks]:
     """Runs captures of Oracle in processes of their own."""
     with Forks(
-        "tests.support.crash", "airflow_provider_cdc.sources.oracle.source", "tests.support.crash_oracle"
+        "tests.support.processes.crash",
+        "airflow_provider_cdc.sources.oracle.source",
+        "tests.support.processes.crash_oracle",
     ) as forks:
         yield forks
 
@@ -49,7 +51,7 @@ class Bench:
 
     def start(self, at: int = 0, **options: Any) -> Run:
         return self._forks.start(
-            "tests.support.crash_oracle:capture", folder=str(self._folder), kind="oracle", at=at,
+            "tests.support.processes.crash_oracle:capture", folder=str(self._folder), kind="oracle", at=at,
             options=self.connector.properties, secrets=self.connector.secrets, **options,
         )  # fmt: skip
 

@@ -26,10 +26,10 @@ from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetCo
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.crash.test_mysql import Bench
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.fork import Forks
 from tests.support.patience import LONGEST_S
-from tests.support.sampled import Sampled
-from tests.support.workload import WORDS, WORDS_OF_MARIADB, Writer
+from tests.support.processes.fork import Forks
+from tests.support.pytest_runs.sampled import Sampled
+from tests.support.sources.mysql.workload import WORDS, WORDS_OF_MARIADB, Writer
 from tests.targets.database import killed as killed_sink
 from tests.targets.database.apply.test_database_apply import sink
 

@@ -14,9 +14,9 @@ import pytest
 
 from airflow_provider_cdc.verify.reference_capture import FOLDER, open_verification
 from tests.support.connectors import Connector
-from tests.support.crash import properties, source
-from tests.support.fork import Forks
-from tests.support.sampled import Sampled
+from tests.support.processes.crash import properties, source
+from tests.support.processes.fork import Forks
+from tests.support.pytest_runs.sampled import Sampled
 
 pytestmark = pytest.mark.crash
 SEED, STEPS = 8, 12
@@ -47,7 +47,9 @@ def test_a_comparison_killed_at_many_steps_leaves_the_connector_alone_and_the_ne
         (place / "tmp").mkdir()
         known = belongings(place)
         for at in (n, 3 * n):  # the second one meets what the first one has left
-            ended = forks.run("tests.support.crash:verification", folder=str(place), seed=SEED, steps=STEPS, at=at)
+            ended = forks.run(
+                "tests.support.processes.crash:verification", folder=str(place), seed=SEED, steps=STEPS, at=at
+            )
             assert ended.error == "", ended.text
             if at == n and not ended.signal:
                 assert len(died) >= 5, died

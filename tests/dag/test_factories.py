@@ -35,7 +35,7 @@ from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOper
 from airflow_provider_cdc.operators.apply_to_database_on_spark import ApplyToDatabaseOnSparkOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
-from tests.support.face import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, context, make_shop
 
 SHOP = ConnectorDefinition("shop", "memory", "/lake", {"table.include.list": r"inventory\.(orders|lines)"})
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import costs
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs import costs
+from tests.support.pytest_runs.sampled import Sampled
 
 
 def test_each_costly_test_has_one_line() -> None:

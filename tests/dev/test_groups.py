@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.groups import group_of
 from tests.support.patience import LONGEST_S
+from tests.support.pytest_runs.groups import group_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
 CONFTEST = """
-from tests.support.groups import Grouped
+from tests.support.pytest_runs.groups import Grouped
 
 def pytest_xdist_make_scheduler(config, log):
     config.option.loadscopereorder = False

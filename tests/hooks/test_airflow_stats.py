@@ -17,7 +17,7 @@ from airflow.sdk.observability.metrics import stats_utils
 from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sources.memory.source import MemorySource
-from tests.support.face import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, context, make_shop
 
 TOPIC = "shop.inventory.orders"
 

@@ -11,7 +11,7 @@ from airflow_provider_cdc.connector import ConnectorDefinition, build_registrati
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.sources import SOURCES, config_class
-from tests.support.face import connect
+from tests.support.airflow.airflow_connector import connect
 
 DANGEROUS = (
     "signal.file", "database.initial.statements", "heartbeat.action.query", "snapshot.mode.custom.name",

@@ -13,7 +13,7 @@ from airflow_provider_cdc.hooks import source as hooks
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.sources import SOURCES
-from tests.support.face import connect
+from tests.support.airflow.airflow_connector import connect
 
 
 def on(server: Any, monkeypatch: pytest.MonkeyPatch, conn_type: str = "cdc_mariadb", **fields: Any) -> CdcSourceHook:

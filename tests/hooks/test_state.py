@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_cdc.core.errors import StateError
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.state.state_store import StateStore
-from tests.support.face import connect
+from tests.support.airflow.airflow_connector import connect
 
 
 def test_the_password_is_the_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

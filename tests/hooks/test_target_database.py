@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.target_database import DRIVERS, CdcDatabaseHook
 from airflow_provider_cdc.targets.database.dialects import DIALECTS
 from airflow_provider_cdc.targets.database.target_engine import DRIVERS as OF_SINK
-from tests.support.face import connect
+from tests.support.airflow.airflow_connector import connect
 
 
 @pytest.mark.parametrize(

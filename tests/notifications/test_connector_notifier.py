@@ -14,7 +14,7 @@ from airflow.sdk import BaseNotifier
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.notifications.connector_notifier import CdcNotifier
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from tests.support.face import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, context, make_shop
 
 
 @pytest.fixture

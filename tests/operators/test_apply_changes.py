@@ -29,8 +29,8 @@ from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, b
 from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from airflow_provider_cdc.services.tasks.connector_fields import owner_of
 from airflow_provider_cdc.targets.lake.apply.up_to_date_check import read_table_stamp
-from tests.support.face import TaskState, connect, context
-from tests.support.manifests import manifest
+from tests.support.airflow.airflow_connector import TaskState, connect, context
+from tests.support.change_log.manifests import manifest
 
 LOCATION = "/lake/{database}/{table}"
 SUBMIT = """#!{python}

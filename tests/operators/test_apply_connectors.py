@@ -29,7 +29,7 @@ from airflow_provider_cdc.operators.base.connector_apply_report import build_con
 from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from tests.operators.base.test_continuous_job_control import Meanwhile, until
 from tests.operators.test_apply_changes import LOCATION, table
-from tests.support.face import TaskState, connect, context
+from tests.support.airflow.airflow_connector import TaskState, connect, context
 
 SUBMIT = """#!{python}
 import json, os, pathlib, sys, threading, time
@@ -248,7 +248,7 @@ def _stands(folder: Path, name: str) -> None:
     """A connector with nothing to apply: its table stands at the last batch."""
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
     from airflow_provider_cdc.targets.lake.apply.up_to_date_check import read_table_stamp
-    from tests.support.manifests import manifest
+    from tests.support.change_log.manifests import manifest
 
     changelog = ChangeLog(f"{folder}/log of {name}")
     changelog.commit_manifest(manifest(1, connector=name))

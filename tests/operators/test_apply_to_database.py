@@ -20,7 +20,7 @@ from airflow_provider_cdc.operators import apply_to_database
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from tests.support.face import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
 from tests.support.patience import LONGEST_S
 
 

@@ -21,7 +21,7 @@ from airflow_provider_cdc.operators.base.connector_apply_report import build_con
 from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.targets.lake.jobs import apply_to_database
-from tests.support.face import connect, context
+from tests.support.airflow.airflow_connector import connect, context
 
 SUBMIT = """#!{python}
 import json, os, pathlib, sys

@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.operators import capture as module
 from airflow_provider_cdc.operators.base.operator_links import BatchLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from tests.support.face import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
 from tests.support.patience import until
 
 

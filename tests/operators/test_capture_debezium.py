@@ -11,7 +11,7 @@ from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.sources.debezium.written import Topic, write
-from tests.support.face import connect, context
+from tests.support.airflow.airflow_connector import connect, context
 
 
 def test_a_task_captures_the_files_there_are_and_the_next_one_what_has_come(

@@ -30,10 +30,10 @@ from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.models import OffsetRow
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers import any_changes
+from tests.support.airflow.airflow_connector import SHOP, connect, context
+from tests.support.airflow.trigger_runs import first, revived
 from tests.support.counted import Counted
-from tests.support.face import SHOP, connect, context
 from tests.support.patience import LONGEST_S, until
-from tests.support.waiting import first, revived
 
 NAMES = [f"c{n}" for n in range(6)]
 

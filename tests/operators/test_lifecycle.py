@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.lifecycle import TITLES, ConnectorLifecycleOperator, LifecycleAction
-from tests.support.face import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, context, make_shop
 from tests.support.patience import until
 
 

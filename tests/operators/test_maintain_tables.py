@@ -26,8 +26,8 @@ from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperato
 from airflow_provider_cdc.operators.retention import RetentionOperator
 from airflow_provider_cdc.state.models import OffsetHistoryRow
 from airflow_provider_cdc.state.state_store import StateStore
-from tests.support.face import connect, context
-from tests.support.manifests import manifest
+from tests.support.airflow.airflow_connector import connect, context
+from tests.support.change_log.manifests import manifest
 
 LOCATION = "/lake/{database}/{table}"
 SUBMIT = """#!{python}

@@ -18,7 +18,7 @@ from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.signal import AdHocSnapshotOperator, SendSignalOperator
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
-from tests.support.face import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, context, make_shop
 
 
 @pytest.fixture

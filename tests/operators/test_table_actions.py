@@ -18,13 +18,13 @@ from airflow_provider_cdc.operators.rebuild_tables import RebuildTablesOperator
 from airflow_provider_cdc.operators.table_actions import WorkOnTablesOperator, build_rebuild_task, build_verify_task
 from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
 from airflow_provider_cdc.services.connectors.connector_targets import known_access
-from tests.support import face
-from tests.support.face import Shop, connect, context, make_shop
+from tests.support.airflow import airflow_connector
+from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
 
 
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
-    monkeypatch.setattr(face, "SHOP", {"id": "int64!", "note": "string"})
+    monkeypatch.setattr(airflow_connector, "SHOP", {"id": "int64!", "note": "string"})
     shop = make_shop(monkeypatch, tmp_path, str(tmp_path))
     connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
     for key in range(3):

@@ -15,13 +15,15 @@ from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOper
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.verify_database import VerifyDatabaseOperator
 from airflow_provider_cdc.services.dashboards.connector_page import tables_of
-from tests.support import face
-from tests.support.face import Shop, connect, context, make_shop
+from tests.support.airflow import airflow_connector
+from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
 
 
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
-    monkeypatch.setattr(face, "SHOP", {"id": "int64!", "note": "string"})  # what may be NULL cannot be looked up
+    monkeypatch.setattr(
+        airflow_connector, "SHOP", {"id": "int64!", "note": "string"}
+    )  # what may be NULL cannot be looked up
     shop = make_shop(monkeypatch, tmp_path, str(tmp_path))
     connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
     for key in range(3):

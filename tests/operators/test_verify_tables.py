@@ -21,7 +21,7 @@ from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
 from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
-from tests.support.face import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
 
 LOCATION = "/lake/{database}/{table}"
 SUBMIT = """#!{python}

@@ -21,7 +21,7 @@ from airflow_provider_cdc.plugins.authorization import KnownConnection, KnownDag
 from airflow_provider_cdc.plugins.plugin_app import app
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.support.face import Shop, connect, make_shop
+from tests.support.airflow.airflow_connector import Shop, connect, make_shop
 
 MAY_READ = {"ann": {"shop_dag"}, "bob": {"billing_dag"}}
 Asked = Callable[..., TestClient]

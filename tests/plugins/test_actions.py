@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.spi.state_row_retention import StateRetention
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.services.connectors.connector_handle import access_of
 from tests.plugins.conftest import Asked, capture
-from tests.support.face import Shop
+from tests.support.airflow.airflow_connector import Shop
 
 API = "/api/v1/connectors/shop/actions"
 

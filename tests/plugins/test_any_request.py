@@ -18,7 +18,7 @@ from airflow_provider_cdc.dag import lifecycle_dag, tables_dag
 from airflow_provider_cdc.plugins.plugin_app import app
 from tests.plugins.conftest import Asked, known_to_airflow
 from tests.plugins.test_authorization import BODIES
-from tests.support.face import Shop
+from tests.support.airflow.airflow_connector import Shop
 
 DOCUMENT = schemathesis.openapi.from_dict(app.openapi())
 OPERATIONS = {f"{one.ok().method} {one.ok().path}": one.ok() for one in DOCUMENT.get_all_operations()}

@@ -32,7 +32,7 @@ from airflow_provider_cdc.services.connectors.connector_handle import access_of
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.cli.conftest import run
 from tests.plugins.conftest import Asked, capture, known_to_airflow
-from tests.support.face import Shop, connect
+from tests.support.airflow.airflow_connector import Shop, connect
 
 KNOWN_DAGS = authorization.known_dags
 """Asks Airflow's database, which the fixtures do without."""

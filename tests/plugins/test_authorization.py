@@ -26,7 +26,7 @@ from airflow_provider_cdc.plugins.authorization import KnownDag, known_of
 from airflow_provider_cdc.plugins.plugin_app import app
 from dev import paths
 from tests.plugins.conftest import Asked
-from tests.support.face import Shop
+from tests.support.airflow.airflow_connector import Shop
 
 BODIES: dict[str, Any] = {
     "snapshot": {"tables": ["inventory.orders"]},

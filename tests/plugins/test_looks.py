@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.cli.conftest import run
 from tests.plugins.conftest import Asked, capture
 from tests.plugins.test_api import NASTY, printed_by
-from tests.support.face import Shop
+from tests.support.airflow.airflow_connector import Shop
 from tests.support.patience import LONGEST_S
 
 API = "/api/v1/connectors/shop"

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_cdc.plugins import authorization
 from tests.plugins.conftest import Asked, capture
-from tests.support.face import Shop
+from tests.support.airflow.airflow_connector import Shop
 
 API = "/api/v1/connectors/shop/row"
 

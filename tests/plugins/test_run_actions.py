@@ -24,7 +24,7 @@ from airflow_provider_cdc.services.connectors.connector_handle import access_of
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.plugins.conftest import Asked, capture, known_to_airflow
 from tests.plugins.test_actions import API, audit
-from tests.support.face import SHOP, Shop, context
+from tests.support.airflow.airflow_connector import SHOP, Shop, context
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from airflow_provider_cdc.services.definition_writer import (
 )
 from airflow_provider_cdc.sources import config_class
 from tests.plugins.conftest import Asked
-from tests.support.face import Shop, connect
+from tests.support.airflow.airflow_connector import Shop, connect
 
 API = "/api/v1/wizard"
 NAMES = [

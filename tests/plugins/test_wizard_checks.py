@@ -15,8 +15,8 @@ from dev.servers import Db2, Kafka, Oracle
 from dev.servers.mongodb import MongoDb
 from tests.plugins.conftest import Asked
 from tests.plugins.test_wizard import API
-from tests.support.db2_real import authentication
-from tests.support.face import Shop, connect
+from tests.support.airflow.airflow_connector import Shop, connect
+from tests.support.sources.db2.db2_real import authentication
 
 ROUNDS = 4
 """What is mended may show what else is missing, but not again and again."""

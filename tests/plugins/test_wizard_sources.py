@@ -14,8 +14,8 @@ from pyiceberg.table import StaticTable
 from airflow_provider_cdc.services.definition_writer import list_source_kinds
 from tests.plugins.conftest import Asked
 from tests.plugins.test_wizard import API
-from tests.support.any_source import SOURCES, AnySource, Rows, any_source, noted, parsed, ran, target_table
-from tests.support.face import Shop, connect
+from tests.support.airflow.airflow_connector import Shop, connect
+from tests.support.sources.any_source import SOURCES, AnySource, Rows, any_source, noted, parsed, ran, target_table
 
 FLEET = """
 from pathlib import Path

@@ -12,8 +12,8 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sensors.changes_applied import AppliedSensor
 from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
-from tests.support.face import Shop, TaskState, context, make_shop
-from tests.support.waiting import report
+from tests.support.airflow.airflow_connector import Shop, TaskState, context, make_shop
+from tests.support.airflow.trigger_runs import report
 
 
 @pytest.fixture

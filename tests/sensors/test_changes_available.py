@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
-from tests.support.face import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
 
 
 @pytest.fixture

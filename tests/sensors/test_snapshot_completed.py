@@ -15,7 +15,7 @@ from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
-from tests.support.face import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
 
 
 @pytest.fixture

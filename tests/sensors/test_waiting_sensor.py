@@ -27,7 +27,7 @@ from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSenso
 from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
 from airflow_provider_cdc.services.connectors.grouped_connectors import ChangeInspection, GroupedConnector
-from tests.support.face import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, context, make_shop
 
 Make = Callable[..., WaitingSensor]
 NEXT = "execute_complete"

@@ -23,7 +23,7 @@ from dev.servers.db2 import Db2
 from dev.servers.db2.engine.driver import Connection
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector
-from tests.support.db2_real import RealDb2, authentication
+from tests.support.sources.db2.db2_real import RealDb2, authentication
 
 KINDS = {INT: "INTEGER", LONG: "BIGINT", TEXT: "VARCHAR(200)"}
 _numbers = itertools.count(1)

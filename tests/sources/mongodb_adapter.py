@@ -18,7 +18,7 @@ from pymongo.client_session import ClientSession
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mongodb.log import raw_member_cursor
 from tests.sources.suite import Adapter, Changes, Row, Undo
-from tests.support.mongodb import MongoConnector, flat, mongodb_connector
+from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, flat, mongodb_connector
 
 _NUMBERS = itertools.count(1)
 IMAGES = {"changeStreamPreAndPostImages": {"enabled": True}}

@@ -13,9 +13,9 @@ from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from airflow_provider_cdc.sources.mysql.snapshot import result_set_reader
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.mysql_server import purge_log
-from tests.support.story import Table
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.mysql_server import purge_log
+from tests.support.sources.mysql.workload import source_rows
+from tests.support.sources.rewrite_journal import Table
 
 KINDS = {INT: "INT", LONG: "BIGINT", TEXT: "VARCHAR(200)"}
 

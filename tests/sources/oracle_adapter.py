@@ -19,8 +19,8 @@ from airflow_provider_cdc.sources.oracle.transactions.buffer import transaction_
 from dev.servers import Oracle
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector
-from tests.support.oracle_real import RealOracle
-from tests.support.story import Table
+from tests.support.sources.oracle.oracle_real import RealOracle
+from tests.support.sources.rewrite_journal import Table
 
 KINDS = {INT: "NUMBER(9)", LONG: "NUMBER(18)", TEXT: "VARCHAR2(200)"}
 _numbers = itertools.count(1)

@@ -17,11 +17,11 @@ from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, LONG, TEXT, Adapter, SourceSuite, equal, started
 from tests.sources.suite.common import events, opened
 from tests.sources.suite.incremental import IncrementalSuite
-from tests.support import db2_real
-from tests.support.db2_real import RealDb2
-from tests.support.leftovers import consistent
+from tests.support.change_log.log_consistency import consistent
 from tests.support.patience import LONGEST_S
-from tests.support.shop import operations
+from tests.support.sources.db2 import db2_real
+from tests.support.sources.db2.db2_real import RealDb2
+from tests.support.workloads.small_tables import operations
 
 
 @pytest.fixture(scope="module")

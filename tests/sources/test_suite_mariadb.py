@@ -15,7 +15,7 @@ from tests.sources.mysql_adapter import MySqlAdapter
 from tests.sources.suite import Adapter, Row, SourceSuite
 from tests.sources.suite.incremental import IncrementalSuite
 from tests.support.connectors import Connector
-from tests.support.second_opinion import row_events
+from tests.support.sources.mysql.second_opinion import row_events
 
 
 class TestMariaDb(SourceSuite, IncrementalSuite):

@@ -19,7 +19,7 @@ from tests.sources.mongodb_adapter import MongoAdapter
 from tests.sources.suite import Adapter, SourceSuite
 from tests.sources.suite.common import events, opened
 from tests.sources.suite.incremental import IncrementalSuite
-from tests.support import mongodb
+from tests.support.sources.mongodb import mongodb_connectors
 
 OPLOG_BYTES = 3_000_000
 IMAGES = {
@@ -30,7 +30,7 @@ IMAGES = {
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, Callable[[], None] | None]]:
     """Connection string, and what has the deployment forget its oplog."""
-    if (uri := mongodb.given()) is not None:
+    if (uri := mongodb_connectors.given()) is not None:
         yield uri, None
         return
     with MongoDb({"oplog_bytes": OPLOG_BYTES}) as started, started.connect() as client:
@@ -107,7 +107,7 @@ class TestMongoDb(_MongoDb, SourceSuite):
                 for table in session.schemas:
                     blocks = [b for chunk in session.split_table(table) for b in session.read(chunk)]
                     rows = [json.loads(row["document"]) for block in blocks for row in (block.after or []).to_pylist()]
-                    assert sorted(map(mongodb.flat, rows), key=repr) == was[table.name]
+                    assert sorted(map(mongodb_connectors.flat, rows), key=repr) == was[table.name]
                 assert source.current_position().has_reached(session.position)
                 assert not session.position.has_reached(source.current_position())
 

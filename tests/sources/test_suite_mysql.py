@@ -13,7 +13,7 @@ from tests.sources.mysql_adapter import MySqlAdapter
 from tests.sources.suite import SourceSuite
 from tests.sources.suite.adapter import Adapter
 from tests.sources.suite.incremental import IncrementalSuite
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
 
 
 class TestMySql(SourceSuite, IncrementalSuite):

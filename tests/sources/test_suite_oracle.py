@@ -17,8 +17,8 @@ from dev.servers import Oracle
 from tests.sources.oracle_adapter import OracleAdapter
 from tests.sources.suite import INT, TEXT, Adapter, SourceSuite, equal, started
 from tests.sources.suite.incremental import IncrementalSuite
-from tests.support.shop import operations
 from tests.support.signals import signal_state, snapshot_as_advised
+from tests.support.workloads.small_tables import operations
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.spi.store_interfaces import ConnectorControl, Des
 from airflow_provider_cdc.state.models import Base
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.state.conftest import Stores
-from tests.support.manifests import manifest
+from tests.support.change_log.manifests import manifest
 from tests.support.patience import LONGEST_S
 
 

@@ -22,7 +22,7 @@ from airflow_provider_cdc.state.models import LeaseRow
 from airflow_provider_cdc.state.state_database import _NOW_MS
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.state.conftest import Stores, expires_ms
-from tests.support.manifests import manifest
+from tests.support.change_log.manifests import manifest
 from tests.support.patience import LONGEST_S, until
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,9 +18,9 @@ from airflow_provider_cdc.core.spi.store_interfaces import StoredOffset
 from airflow_provider_cdc.state.models import OffsetHistoryRow
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.state.conftest import expires_ms
-from tests.support.manifests import manifest
+from tests.support.change_log.manifests import manifest
 from tests.support.patience import until
-from tests.support.wire import Proxy
+from tests.support.servers.lossy_proxy import Proxy
 
 
 @pytest.fixture

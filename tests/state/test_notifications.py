@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.errors import CommitConflict
 from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.notifications import INITIAL, Notification, NotificationType
 from airflow_provider_cdc.state.state_store import StateStore
-from tests.support.manifests import manifest
+from tests.support.change_log.manifests import manifest
 
 
 def told(n: int) -> Notification:

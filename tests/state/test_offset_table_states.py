@@ -23,7 +23,7 @@ from airflow_provider_cdc.core.spi.store_interfaces import Lease, StoredOffset
 from airflow_provider_cdc.state.models import OffsetHistoryRow, OffsetRow, OffsetTableRow
 from airflow_provider_cdc.state.offset_table_states import restore_document, split_document
 from airflow_provider_cdc.state.state_store import StateStore
-from tests.support.manifests import manifest
+from tests.support.change_log.manifests import manifest
 
 
 @pytest.fixture

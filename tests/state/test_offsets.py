@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.spi.state_records import BatchRecord, ConnectorRe
 from airflow_provider_cdc.core.spi.store_interfaces import Lease, StoredOffset
 from airflow_provider_cdc.state.models import OffsetHistoryRow, OffsetRow
 from airflow_provider_cdc.state.state_store import StateStore
-from tests.support.manifests import manifest
+from tests.support.change_log.manifests import manifest
 
 
 @pytest.fixture

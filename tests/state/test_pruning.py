@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.spi.store_interfaces import Lease
 from airflow_provider_cdc.state import pruning
 from airflow_provider_cdc.state.models import BatchRow, NotificationRow, OffsetHistoryRow, OffsetTableRow, SignalRow
 from airflow_provider_cdc.state.state_store import StateStore
-from tests.support.manifests import manifest
+from tests.support.change_log.manifests import manifest
 
 NOW = datetime(2031, 5, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.model.schema_history import SchemaHistory, Stored
 from airflow_provider_cdc.core.spi.store_interfaces import Lease
 from airflow_provider_cdc.state.models import SchemaBaseRow, SchemaHistoryRow
 from airflow_provider_cdc.state.state_store import StateStore
-from tests.support.manifests import SCHEMA, manifest
+from tests.support.change_log.manifests import SCHEMA, manifest
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.signals.signal_request_parser import LARGEST
 from airflow_provider_cdc.core.spi.state_records import SignalRecord
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.state.conftest import Stores
-from tests.support.manifests import manifest
+from tests.support.change_log.manifests import manifest
 from tests.support.patience import LONGEST_S
 
 SNAPSHOT = SentSignal("ad-hoc-1", "execute-snapshot", '{"data-collections": ["shop.a"]}', "airflow", None, "ada")

@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.capture.connector_capture import Capture, Capture
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.state_store import StateStore
-from tests.support.replay import Replay
+from tests.support.change_log.replay import Replay
 
 
 @dataclass

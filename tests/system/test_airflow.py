@@ -18,8 +18,8 @@ from airflow_provider_cdc.state.models import VERSION_TABLE, Base
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
 from dev.airflow import LOOPBACK, Airflow, Services
-from tests.support.listening import Listening
 from tests.support.patience import until
+from tests.support.processes.listening import Listening
 from tests.system.conftest import LINEAGE, PASSWORD, PLAIN
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]

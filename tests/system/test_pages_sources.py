@@ -13,8 +13,8 @@ import pytest
 
 from airflow_provider_cdc.services.definition_writer import DefinitionRequest, list_source_kinds, write_definition
 from dev.airflow import Airflow, Services
-from tests.support.any_source import AnySource, any_source, parsed, ran
-from tests.support.face import connect
+from tests.support.airflow.airflow_connector import connect
+from tests.support.sources.any_source import AnySource, any_source, parsed, ran
 from tests.system.conftest import OF
 from tests.system.pages import findings, show
 from tests.system.test_pages import TABS

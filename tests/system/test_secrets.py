@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from airflow_provider_cdc.plugins import authorization
 from airflow_provider_cdc.plugins.plugin_app import app
 from dev.airflow import Airflow
-from tests.support.face import connect
+from tests.support.airflow.airflow_connector import connect
 from tests.system.conftest import PASSWORD
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]

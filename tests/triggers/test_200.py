@@ -24,10 +24,10 @@ from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigge
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from dev.patience import overload
 from dev.servers import Postgres
-from tests.support.doors import Doors
-from tests.support.face import SHOP, connect
+from tests.support.airflow.airflow_connector import SHOP, connect
+from tests.support.airflow.trigger_runs import first
 from tests.support.patience import until
-from tests.support.waiting import first
+from tests.support.servers.shut_ports import Doors
 
 pytestmark = pytest.mark.slow
 

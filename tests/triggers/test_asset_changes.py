@@ -19,10 +19,10 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.asset_changes import CURSOR, CdcChangeTrigger
+from tests.support.airflow.airflow_connector import SHOP, Shop, context, make_shop
+from tests.support.airflow.trigger_runs import first, revived
 from tests.support.counted import Counted
-from tests.support.face import SHOP, Shop, context, make_shop
 from tests.support.patience import LONGEST_S
-from tests.support.waiting import first, revived
 
 ORDERS, LINES = "shop.inventory.orders", "shop.inventory.lines"
 

@@ -10,8 +10,8 @@ import pytest
 
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
-from tests.support.face import Shop, context, make_shop
-from tests.support.waiting import report, revived
+from tests.support.airflow.airflow_connector import Shop, context, make_shop
+from tests.support.airflow.trigger_runs import report, revived
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from airflow_provider_cdc.services.connectors.connector_handle import ConnectorA
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
-from tests.support.face import Shop, connect, make_shop
+from tests.support.airflow.airflow_connector import Shop, connect, make_shop
 from tests.support.patience import LONGEST_S
 
 
@@ -43,7 +43,7 @@ async def first(trigger: ChangesAvailableTrigger, *, within: float = LONGEST_S) 
 
 def capture(shop: Shop) -> None:
     from airflow_provider_cdc.operators.capture import CaptureOperator
-    from tests.support.face import context
+    from tests.support.airflow.airflow_connector import context
 
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
 

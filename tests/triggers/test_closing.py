@@ -21,9 +21,9 @@ from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
-from tests.support.face import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, context, make_shop
+from tests.support.airflow.trigger_runs import first
 from tests.support.patience import LONGEST_S
-from tests.support.waiting import first
 
 
 @pytest.fixture

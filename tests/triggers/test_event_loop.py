@@ -22,7 +22,7 @@ from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
-from tests.support.face import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
 from tests.support.patience import LONGEST_S
 
 POLLS = 3

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_cdc.core.model.connector_offset import Offset, PendingTable, SnapshotState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
-from tests.support.face import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, context, make_shop
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.triggers import shared_source as module
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.shared_source import shared_source
+from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
+from tests.support.airflow.trigger_runs import first
 from tests.support.counted import Counted
-from tests.support.face import Shop, connect, context, make_shop
 from tests.support.patience import LONGEST_S
-from tests.support.waiting import first
 
 
 @pytest.fixture

@@ -29,10 +29,10 @@ from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigge
 from airflow_provider_cdc.triggers.polling_loop import until_next
 from airflow_provider_cdc.triggers.shared_state import SharedState, shared_state
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
+from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
+from tests.support.airflow.trigger_runs import first, report, waiting
 from tests.support.counted import Counted
-from tests.support.face import Shop, connect, context, make_shop
 from tests.support.patience import LONGEST_S
-from tests.support.waiting import first, report, waiting
 
 
 @pytest.fixture

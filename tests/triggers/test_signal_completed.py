@@ -13,9 +13,9 @@ from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalS
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
-from tests.support.face import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
+from tests.support.airflow.trigger_runs import first, revived
 from tests.support.patience import LONGEST_S
-from tests.support.waiting import first, revived
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.support.change_log.rendered import captured, row_fields
 from tests.support.connectors import memory_connector
-from tests.support.rendered import captured, row_fields
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import _MemorySnapshot
 from dev.servers import MariaDb
 from tests.support.connectors import Connector, memory_connector, mysql_connector
-from tests.support.shop import KEYED, insert
+from tests.support.workloads.small_tables import KEYED, insert
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parent / "recorded" / "snapshot.json").read_text())
 

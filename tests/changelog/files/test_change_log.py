@@ -25,10 +25,10 @@ from airflow_provider_cdc.core.model.batch_manifest import FORMAT, Manifest
 from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev.servers import S3
+from tests.support.change_log.manifests import manifest
 from tests.support.connectors import memory_connector
-from tests.support.manifests import manifest
 from tests.support.patience import LONGEST_S
-from tests.support.s3_proxy import other_store
+from tests.support.servers.s3_proxy import other_store
 
 
 @pytest.fixture

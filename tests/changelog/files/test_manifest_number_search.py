@@ -18,8 +18,8 @@ from airflow_provider_cdc.changelog.files.manifest_number_search import MOST, Ba
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, StorageUnavailable
 from dev.servers import S3
-from tests.support.manifests import manifest
-from tests.support.s3_proxy import other_store
+from tests.support.change_log.manifests import manifest
+from tests.support.servers.s3_proxy import other_store
 
 PROBES = 310
 """The most that a look for a gap takes on a local disk, where each is a call of the system."""

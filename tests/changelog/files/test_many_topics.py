@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.changelog.files import parquet_writer as module
 from airflow_provider_cdc.changelog.files.storage import Storage
-from tests.support.many_topics import FILES, TABLES, events
+from tests.support.processes.many_topics import FILES, TABLES, events
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def _child(what: str, folder: Path) -> dict[str, Any]:
     """What a process has to say that may open no more than ``FILES`` files."""
-    command = [sys.executable, "-m", "tests.support.many_topics", what, str(folder)]
+    command = [sys.executable, "-m", "tests.support.processes.many_topics", what, str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout)

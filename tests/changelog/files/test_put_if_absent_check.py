@@ -20,8 +20,8 @@ from airflow_provider_cdc.core.errors import ConfigError, StorageUnavailable
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev.servers import S3
 from tests.support.connectors import memory_connector
-from tests.support.s3_proxy import Proxy, other_store
-from tests.support.shop import KEYED, insert
+from tests.support.servers.s3_proxy import Proxy, other_store
+from tests.support.workloads.small_tables import KEYED, insert
 
 
 def _storage(s3: S3, proxy: Proxy) -> Storage:

@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.storage import Storage
 from dev.servers import S3
-from tests.support.manifests import manifest
+from tests.support.change_log.manifests import manifest
 
 ROOT = Path(__file__).resolve().parents[3]
 PART = 5 << 20

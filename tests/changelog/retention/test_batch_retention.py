@@ -24,7 +24,7 @@ from airflow_provider_cdc.changelog.retention.target_progress import needs_of
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, ConfigError
 from airflow_provider_cdc.core.model.batch_manifest import DataFile, SchemaChangeRecord
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId
-from tests.support.manifests import SCHEMA, manifest
+from tests.support.change_log.manifests import SCHEMA, manifest
 from tests.support.patience import LONGEST_S
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)

@@ -10,8 +10,8 @@ from airflow_provider_cdc.changelog.row_history.row_history_models import RowHis
 from airflow_provider_cdc.changelog.row_history.row_key import RowKey
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.support.change_log.row_stories import stories
 from tests.support.connectors import Connector, memory_connector
-from tests.support.row_stories import stories
 
 TABLE = "s.t"
 

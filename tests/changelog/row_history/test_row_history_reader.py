@@ -16,9 +16,9 @@ from airflow_provider_cdc.changelog.row_history import key_index, key_index_segm
 from airflow_provider_cdc.changelog.row_history.row_key import RowKey
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.support.change_log.row_stories import Doings, Done, completed, kept_places, stories, told
 from tests.support.connectors import Connector, memory_connector
-from tests.support.memory_work import KEYLESS, Workload
-from tests.support.row_stories import Doings, Done, completed, kept_places, stories, told
+from tests.support.workloads.memory_work import KEYLESS, Workload
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,10 @@ import pytest
 
 from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.support.change_log.incremental_checker import Checker, check
+from tests.support.change_log.replay import Illegal
 from tests.support.connectors import memory_connector
-from tests.support.incremental import Checker, check
-from tests.support.memory_work import KEYLESS, Workload
-from tests.support.replay import Illegal
+from tests.support.workloads.memory_work import KEYLESS, Workload
 
 SHOP = TableSchema(
     id=TableId(namespace="shop", name="t"),

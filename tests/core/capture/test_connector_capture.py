@@ -21,7 +21,7 @@ from airflow_provider_cdc.sources.memory.source import MemorySource, _MemorySnap
 from airflow_provider_cdc.state.models import LeaseRow
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
-from tests.support.shop import equal, insert, operations
+from tests.support.workloads.small_tables import equal, insert, operations
 
 # the result
 

@@ -1,4 +1,4 @@
-"""Sources whose rows are documents, and which have no structures: captured, streamed, read in chunks, rendered and applied (tests/support/shelf.py)."""
+"""Sources whose rows are documents, and which have no structures: captured, streamed, read in chunks, rendered and applied (tests/support/sources/document_store.py)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetEffect, OffsetPlanner
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.writing.row_block_transforms import beside_of
+from tests.support.change_log.rendered import captured, of_table, records
 from tests.support.connectors import Connector
-from tests.support.rendered import captured, of_table, records
-from tests.support.shelf import Shelf, ShelfPosition, folder_id, read, registered, text
+from tests.support.sources.document_store import Shelf, ShelfPosition, folder_id, read, registered, text
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.sources.memory.source import MemorySource
-from tests.support.face import Shop, make_shop
+from tests.support.airflow.airflow_connector import Shop, make_shop
 
 ANSWERS: list[LogWindow | Exception | None] = []
 ASKED: list[str] = []

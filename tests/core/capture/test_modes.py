@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import memory_connector
-from tests.support.shop import equal, insert, operations
+from tests.support.workloads.small_tables import equal, insert, operations
 
 # snapshot.mode
 

@@ -24,7 +24,7 @@ from airflow_provider_cdc.core.model.metric_samples import (
 )
 from airflow_provider_cdc.core.reporting import metrics_monitor as module
 from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor
-from tests.support.face import Shop, make_shop
+from tests.support.airflow.airflow_connector import Shop, make_shop
 
 ORDERS = "shop.inventory.orders"
 

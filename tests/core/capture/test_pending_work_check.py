@@ -23,7 +23,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.models import ConnectorRow, ControlRow, LeaseRow, OffsetRow
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.support.connectors import Connector
-from tests.support.shop import equal, insert
+from tests.support.workloads.small_tables import equal, insert
 
 PASSING = {"updated_at", "run_ended_at", "taken_at", "expires_ms", "epoch"}
 _TOUCH = "INSERT INTO shop.a (id) VALUES (9)"

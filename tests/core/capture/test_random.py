@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import memory_connector
-from tests.support.memory_work import Workload
+from tests.support.workloads.memory_work import Workload
 
 
 @pytest.mark.sampled(3)

@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.capture import capture_run
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
-from tests.support.shop import KEYED, equal, insert, operations
+from tests.support.workloads.small_tables import KEYED, equal, insert, operations
 
 # filters that change
 

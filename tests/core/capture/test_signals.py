@@ -18,11 +18,11 @@ from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.models import SignalRow
+from tests.support.change_log.rendered import of_table, records
 from tests.support.connectors import Connector, memory_connector
 from tests.support.packages import installed
-from tests.support.rendered import of_table, records
-from tests.support.shop import equal
 from tests.support.signals import notified, scans, send, signal_state, snapshot
+from tests.support.workloads.small_tables import equal
 
 COLUMNS = {"id": "int64!", "n": "int64", "note": "string"}
 SIGNALS = {"signal_data_collection": "shop.signals"}

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.sources.memory import source as memory
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import memory_connector
-from tests.support.shop import KEYED, equal, insert, operations
+from tests.support.workloads.small_tables import KEYED, equal, insert, operations
 
 
 class _Dies(BaseException):

@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import memory_connector
-from tests.support.shop import KEYED, equal
+from tests.support.workloads.small_tables import KEYED, equal
 
 
 def test_more_tables_than_allowed_are_a_warning_and_captured(

@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev.servers import MariaDb
 from tests.support.connectors import Connector, memory_connector, mysql_connector
-from tests.support.shop import KEYED, equal, insert
+from tests.support.workloads.small_tables import KEYED, equal, insert
 
 
 def _topics(**properties: object) -> TopicNames:

@@ -13,8 +13,8 @@ from airflow_provider_cdc.core.model.log_items import LogBlock, LogItem
 from airflow_provider_cdc.core.writing.run_output import RunOutput
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, FORMS, fill, partial
-from tests.support.shop import equal
 from tests.support.signals import notified, send, signal_state, snapshot
+from tests.support.workloads.small_tables import equal
 
 
 @pytest.mark.parametrize(

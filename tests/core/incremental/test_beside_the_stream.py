@@ -1,6 +1,6 @@
 """Incremental snapshots beside a stream that changes what is read: nothing is ever out of date, and windows close.
 
-Every test replays the change log event by event (:class:`tests.support.replay.Replay`): a row of a chunk that is not what the log
+Every test replays the change log event by event (:class:`tests.support.change_log.replay.Replay`): a row of a chunk that is not what the log
 says, or that brings back a deleted row, is an error there.
 """
 
@@ -21,8 +21,8 @@ from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import FORMS, Busy, fill, partial
 from tests.support.connectors import memory_connector
-from tests.support.shop import equal
 from tests.support.signals import scans, signal_ended, signal_state, snapshot
+from tests.support.workloads.small_tables import equal
 
 
 def test_rows_that_change_while_they_are_read_are_never_out_of_date(

@@ -18,8 +18,8 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.core.incremental.work import FORMS, Busy, fill, partial
 from tests.support.connectors import memory_connector
-from tests.support.shop import equal
 from tests.support.signals import notified, signal_state, snapshot
+from tests.support.workloads.small_tables import equal
 
 
 def test_a_blocking_snapshot_reads_whole_tables_and_goes_on(db: MemoryDatabase, tmp_path: Path) -> None:

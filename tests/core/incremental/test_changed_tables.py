@@ -1,6 +1,6 @@
 """Incremental snapshots of tables whose structure or key changes while they are read.
 
-Every test replays the change log event by event (:class:`tests.support.replay.Replay`): a row of a chunk that is not what the log
+Every test replays the change log event by event (:class:`tests.support.change_log.replay.Replay`): a row of a chunk that is not what the log
 says, or that brings back a deleted row, is an error there.
 """
 
@@ -20,11 +20,11 @@ from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, Busy, fill, partial, paused
+from tests.support.change_log.replay import Replay
 from tests.support.connectors import memory_connector
 from tests.support.patience import LONGEST_S, until
-from tests.support.replay import Replay
-from tests.support.shop import equal
 from tests.support.signals import scans, send, signal_state, snapshot
+from tests.support.workloads.small_tables import equal
 
 
 def test_a_table_truncated_in_the_middle_stays_empty_but_for_what_comes_later(

@@ -1,6 +1,6 @@
 """How incremental snapshots cut tables into chunks, and how they replace what is there.
 
-Every test replays the change log event by event (:class:`tests.support.replay.Replay`): a row of a chunk that is not what the log
+Every test replays the change log event by event (:class:`tests.support.change_log.replay.Replay`): a row of a chunk that is not what the log
 says, or that brings back a deleted row, is an error there.
 """
 
@@ -16,8 +16,8 @@ from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, FORMS, Busy, fill, partial
 from tests.support.connectors import memory_connector
-from tests.support.shop import equal
 from tests.support.signals import scans, send, signal_state, snapshot
+from tests.support.workloads.small_tables import equal
 
 
 def test_a_key_of_ones_own_and_a_surrogate_key_cut_chunks(

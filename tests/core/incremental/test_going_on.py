@@ -1,6 +1,6 @@
 """Incremental snapshots whose run, connection or table is away for a while: they go on behind the last row.
 
-Every test replays the change log event by event (:class:`tests.support.replay.Replay`): a row of a chunk that is not what the log
+Every test replays the change log event by event (:class:`tests.support.change_log.replay.Replay`): a row of a chunk that is not what the log
 says, or that brings back a deleted row, is an error there.
 """
 
@@ -24,8 +24,8 @@ from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import Busy, fill, partial, paused
 from tests.support.patience import LONGEST_S
-from tests.support.shop import equal
 from tests.support.signals import send, signal_ended, signal_state, snapshot
+from tests.support.workloads.small_tables import equal
 
 
 def test_a_run_that_ends_early_is_followed_by_one_that_goes_on_behind_the_last_row(

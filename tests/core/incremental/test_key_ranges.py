@@ -1,6 +1,6 @@
 """Incremental snapshots of ranges of keys, with deletes of keys that have no row.
 
-Every test replays the change log event by event (:class:`tests.support.replay.Replay`): a delete of a row that is there, and a row that is
+Every test replays the change log event by event (:class:`tests.support.change_log.replay.Replay`): a delete of a row that is there, and a row that is
 not what the log says, are errors there. Wrong rows are planted in the replay, as in a target that somebody has changed.
 """
 
@@ -25,8 +25,8 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import Busy, fill, paused
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
-from tests.support.shop import equal
 from tests.support.signals import notified, scans, send, signal_ended, signal_state, snapshot
+from tests.support.workloads.small_tables import equal
 
 Row = dict[str, Any]
 

@@ -14,8 +14,8 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.test_key_ranges import captured, key_range, wrong
 from tests.core.incremental.work import Busy
 from tests.sources.suite.common import Dies, dies_at_commit
-from tests.support.shop import equal
 from tests.support.signals import signal_state, snapshot
+from tests.support.workloads.small_tables import equal
 
 
 @pytest.mark.sampled(4)

@@ -17,8 +17,8 @@ from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, fill, partial
 from tests.support.connectors import memory_connector
-from tests.support.shop import equal
 from tests.support.signals import notified, scans, send, snapshot
+from tests.support.workloads.small_tables import equal
 
 
 def test_a_paused_connector_ends_within_seconds_and_starts_no_more(db: MemoryDatabase, tmp_path: Path) -> None:

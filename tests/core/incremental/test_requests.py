@@ -1,6 +1,6 @@
 """What people ask of incremental snapshots: pause, stop, filters, and how much is read.
 
-Every test replays the change log event by event (:class:`tests.support.replay.Replay`): a row of a chunk that is not what the log
+Every test replays the change log event by event (:class:`tests.support.change_log.replay.Replay`): a row of a chunk that is not what the log
 says, or that brings back a deleted row, is an error there.
 """
 
@@ -16,8 +16,8 @@ from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkReade
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, Busy, fill, partial, paused
 from tests.support.patience import LONGEST_S
-from tests.support.shop import equal
 from tests.support.signals import notified, scans, send, signal_state, snapshot
+from tests.support.workloads.small_tables import equal
 
 
 def test_pause_keeps_the_place_and_resume_goes_on(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLif
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.lifecycle.steering import steering
 from tests.support.connectors import Connector, memory_connector
-from tests.support.shop import insert
+from tests.support.workloads.small_tables import insert
 
 
 @pytest.fixture

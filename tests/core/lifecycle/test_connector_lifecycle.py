@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalS
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector
-from tests.support.shop import equal, insert
+from tests.support.workloads.small_tables import equal, insert
 
 # how it stands
 

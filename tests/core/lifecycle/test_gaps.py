@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.signals.signal_request_parser import parse_reques
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.lifecycle.steering import delete, steering
 from tests.support.connectors import Connector
-from tests.support.shop import KEYED, equal, insert
+from tests.support.workloads.small_tables import KEYED, equal, insert
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLif
 from airflow_provider_cdc.core.lifecycle.log_gap import GapRepair
 from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetEffect
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.mysql_server import purge_log
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.mysql_server import purge_log
+from tests.support.sources.mysql.workload import source_rows
 
 pytestmark = pytest.mark.mysql
 

@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 from tests.core.lifecycle.steering import delete, steering, the_same
 from tests.support.connectors import Connector, memory_connector
-from tests.support.shop import KEYED, equal, insert, operations
+from tests.support.workloads.small_tables import KEYED, equal, insert, operations
 
 # moving the offset
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from airflow_provider_cdc.core.model.batch_manifest import Manifest, SignalOutcome
 from airflow_provider_cdc.core.model.connector_signal import SignalState
-from tests.support.manifests import manifest
+from tests.support.change_log.manifests import manifest
 
 STORED: dict[str, Any] = {
     **manifest(events=0, changes=0).to_document(),

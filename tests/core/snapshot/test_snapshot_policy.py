@@ -22,8 +22,8 @@ from airflow_provider_cdc.sources.memory import source as memory
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
 from tests.support.packages import installed
-from tests.support.shop import equal, insert, operations
 from tests.support.signals import signal_state, snapshot
+from tests.support.workloads.small_tables import equal, insert, operations
 
 BASED = "snapshot.mode.configuration.based"
 PREFIX = {"topic.prefix": "test"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 from airflow_provider_cdc.core.writing.committed_totals import BatchTotals, FileTotals
-from tests.support.manifests import SCHEMA, manifest
+from tests.support.change_log.manifests import SCHEMA, manifest
 
 
 def test_what_a_run_keeps_does_not_grow_with_its_batches() -> None:

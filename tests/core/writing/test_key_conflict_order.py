@@ -15,8 +15,8 @@ from airflow_provider_cdc.core.writing import open_transaction_rows
 from airflow_provider_cdc.core.writing.key_handovers import KeyChanges, find_key_stays
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase, MemoryTransaction
 from tests.support.connectors import Connector, memory_connector
-from tests.support.key_moves import KeyMoves
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
+from tests.support.workloads.key_moves import KeyMoves
 
 _Row = tuple[int, str]
 

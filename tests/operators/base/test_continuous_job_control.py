@@ -28,7 +28,7 @@ from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.base import continuous_job_control as module
 from tests.operators.test_apply_changes import LOCATION, Spark, apply, events, report, table
-from tests.support.face import TaskState, context
+from tests.support.airflow.airflow_connector import TaskState, context
 from tests.support.patience import LONGEST_S
 
 GOES_ON = """#!{python}

@@ -20,7 +20,7 @@ from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sources import config_class
 from dev import paths
 from tests.operators.test_apply_changes import LOCATION, Spark, apply, report, table
-from tests.support.face import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, context, make_shop
 
 TABLE = TableId(namespace="INVENTORY", name="ORDERS", catalog="FREEPDB1")
 

@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.model.metric_samples import MetricSamples, Metric
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, format_alerts
-from tests.support.face import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import Shop, context, make_shop
 from tests.support.patience import until
 
 HOUR = timedelta(hours=1)

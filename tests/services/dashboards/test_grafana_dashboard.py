@@ -17,7 +17,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from airflow_provider_cdc.operators.base.apply_metrics import report_apply_metrics
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.services.dashboards.openmetrics_text import format_openmetrics
-from tests.support.face import context, make_shop
+from tests.support.airflow.airflow_connector import context, make_shop
 
 DASHBOARD = json.loads((Path(__file__).parents[3] / "docs" / "grafana" / "airflow-cdc.json").read_text())
 EXPRESSIONS = [t["expr"] for panel in DASHBOARD["panels"] for t in panel["targets"]] + [

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from dev.servers.db2 import Db2
-from tests.support import db2_real
+from tests.support.sources.db2 import db2_real
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from dev.servers import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, TEXT, equal, started
 from tests.support.connectors import Connector
-from tests.support.shop import operations
+from tests.support.workloads.small_tables import operations
 
 
 @pytest.fixture

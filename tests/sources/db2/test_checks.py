@@ -17,7 +17,7 @@ from airflow_provider_cdc.sources.db2.connect import Db2DatabaseIdentity
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, TEXT
-from tests.support.db2_settings import CONTROL_GRANTS, SIGNAL_GRANT
+from tests.support.sources.db2.db2_settings import CONTROL_GRANTS, SIGNAL_GRANT
 
 
 @pytest.fixture

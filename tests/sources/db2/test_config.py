@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.config_enums import IsolationMode, LobHandling
 from airflow_provider_cdc.sources.db2.connect import _connection_string
-from tests.support.db2_settings import BASE, column, config
+from tests.support.sources.db2.db2_settings import BASE, column, config
 
 
 def test_documented_defaults() -> None:

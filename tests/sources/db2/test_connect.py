@@ -22,8 +22,8 @@ from airflow_provider_cdc.sources.db2.snapshot.snapshot_locks import set_lock_ti
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, TEXT
-from tests.support.db2_settings import BASE
 from tests.support.patience import LONGEST_S
+from tests.support.sources.db2.db2_settings import BASE
 
 
 def settings(server: Db2, **properties: Any) -> Db2Config:

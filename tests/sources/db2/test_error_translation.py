@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.errors import (
 )
 from airflow_provider_cdc.sources.db2.connect import translate_driver_errors
 from airflow_provider_cdc.sources.db2.error_translation import Db2Error, ReadingCancelled, build_cdc_error, code_of
-from tests.support.db2_settings import config
+from tests.support.sources.db2.db2_settings import config
 
 HEAD = "[IBM][CLI Driver][DB2/LINUXX8664] "
 

@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_cdc import __version__
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
+from tests.support.change_log.rendered import Record, captured, of_table, row_fields
 from tests.support.connectors import Connector
-from tests.support.rendered import Record, captured, of_table, row_fields
 
 Made = Callable[..., Connector]
 FIELDS = {

@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, TEXT, started
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
 
 LETTERS = "aZ_ %.'éßıİΣςЖжא中한日Ⅷ😀𝔘\u0301"
 

@@ -15,8 +15,8 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
+from tests.support.change_log.rendered import captured, of_table, row_fields
 from tests.support.connectors import Connector
-from tests.support.rendered import captured, of_table, row_fields
 
 Made = Callable[..., Connector]
 DOCUMENTED = {

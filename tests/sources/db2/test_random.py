@@ -17,12 +17,12 @@ import pytest
 from airflow_provider_cdc.core.errors import SourceBusy
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import db2_connector
-from tests.support.crash_db2 import SMALL, small
-from tests.support.db2_history import Db2History, plain
-from tests.support.db2_manners import manners
-from tests.support.db2_rows import KEYS
-from tests.support.db2_workload import Db2Writer
-from tests.support.leftovers import consistent
+from tests.support.change_log.log_consistency import consistent
+from tests.support.processes.crash_db2 import SMALL, small
+from tests.support.sources.db2.db2_history import Db2History, plain
+from tests.support.sources.db2.db2_manners import manners
+from tests.support.sources.db2.db2_rows import KEYS
+from tests.support.sources.db2.db2_workload import Db2Writer
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,8 @@ import pytest
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import Adapter, SourceSuite
-from tests.support import db2_real
-from tests.support.db2_real import RealDb2
+from tests.support.sources.db2 import db2_real
+from tests.support.sources.db2.db2_real import RealDb2
 
 pytestmark = pytest.mark.skipif(
     db2_real.given(), reason="tests/sources/test_suite_db2.py has all of it on the real Db2"

@@ -18,8 +18,8 @@ from airflow_provider_cdc.sources.db2.position import Db2Position
 from airflow_provider_cdc.sources.db2.snapshot.snapshot_session import Db2Snapshot
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
+from tests.support.change_log.rendered import of_table, records
 from tests.support.connectors import Connector
-from tests.support.rendered import of_table, records
 
 Made = Callable[..., Connector]
 NO_QUEUE = {"QueueTotalCapacity", "QueueRemainingCapacity", "MaxQueueSizeInBytes", "CurrentQueueSizeInBytes"}

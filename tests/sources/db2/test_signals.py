@@ -11,8 +11,8 @@ import pytest
 
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
+from tests.support.change_log.rendered import captured, of_table
 from tests.support.connectors import Connector
-from tests.support.rendered import captured, of_table
 from tests.support.signals import send, signal_state, snapshot
 
 Made = Callable[..., Connector]

@@ -9,13 +9,13 @@ from typing import Any
 import pymongo
 import pytest
 
-from tests.support import mongodb
+from tests.support.sources.mongodb import mongodb_connectors
 
 
 @pytest.fixture(scope="session")
 def uri() -> Iterator[str]:
     """Connection string of the deployment."""
-    with mongodb.deployment() as started:
+    with mongodb_connectors.deployment() as started:
         yield started
 
 

@@ -19,9 +19,9 @@ from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosi
 from airflow_provider_cdc.sources.mongodb.product_checks import product_of
 from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
 from dev.servers.mongodb import MongoDb
-from tests.support.mongodb import mongodb_connector
+from tests.support.servers.tls import authority, signed
 from tests.support.signals import snapshot
-from tests.support.tls import authority, signed
+from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.sources.mongodb.columns.row_conversion import ColumnTables, build_bytes_schema
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from dev.java_json.random_bson import document, written
-from tests.support.mongodb_columns import leaves_of, leaves_of_row
+from tests.support.sources.mongodb.mongodb_columns import leaves_of, leaves_of_row
 
 TABLE = TableId(namespace="shop", name="orders")
 INT, LONG, STRING, DOC, NULL, DOUBLE, DATE = 0x10, 0x12, 0x02, 0x03, 0x0A, 0x01, 0x09

@@ -25,9 +25,9 @@ from airflow_provider_cdc.sources.mongodb.errors import is_resumable, translate_
 from airflow_provider_cdc.sources.mongodb.log.raw_member_cursor import DeploymentMember, RawCursor
 from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
 from dev.servers.mongodb import MongoDb, ReplicaSet, ShardedCluster
-from tests.support.mongodb import mongodb_connector
 from tests.support.patience import until
 from tests.support.signals import snapshot
+from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 
 pytestmark = pytest.mark.slow
 NOW = Timestamp(1, 1)

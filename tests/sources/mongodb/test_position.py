@@ -6,7 +6,7 @@ from bson import Timestamp
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources.mongodb.log.stream_pipeline import build_start_option
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition, is_mark, normalize_token, time_of
-from tests.support.mongodb_recordings import scenarios
+from tests.support.sources.mongodb.mongodb_recordings import scenarios
 
 MARK = "826B029D52000000052B0429296E1404"
 EVENT = "826B029D41000000242B042C0100296E5A1004CABCBC2736DB498B87831E250831D274463C6F7065726174696F6E54797065003C696E73657274"

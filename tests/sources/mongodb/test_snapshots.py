@@ -27,9 +27,9 @@ from airflow_provider_cdc.core.spi.source import SnapshotChunk
 from airflow_provider_cdc.sources.mongodb.collection_tables import collection_schema
 from airflow_provider_cdc.sources.mongodb.snapshot import chunk_reader, collection_snapshot
 from dev.servers.mongodb import MongoDb, ShardedCluster
-from tests.support.mongodb import mongodb_connector
-from tests.support.rendered import captured
+from tests.support.change_log.rendered import captured
 from tests.support.signals import snapshot as ask_for
+from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 
 KEYS: list[Any] = [
     MinKey(), None, -5, Int64(2**40), 2.5, Decimal128("7.10"), "", "a", 'q"${x}', {}, {"a": 1}, {"a": {"b": [1]}}, Binary(b"\x00\x01"), Binary(b"x", 5),

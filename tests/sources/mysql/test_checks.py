@@ -13,9 +13,9 @@ from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.mysql.checks import _settings
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer
+from tests.support.change_log.rendered import captured
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.rendered import captured
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.workload import source_rows
 
 PAGE = (Path(__file__).parents[3] / "docs/sources/mysql.md").read_text()
 

@@ -16,7 +16,7 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from tests.support.connectors import mysql_connector
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.workload import source_rows
 
 
 def test_a_server_that_accepts_and_stays_silent_is_given_up_in_time() -> None:

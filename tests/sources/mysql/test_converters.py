@@ -11,8 +11,8 @@ import pytest
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.converters import BOOLEAN, CHARSET, JDBC_SINK
+from tests.support.change_log.rendered import captured, of_table, row_fields
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.rendered import captured, of_table, row_fields
 from tests.support.signals import signal_state, snapshot
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "database.server.id": 1}

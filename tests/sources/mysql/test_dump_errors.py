@@ -23,8 +23,8 @@ from airflow_provider_cdc.sources.mysql.connect import connect, server_of, trans
 from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.mysql_server import new_log_file
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.mysql_server import new_log_file
+from tests.support.sources.mysql.workload import source_rows
 
 LENGTH = 9  # where an event's head has its length
 HEAD = 19

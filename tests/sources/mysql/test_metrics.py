@@ -21,10 +21,10 @@ from airflow_provider_cdc.sources.mysql.gtid_sets import parse_gtids
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
+from tests.support.change_log.rendered import records
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.mysql_chunks import Fixed, logged, source_of
-from tests.support.rendered import records
 from tests.support.signals import send, signal_state, snapshot
+from tests.support.sources.mysql.mysql_chunks import Fixed, logged, source_of
 
 NO_QUEUE = {"QueueTotalCapacity", "QueueRemainingCapacity", "MaxQueueSizeInBytes", "CurrentQueueSizeInBytes"}
 

@@ -12,8 +12,8 @@ from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.source import Finding
 from tests.support.connectors import mysql_connector
-from tests.support.mysql_chunks import reader_of, source_of
 from tests.support.signals import signal_ended, signal_state, snapshot
+from tests.support.sources.mysql.mysql_chunks import reader_of, source_of
 
 GOOD = "id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL"
 

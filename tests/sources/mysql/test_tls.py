@@ -14,8 +14,8 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect, inspect_encryption, server_of
 from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from tests.support import tls
 from tests.support.connectors import mysql_connector
+from tests.support.servers import tls
 
 MUST = ("required", "verify_ca", "verify_identity")
 

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_cdc.sources.oracle.schema import catalog_reader
 from dev.servers.oracle import Oracle
-from tests.support import oracle_real, oracle_server
-from tests.support.oracle_server import drop_all
+from tests.support.sources.oracle import oracle_real, oracle_server
+from tests.support.sources.oracle.oracle_server import drop_all
 
 
 @pytest.fixture(scope="session")

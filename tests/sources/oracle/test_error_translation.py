@@ -23,8 +23,8 @@ from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
+from tests.support.change_log.rendered import captured, of_table
 from tests.support.connectors import Connector
-from tests.support.rendered import captured, of_table
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 

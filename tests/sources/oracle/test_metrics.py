@@ -24,8 +24,8 @@ from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import session_of
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
+from tests.support.change_log.rendered import of_table, records
 from tests.support.connectors import Connector
-from tests.support.rendered import of_table, records
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 NO_QUEUE = {"QueueTotalCapacity", "QueueRemainingCapacity", "MaxQueueSizeInBytes", "CurrentQueueSizeInBytes"}

@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.rendered import captured, of_table, row_fields
+from tests.support.change_log.rendered import captured, of_table, row_fields
 
 BOOLEAN = "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter"
 ZERO_SCALE = "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter"

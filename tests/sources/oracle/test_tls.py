@@ -15,7 +15,7 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support import tls
+from tests.support.servers import tls
 
 DN = "CN=db server"
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from airflow_provider_cdc.core.config.base_configuration import COLUMN_TEXTS
 from airflow_provider_cdc.core.model.table_schema import TableId
 from tests.support.connectors import Connector
-from tests.support.story import Table
+from tests.support.sources.rewrite_journal import Table
 
 Row = dict[str, Any]
 

@@ -17,9 +17,9 @@ from tests.sources.suite.common import (
     started,
 )
 from tests.support.connectors import Connector
-from tests.support.sampled import Sampled
-from tests.support.shop import operations
+from tests.support.pytest_runs.sampled import Sampled
 from tests.support.signals import signal_state, snapshot
+from tests.support.workloads.small_tables import operations
 
 
 class Lists(Suite):

@@ -16,7 +16,7 @@ from tests.sources.suite.common import (
     equal,
     started,
 )
-from tests.support.large import capture_apart
+from tests.support.workloads.large import capture_apart
 
 
 class Restarts(Suite):

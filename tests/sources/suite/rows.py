@@ -14,8 +14,8 @@ from tests.sources.suite.common import (
     open_blocks,
     started,
 )
-from tests.support.leftovers import consistent
-from tests.support.shop import operations
+from tests.support.change_log.log_consistency import consistent
+from tests.support.workloads.small_tables import operations
 
 
 class Rows(Suite):

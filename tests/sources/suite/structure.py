@@ -22,11 +22,11 @@ from tests.sources.suite.common import (
     equal,
     started,
 )
+from tests.support.change_log.log_consistency import consistent
 from tests.support.connectors import Connector
-from tests.support.leftovers import consistent
-from tests.support.shop import operations
 from tests.support.signals import send, signal_state, snapshot
-from tests.support.story import Journal, Story, cases, compare
+from tests.support.sources.rewrite_journal import Journal, Story, cases, compare
+from tests.support.workloads.small_tables import operations
 
 
 def _ask_for(story: Story, connector: Connector, db: Adapter, random: Random, number: int) -> None:

@@ -17,7 +17,7 @@ from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev.servers import Db2
 from dev.servers.oracle import Oracle
-from tests.support.derby import adapted
+from tests.support.servers.derby import adapted
 
 MSSQL = os.environ.get("MSSQL_DSN", "")
 KINDS = ("sqlite", "postgresql", "mariadb", "mysql", "oracle", "db2", *(("mssql",) if MSSQL else ()))

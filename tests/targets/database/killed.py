@@ -15,7 +15,7 @@ from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseA
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.parallel.staged_parallel_apply import StagedDatabaseApply, StagingSizes
 from airflow_provider_cdc.targets.database.target_engine import open_engine
-from tests.support.derby import adapted
+from tests.support.servers.derby import adapted
 from tests.targets.database.workers import in_turn
 
 ALL = StagingSizes(little=1, share=3000, partition=8000)

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableR
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges
-from tests.support.face import connect
+from tests.support.airflow.airflow_connector import connect
 
 
 class FollowedMariaDb:

@@ -29,9 +29,9 @@ from airflow_provider_cdc.targets.lake.session.spark_session import open_spark_s
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from dev import paths
 from dev.bootstrap.jars import ensure
+from tests.support.change_log.replay import Table
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
-from tests.support.replay import Table
 from tests.targets.lake.points import Hook, hooked
 
 Row = dict[str, Any]

@@ -17,7 +17,7 @@ from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTable
 from airflow_provider_cdc.targets.lake.session.spark_session import open_spark_session
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from dev.bootstrap.jars import ensure
-from tests.support.memory_work import Workload
+from tests.support.workloads.memory_work import Workload
 from tests.targets.lake.lake import Lake, new_lake
 
 ROUNDS, STEPS = 6, 25

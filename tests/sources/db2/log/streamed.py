@@ -20,8 +20,8 @@ from airflow_provider_cdc.sources.db2.metrics import AsnStreamMetrics
 from airflow_provider_cdc.sources.db2.position import Db2Position
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from dev.servers.db2 import Db2
-from tests.support.db2_real import authentication
 from tests.support.patience import LONGEST_S
+from tests.support.sources.db2.db2_real import authentication
 
 Row = dict[str, Any]
 _numbers = itertools.count(1)

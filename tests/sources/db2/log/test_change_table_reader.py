@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.db2.asn.table_registrations import TableRegist
 from airflow_provider_cdc.sources.db2.log.change_table_layout import ChangeTableLayout, layout_of
 from airflow_provider_cdc.sources.db2.log.change_table_reader import ChangeTableReader
 from airflow_provider_cdc.sources.db2.log.ordered_table_changes import ChangeArrays, Mask
-from tests.support.db2_settings import PARTS, column, config, schema_of
+from tests.support.sources.db2.db2_settings import PARTS, column, config, schema_of
 
 Raw = tuple[Any, ...]
 SCHEMA = schema_of(column("INTEGER", "ID", nullable=False), column("VARCHAR(20)", "V"), key=("ID",))

@@ -20,7 +20,7 @@ from airflow_provider_cdc.sources.db2.position import lsn_bytes
 from dev.servers.db2 import Db2
 from dev.servers.db2.engine.driver import Connection
 from tests.sources.db2.log.streamed import Row, Streamed, replayed
-from tests.support.db2_manners import manners
+from tests.support.sources.db2.db2_manners import manners
 
 TABLES = ("A", "B", "C")
 WRITERS = 3

@@ -29,8 +29,8 @@ from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_bytes, ls
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from dev.servers.db2 import Db2
 from tests.sources.db2.log.streamed import Event, Streamed, replayed, short
-from tests.support.db2_settings import config
 from tests.support.patience import LONGEST_S, until
+from tests.support.sources.db2.db2_settings import config
 
 T = "T (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(40))"
 U = "U (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(40))"

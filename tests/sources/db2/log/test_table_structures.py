@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_cdc.sources.db2.log.table_structures import altered_table
-from tests.support.db2_settings import column, schema_of
+from tests.support.sources.db2.db2_settings import column, schema_of
 
 ID = column("INTEGER", "ID", nullable=False)
 

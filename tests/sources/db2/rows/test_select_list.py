@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
-from tests.support.db2_settings import column, config, schema_of
+from tests.support.sources.db2.db2_settings import column, config, schema_of
 
 
 def read(type_: str, *values: Any, **properties: Any) -> list[Any]:

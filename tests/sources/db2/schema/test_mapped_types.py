@@ -12,8 +12,8 @@ import pytest
 
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
-from tests.support.db2_settings import config
-from tests.support.rendered import Record, captured, of_table, row_fields
+from tests.support.change_log.rendered import Record, captured, of_table, row_fields
+from tests.support.sources.db2.db2_settings import config
 
 Node = dict[str, Any]
 Told = tuple[list[Any], list[Node]]

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_cdc.core.model.table_schema import arrow_type
 from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType, is_distinct
-from tests.support.db2_settings import column
+from tests.support.sources.db2.db2_settings import column
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE = "io.debezium.data.VariableScaleDecimal"

@@ -22,7 +22,7 @@ from airflow_provider_cdc.sources.db2.snapshot.chunk_keys import (
 from airflow_provider_cdc.sources.db2.snapshot.event_to_chunk_key import event_key
 from airflow_provider_cdc.sources.db2.snapshot.key_partitions import build_range_conditions
 from airflow_provider_cdc.sources.relational.event_key_decoder import IrreversibleKey
-from tests.support.db2_settings import column, config, schema_of
+from tests.support.sources.db2.db2_settings import column, config, schema_of
 
 A, B = (Db2KeyColumn(name, "INTEGER", name, name) for name in "AB")
 

@@ -21,10 +21,10 @@ from dev.servers.db2 import Db2
 from dev.servers.db2.settings import Settings
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, TEXT, equal
+from tests.support.change_log.rendered import of_table, records
 from tests.support.connectors import Connector
-from tests.support.db2_real import RealDb2
-from tests.support.db2_settings import config
-from tests.support.rendered import of_table, records
+from tests.support.sources.db2.db2_real import RealDb2
+from tests.support.sources.db2.db2_settings import config
 
 Made = Callable[..., Connector]
 LOCKED = re.compile("SQL091[13]N|SQLSTATE=40XL1")

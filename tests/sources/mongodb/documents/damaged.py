@@ -15,7 +15,7 @@ from airflow_provider_cdc.sources.mongodb.documents.extended_json import JsonFor
 from airflow_provider_cdc.sources.mongodb.documents.order_keys import order_keys
 from airflow_provider_cdc.sources.mongodb.documents.server_reply import read_reply
 from dev.java_json import random_bson
-from tests.support.mongodb_json import write
+from tests.support.sources.mongodb.mongodb_json import write
 
 EVENT = {
     "_id": {"_data": "8265"}, "operationType": "update", "clusterTime": {"$timestamp": {"t": 5, "i": 6}}, "wallTime": {"$date": {"$numberLong": "77"}}, "ns": {"db": "d", "coll": "c"},

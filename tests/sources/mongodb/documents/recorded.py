@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from tests.support.mongodb_json import write
-from tests.support.mongodb_recordings import scenarios
+from tests.support.sources.mongodb.mongodb_json import write
+from tests.support.sources.mongodb.mongodb_recordings import scenarios
 
 
 def _cut(step: Any) -> bool:

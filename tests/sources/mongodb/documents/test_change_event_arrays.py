@@ -23,7 +23,7 @@ from airflow_provider_cdc.sources.mongodb.documents.document_errors import Damag
 from airflow_provider_cdc.sources.mongodb.documents.server_reply import read_reply
 from airflow_provider_cdc.sources.mongodb.documents.update_description_columns import removed_fields, truncated_arrays
 from tests.sources.mongodb.documents import recorded
-from tests.support.mongodb_json import read, write
+from tests.support.sources.mongodb.mongodb_json import read, write
 
 CODES = {"insert": INSERT, "update": UPDATE, "replace": REPLACE, "delete": DELETE}
 

@@ -18,7 +18,7 @@ from airflow_provider_cdc.sources.mongodb.documents.extended_json import JsonFor
 from airflow_provider_cdc.sources.mongodb.kernels.json_text import DEEPEST
 from dev import paths
 from dev.java_json import random_bson
-from tests.support.mongodb_json import write
+from tests.support.sources.mongodb.mongodb_json import write
 
 RECORDED = paths.ROOT / "tests" / "data" / "mongodb" / "java-json.jsonl.zst"
 

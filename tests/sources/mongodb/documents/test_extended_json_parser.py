@@ -12,7 +12,7 @@ from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocume
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_values
 from dev.java_json import random_bson
 from tests.sources.mongodb.documents import recorded
-from tests.support.mongodb_json import write
+from tests.support.sources.mongodb.mongodb_json import write
 
 POINTER = 0x0C
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments
 from airflow_provider_cdc.sources.mongodb.documents.order_keys import order_key, order_keys
 from dev.java_json import random_bson
-from tests.support.mongodb_json import write
-from tests.support.mongodb_recordings import scenarios
+from tests.support.sources.mongodb.mongodb_json import write
+from tests.support.sources.mongodb.mongodb_recordings import scenarios
 
 
 def keys(values: list[Any]) -> list[bytes]:

@@ -25,8 +25,8 @@ from dev.servers.mongodb.updates import updates
 from dev.servers.mongodb.values.documents import encode
 from dev.servers.mongodb.values.errors import MongoError
 from tests.sources.mongodb.documents import recorded
-from tests.support.mongodb_json import read, write
-from tests.support.mongodb_updates import DOCUMENTS, OPERATORS
+from tests.support.sources.mongodb.mongodb_json import read, write
+from tests.support.sources.mongodb.mongodb_updates import DOCUMENTS, OPERATORS
 
 
 def strict(documents: list[bytes]) -> list[Any]:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.workload import Writer
+from tests.support.sources.mysql.workload import Writer
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[3]

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_cdc.core.model.log_items import LogBlock, SchemaChange
 from airflow_provider_cdc.sources.mysql.gtid_sets import parse_gtids
-from tests.support.mysql_chunks import Fixed, source_of
+from tests.support.sources.mysql.mysql_chunks import Fixed, source_of
 
 
 @pytest.fixture(params=["mariadb", "mysql97"])

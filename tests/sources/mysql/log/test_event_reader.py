@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.kernels import event_codes as code
 from airflow_provider_cdc.sources.mysql.log.event_reader import LARGEST_PACKET, BinlogEventReader
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from tests.support.binlog import CONFIG, event, packets
+from tests.support.sources.mysql.binlog import CONFIG, event, packets
 
 START = MySqlPosition("binlog.000001", 4)
 END = packets(b"\xfe\0\0\2\0")

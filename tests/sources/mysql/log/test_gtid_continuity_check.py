@@ -15,9 +15,9 @@ from airflow_provider_cdc.core.lifecycle.log_gap import find_gap
 from airflow_provider_cdc.sources.mysql.log import gtid_continuity_check
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.connectors import mysql_connector
-from tests.support.mysql_server import applied, replicate, replicated, reset_log
 from tests.support.signals import signal_ended, signal_state, snapshot
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.mysql_server import applied, replicate, replicated, reset_log
+from tests.support.sources.mysql.workload import source_rows
 
 
 def _topology(request: pytest.FixtureRequest, kind: str) -> tuple[Any, Any]:

@@ -13,9 +13,9 @@ from airflow_provider_cdc.core.errors import ConfigError, PositionLost
 from airflow_provider_cdc.sources.mysql.log import binlog_connection, gtid_continuity_check
 from airflow_provider_cdc.sources.mysql.log.gtid_source_filter import GtidSourceFilter
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.mysql_server import applied, purge_log, reset_log
 from tests.support.signals import signal_ended, signal_state, snapshot
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.mysql_server import applied, purge_log, reset_log
+from tests.support.sources.mysql.workload import source_rows
 
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "7f22ab58-71ca-11e1-9e33-c80aa9429563"
 SOURCES = {"mysql": (A, B), "mariadb": ("1", "2")}

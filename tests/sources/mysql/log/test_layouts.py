@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from airflow_provider_cdc.sources.mysql.log import binlog_item_stream as streams
 from airflow_provider_cdc.sources.mysql.log.binlog_item_stream import BinlogStream
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from tests.support import binlog as made
-from tests.support.binlog import Applied, Dump, MadeLog, MadeServer
+from tests.support.sources.mysql import binlog as made
+from tests.support.sources.mysql.binlog import Applied, Dump, MadeLog, MadeServer
 
 PACKET = 400
 """Length of a packet whose event goes on in the next one, in these tests."""

@@ -13,8 +13,8 @@ from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
-from tests.support.mysql_chunks import Fixed, source_of
-from tests.support.mysql_server import new_log_file
+from tests.support.sources.mysql.mysql_chunks import Fixed, source_of
+from tests.support.sources.mysql.mysql_server import new_log_file
 
 
 @pytest.fixture(params=["mariadb", "mysql97", "mysql80"])

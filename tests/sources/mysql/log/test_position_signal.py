@@ -12,8 +12,8 @@ from airflow_provider_cdc.core.model.log_items import LogBlock
 from airflow_provider_cdc.sources.mysql.gtid_sets import parse_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
-from tests.support.mysql_chunks import Fixed, Logged, logged, source_of
-from tests.support.mysql_server import new_log_file, purge_log
+from tests.support.sources.mysql.mysql_chunks import Fixed, Logged, logged, source_of
+from tests.support.sources.mysql.mysql_server import new_log_file, purge_log
 
 
 @pytest.fixture(params=["mariadb", "mysql97", "mysql80"])

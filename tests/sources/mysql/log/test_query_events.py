@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRenderer
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.workload import source_rows
 
 
 def _captured(server: Any, database: str, folder: Path, **properties: Any) -> Connector:

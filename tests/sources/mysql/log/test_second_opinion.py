@@ -14,8 +14,8 @@ import pytest
 
 from tests.sources.mysql.kernels.test_kernels import events_of
 from tests.support.connectors import mysql_connector
-from tests.support.second_opinion import DeleteRowsEvent, WriteRowsEvent, row_events
-from tests.support.workload import Writer
+from tests.support.sources.mysql.second_opinion import DeleteRowsEvent, WriteRowsEvent, row_events
+from tests.support.sources.mysql.workload import Writer
 
 Change = tuple[str, str, dict[str, Any] | None, dict[str, Any] | None]
 

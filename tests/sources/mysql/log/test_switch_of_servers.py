@@ -10,11 +10,11 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
+from tests.support.change_log.rendered import captured
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.mysql_server import purge_log
-from tests.support.rendered import captured
 from tests.support.signals import signal_state, snapshot
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.mysql_server import purge_log
+from tests.support.sources.mysql.workload import source_rows
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_cdc.core.errors import UnknownLogEvent
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.workload import Writer, source_rows
+from tests.support.sources.mysql.workload import Writer, source_rows
 
 SERVERS = ["mariadb", "mysql97", "mysql80"]
 

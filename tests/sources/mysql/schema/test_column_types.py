@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.change_log.rendered import captured, of_table, row_fields
 from tests.support.connectors import mysql_connector
-from tests.support.rendered import captured, of_table, row_fields
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 

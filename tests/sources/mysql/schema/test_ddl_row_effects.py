@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.sources.mysql.schema.column_types import MAX_DECIMAL_DIGITS
-from tests.support.mysql_alters import KINDS, STRICT, Alteration, Alterations, added, generated
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
+from tests.support.sources.mysql.mysql_alters import KINDS, STRICT, Alteration, Alterations, added, generated
 
 DRAWN, LONG = 60, 2000
 NEVER_NEEDLESS = {"integer", "decimal", "year", "bit", "time", "bytes"}

@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema.schema_signal import table_of
-from tests.support.mysql_chunks import source_of
+from tests.support.sources.mysql.mysql_chunks import source_of
 
 CONFIG = MySqlConfig.parse(
     {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "database.server.id": 7}

@@ -17,8 +17,8 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.mysql.connect import connect
 from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import StatementStopper
-from tests.support.mysql_chunks import reader_of, rows_of, source_of, whole
 from tests.support.patience import LONGEST_S, until
+from tests.support.sources.mysql.mysql_chunks import reader_of, rows_of, source_of, whole
 
 SERVERS = ["mariadb", "mysql97", "mysql80"]
 

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailabl
 from airflow_provider_cdc.sources.mysql.snapshot import consistent_views
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.patience import until
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.workload import source_rows
 
 
 @pytest.fixture(params=["mariadb", "mysql97", "mysql80"])

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.model.table_schema import TableId
 from tests.support.connectors import mysql_connector
-from tests.support.mysql_chunks import source_of
+from tests.support.sources.mysql.mysql_chunks import source_of
 
 KINDS = ["mariadb", "mysql"]
 

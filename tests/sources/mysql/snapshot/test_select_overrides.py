@@ -12,8 +12,8 @@ from airflow_provider_cdc.core.config.select_overrides import LIST
 from airflow_provider_cdc.core.errors import ConfigError, QueryRejected
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.mysql_chunks import source_of
 from tests.support.signals import snapshot
+from tests.support.sources.mysql.mysql_chunks import source_of
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "database.server.id": 1}
 

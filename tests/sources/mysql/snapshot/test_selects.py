@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import CdcError, QueryRejected
 from airflow_provider_cdc.core.model.table_schema import TableId
-from tests.support.mysql_chunks import source_of
+from tests.support.sources.mysql.mysql_chunks import source_of
 
 COLUMNS = "id INT PRIMARY KEY, name VARCHAR(20), price DECIMAL(10,2), at DATETIME(3), kind ENUM('a','b'), raw VARBINARY(9), n BIGINT UNSIGNED, j JSON"
 

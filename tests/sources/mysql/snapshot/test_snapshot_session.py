@@ -17,9 +17,9 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
+from tests.support.change_log.rendered import captured, of_table
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.rendered import captured, of_table
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.workload import source_rows
 
 GLOBAL = "SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT"
 HOSTED = "SELECT, LOCK TABLES, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT"

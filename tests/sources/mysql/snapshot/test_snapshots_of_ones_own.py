@@ -14,10 +14,10 @@ from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, Sou
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
+from tests.support.change_log.rendered import Record, captured
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.own_snapshots import own_snapshots
-from tests.support.rendered import Record, captured
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.workload import source_rows
 
 
 @pytest.fixture(params=["mariadb", "mysql97"])

@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
 from airflow_provider_cdc.sources.mysql.gtid_sets import MySqlGtids, missing_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
-from tests.support.mysql_chunks import Logged, logged, reader_of, rows_of, source_of, whole
+from tests.support.sources.mysql.mysql_chunks import Logged, logged, reader_of, rows_of, source_of, whole
 
 SERVERS = ["mariadb", "mysql97", "mysql80"]
 ROWS = 40

@@ -26,7 +26,7 @@ from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from airflow_provider_cdc.sources.oracle.source import OracleSource
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import as_rows, ids, insert, mined, now, session_of, settings
-from tests.support.oracle_server import run
+from tests.support.sources.oracle.oracle_server import run
 
 PLACES = ["on premises", "autonomous"]
 

@@ -20,7 +20,7 @@ from airflow_provider_cdc.sources.oracle.mining.log_buffer_flush import (
 )
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import changes, mined, session_of, settings
-from tests.support.oracle_server import run
+from tests.support.sources.oracle.oracle_server import run
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from airflow_provider_cdc.sources.oracle.source import OracleSource
 from dev.servers.oracle import Oracle
 from dev.servers.oracle.redo.redo import MEMBER_SIZE
 from tests.sources.oracle.mined import ids, insert, mined, now, session_of, settings
-from tests.support.oracle_server import run
+from tests.support.sources.oracle.oracle_server import run
 
 XID = bytes.fromhex("0100020003000000")
 

@@ -30,7 +30,7 @@ from airflow_provider_cdc.sources.oracle.mining.logminer_query import (
 from airflow_provider_cdc.sources.oracle.transactions.user_filter import UserFilter
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
-from tests.support.oracle_server import NLS, ONLINE, add_logs, rows, run
+from tests.support.sources.oracle.oracle_server import NLS, ONLINE, add_logs, rows, run
 
 OWNERS = ("APP", "App", "APPX", "HR", "H.R", "HXR", "APP$1", "SYS", "AUDSYS")
 TABLES = ("ORDERS", "Orders", "ORDERS_1", "LINES", "L.S", "LXS", "T$X", "CMP", "ORDERSX")

@@ -12,7 +12,7 @@ from airflow_provider_cdc.sources.oracle.connect import fetch_rows
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import changes, ids, insert, mined, now, session_of, settings
-from tests.support.oracle_server import run
+from tests.support.sources.oracle.oracle_server import run
 
 
 def test_a_dictionary_in_the_redo_knows_the_structure_of_then(server: Oracle) -> None:

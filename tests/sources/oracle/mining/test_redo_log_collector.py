@@ -24,7 +24,7 @@ from airflow_provider_cdc.sources.oracle.mining.redo_log_collector import (
 )
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
-from tests.support.oracle_server import rows
+from tests.support.sources.oracle.oracle_server import rows
 
 Collect = Callable[..., RedoLogCollector]
 

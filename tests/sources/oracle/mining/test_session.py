@@ -20,7 +20,7 @@ from airflow_provider_cdc.sources.oracle.mining.scn_windows import WindowPlanner
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import ids, insert, mined, now, session_of, settings
-from tests.support.oracle_server import run
+from tests.support.sources.oracle.oracle_server import run
 
 XID = bytes.fromhex("0100020003000000")
 

@@ -15,9 +15,9 @@ from airflow_provider_cdc.sources.oracle.mining.scn_windows import WindowPlanner
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import mined, session_of
 from tests.sources.oracle_adapter import oracle_connector
+from tests.support.change_log.rendered import Record, captured
 from tests.support.connectors import Connector
 from tests.support.patience import LONGEST_S
-from tests.support.rendered import Record, captured
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 

@@ -13,8 +13,8 @@ import pytest
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
+from tests.support.change_log.rendered import Record, captured, row_fields
 from tests.support.connectors import Connector
-from tests.support.rendered import Record, captured, row_fields
 from tests.support.signals import signal_state, snapshot
 
 PLACEHOLDER = "__debezium_unavailable_value"

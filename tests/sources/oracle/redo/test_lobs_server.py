@@ -16,8 +16,8 @@ from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoR
 from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType, make_column
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.redo.redo_tables import config, images
-from tests.support.oracle_server import NLS, mine, run
-from tests.support.oracle_sessions import its_owner, own_server  # noqa: F401 - fixtures
+from tests.support.sources.oracle.oracle_server import NLS, mine, run
+from tests.support.sources.oracle.oracle_sessions import its_owner, own_server  # noqa: F401 - fixtures
 
 DDL = (
     "CREATE TABLE parts (id NUMBER(9) PRIMARY KEY, v VARCHAR2(60), s VARCHAR2(32767), c CLOB, d NCLOB, b BLOB, x XMLTYPE)",

@@ -12,8 +12,8 @@ import pytest
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.oracle_server import NLS, drop_all
-from tests.support.rendered import captured, of_table, row_fields
+from tests.support.change_log.rendered import captured, of_table, row_fields
+from tests.support.sources.oracle.oracle_server import NLS, drop_all
 
 DECIMAL, VARIABLE = "org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal"
 CONNECT = "org.apache.kafka.connect.data"

@@ -12,8 +12,8 @@ import pytest
 
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
+from tests.support.change_log.rendered import Record, captured, of_table
 from tests.support.connectors import Connector
-from tests.support.rendered import Record, captured, of_table
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 STRATEGIES = ["redo_log_catalog", "hybrid"]

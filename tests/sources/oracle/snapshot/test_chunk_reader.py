@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.oracle.snapshot import rowid_keys
 from airflow_provider_cdc.sources.oracle.snapshot.chunk_reader import OracleChunkReader
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
-from tests.support.oracle_server import NLS, mine
+from tests.support.sources.oracle.oracle_server import NLS, mine
 
 T1 = TableId(catalog="ORCLPDB1", namespace="APP", name="T1")
 SIGNALS = TableId(catalog="ORCLPDB1", namespace="APP", name="SIGNALS")

@@ -15,8 +15,8 @@ import pytest
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
+from tests.support.change_log.incremental_checker import check
 from tests.support.connectors import Connector
-from tests.support.incremental import check
 from tests.support.signals import signal_ended
 
 TOPIC = "test.APP.T1"

@@ -20,8 +20,8 @@ from airflow_provider_cdc.sources.oracle.snapshot import rowid_ranges, snapshot
 from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
-from tests.support.oracle_server import NLS, mine
 from tests.support.patience import LONGEST_S
+from tests.support.sources.oracle.oracle_server import NLS, mine
 
 BOOLEAN = "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter"
 ZERO_SCALE = "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter"

@@ -19,8 +19,8 @@ from airflow_provider_cdc.sources.oracle.snapshot.select_overrides import as_of
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
+from tests.support.change_log.rendered import Record, captured, of_table
 from tests.support.connectors import Connector
-from tests.support.rendered import Record, captured, of_table
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 ORDERS = TableId(namespace="SHOP", name="ORDERS", catalog="PDB")

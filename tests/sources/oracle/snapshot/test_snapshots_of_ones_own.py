@@ -16,9 +16,9 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.oracle.snapshot import snapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
+from tests.support.change_log.rendered import Record, captured
 from tests.support.connectors import Connector
 from tests.support.own_snapshots import own_snapshots
-from tests.support.rendered import Record, captured
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 T, U = (TableId(namespace="APP", name=name, catalog="ORCLPDB1") for name in "TU")

@@ -14,9 +14,9 @@ import pytest
 
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
+from tests.support.change_log.rendered import Record, captured
 from tests.support.connectors import Connector
-from tests.support.oracle_server import run
-from tests.support.rendered import Record, captured
+from tests.support.sources.oracle.oracle_server import run
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 

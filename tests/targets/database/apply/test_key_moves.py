@@ -12,7 +12,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.connectors import memory_connector
-from tests.support.key_moves import KeyMoves
+from tests.support.workloads.key_moves import KeyMoves
 from tests.targets.database.apply.test_database_apply import rows, sink
 
 

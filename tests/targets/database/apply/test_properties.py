@@ -18,7 +18,7 @@ from airflow_provider_cdc.targets.database.dialects.target_dialect import Existi
 from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
 from airflow_provider_cdc.targets.database.target_engine import open_engine, place_of
 from tests.support.connectors import memory_connector
-from tests.support.derby import adapted
+from tests.support.servers.derby import adapted
 from tests.targets.database.apply.test_database_apply import in_order, rows, sink
 from tests.targets.database.source_table import Table, column
 

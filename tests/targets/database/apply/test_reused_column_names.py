@@ -15,7 +15,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.dialects import dialect_of
 from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
 from tests.support.connectors import memory_connector
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
 from tests.targets.database.apply.test_database_apply import UPPER, in_order, rows, sink
 from tests.targets.database.source_table import ID, Table, column
 from tests.targets.database.test_rebuild_database import rebuild

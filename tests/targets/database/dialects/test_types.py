@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.mysql_values import COMMON, MARIADB, MYSQL, VECTORS
+from tests.support.sources.mysql.mysql_values import COMMON, MARIADB, MYSQL, VECTORS
 
 SHAPES = [
     "POINT(-180 90)", "LINESTRING(0 0,1 1)", "POLYGON((0 0,4 0,4 4,0 0),(1 0.5,2 0.5,2 1,1 0.5))", "MULTIPOINT(0 0,1 1)",

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.connectors import Connector
-from tests.support.shelf import Shelf, registered
+from tests.support.sources.document_store import Shelf, registered
 from tests.targets.database.apply.test_database_apply import rows, sink
 from tests.targets.database.verify.test_verify_database import only, verified
 

@@ -14,7 +14,7 @@ from airflow_provider_cdc.targets.database.config import EQUAL
 from airflow_provider_cdc.targets.database.progress.marker_table import MarkerTable
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
 from tests.targets.database.apply.test_database_apply import in_order, rows, work
 from tests.targets.database.killed import start
 from tests.targets.database.parallel.test_staged_parallel_apply import left, staged, url

@@ -22,7 +22,7 @@ from airflow_provider_cdc.targets.database.verify import expected_rows, verify_d
 from airflow_provider_cdc.targets.database.verify.verify_database import VerifyDatabase, why_not
 from airflow_provider_cdc.verify.reference_capture import Verification, open_verification
 from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
-from tests.support.command_line import parser
+from tests.support.airflow.command_line import parser
 from tests.support.connectors import Connector, memory_connector, mysql_connector
 from tests.targets.database.apply.test_database_apply import FITTING, TABLE, VALUES, in_order, rows, sink, work
 

@@ -11,8 +11,8 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.session import unique_key_check
-from tests.support.memory_work import Workload
 from tests.support.signals import signal_state, snapshot
+from tests.support.workloads.memory_work import Workload
 from tests.targets.lake.lake import Lake
 
 pytestmark = pytest.mark.spark

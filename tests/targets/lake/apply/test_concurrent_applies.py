@@ -11,8 +11,8 @@ import pytest
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
-from tests.support.memory_work import Workload
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
+from tests.support.workloads.memory_work import Workload
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.points import WRITES
 

@@ -16,7 +16,7 @@ from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopi
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
 from tests.support.connectors import memory_connector
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
 from tests.targets.lake.lake import Child, Database, Lake, new_lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]

@@ -20,7 +20,7 @@ from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import view_
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
 from airflow_provider_cdc.targets.lake.formats.target_interface import Owner
 from airflow_provider_cdc.targets.lake.rebuild.full_change_log import FullChangeLog
-from tests.support.manifests import manifest
+from tests.support.change_log.manifests import manifest
 
 LAST = 30
 LOCATION = "/lake/{table}"

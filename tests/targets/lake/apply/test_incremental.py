@@ -1,7 +1,7 @@
 """The proof of the watermarks: a writer changes the very keys that are read in chunks, and the capture is killed again and again.
 
 Afterwards the source, the replay of the change log and the Delta table are equal, and no event of any key was an illegal step:
-:class:`tests.support.replay.Replay` looks at each, and finds a row of a chunk that is out of date or that brings back a deleted one.
+:class:`tests.support.change_log.replay.Replay` looks at each, and finds a row of a chunk that is out of date or that brings back a deleted one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.incremental.chunks_per_window import CHUNKS
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.fork import Forks
+from tests.support.processes.fork import Forks
 from tests.support.signals import notified, scans, signal_state, snapshot
 from tests.targets.lake.lake import Lake
 
@@ -140,7 +140,7 @@ def _killed(connector: Connector, forks: Forks, folder: Path, kind: str) -> list
     r, kills, asked = random.Random(5), 0, [snapshot(connector, ".*hot")]
     while kills < KILLS:
         run = forks.start(
-            "tests.support.crash:capture", folder=str(folder), kind=kind, options=connector.properties,
+            "tests.support.processes.crash:capture", folder=str(folder), kind=kind, options=connector.properties,
             secrets=connector.secrets, lease_s=1.0,
         )  # fmt: skip
         _until(lambda: _reads(connector), 20)

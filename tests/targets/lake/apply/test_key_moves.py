@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
-from tests.support.key_moves import KeyMoves
+from tests.support.workloads.key_moves import KeyMoves
 from tests.targets.lake.lake import Lake, Row, new_lake
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.connectors import mysql_connector
-from tests.support.large import capture_apart, create, fill
+from tests.support.workloads.large import capture_apart, create, fill
 from tests.targets.lake.lake import Lake
 
 ROWS = 2_000_000

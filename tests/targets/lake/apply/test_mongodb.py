@@ -15,9 +15,9 @@ from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
 from airflow_provider_cdc.verify.reference_capture import open_verification
 from airflow_provider_cdc.verify.verification_report import VerificationReport
 from dev.servers.mongodb import MongoDb
-from tests.support.mongodb import mongodb_connector
-from tests.support.mongodb_work import Work, same
 from tests.support.signals import signal_state
+from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
+from tests.support.sources.mongodb.mongodb_work import Work, same
 from tests.targets.lake.lake import Child, Lake
 
 pytestmark = pytest.mark.spark

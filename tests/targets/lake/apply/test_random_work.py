@@ -17,7 +17,7 @@ from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
 from airflow_provider_cdc.targets.lake.schema.column_successors import read_recorded_variants
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.workload import WORDS_OF_MARIADB, Writer, source_rows
+from tests.support.sources.mysql.workload import WORDS_OF_MARIADB, Writer, source_rows
 from tests.targets.lake.lake import Lake
 
 TABLES = ("one", "two", "bag")

@@ -13,8 +13,8 @@ from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyRepor
 from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
-from tests.support.memory_work import Workload
 from tests.support.signals import snapshot
+from tests.support.workloads.memory_work import Workload
 from tests.targets.lake.lake import Lake
 
 pytestmark = pytest.mark.spark

@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.model.table_schema import TableChange
 from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import BacklogState, view_of
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
 from airflow_provider_cdc.verify.batches_after_reference import BatchesAfterReference, NotComparable
-from tests.support.manifests import SCHEMA, manifest
+from tests.support.change_log.manifests import SCHEMA, manifest
 
 TOPIC, OTHER = "p.shop.t", "p.shop.other"
 FIRST, LAST = 5, 9

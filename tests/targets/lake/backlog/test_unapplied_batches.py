@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.model.batch_manifest import DataFile, Manifest, S
 from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.targets.lake.backlog import reported_apply_state
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
-from tests.support.manifests import manifest
+from tests.support.change_log.manifests import manifest
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.trimmed import create, equal, put
 

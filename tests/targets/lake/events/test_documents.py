@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dev.servers.mongodb import MongoDb
-from tests.support import mongodb_columns
 from tests.support.connectors import Connector
-from tests.support.mongodb import mongodb_connector
-from tests.support.mongodb_work import Work
-from tests.support.shelf import Shelf, registered
+from tests.support.sources.document_store import Shelf, registered
+from tests.support.sources.mongodb import mongodb_columns
+from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
+from tests.support.sources.mongodb.mongodb_work import Work
 from tests.targets.lake.lake import Lake
 
 

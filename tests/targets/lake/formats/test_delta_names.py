@@ -16,8 +16,8 @@ from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.delta.catalog_location import CatalogTableName
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
-from tests.support.memory_work import Workload
 from tests.support.patience import LONGEST_S
+from tests.support.workloads.memory_work import Workload
 from tests.targets.lake.lake import Lake, spark_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.only_kind("delta")]

@@ -25,7 +25,7 @@ from airflow_provider_cdc.targets.lake.formats.iceberg.table_schema import RESER
 from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, WriteConflict
 from airflow_provider_cdc.targets.lake.session.spark_session import own_session
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
-from tests.support.memory_work import Workload
+from tests.support.workloads.memory_work import Workload
 from tests.targets.lake.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.only_kind("iceberg")]

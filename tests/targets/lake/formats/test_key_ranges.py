@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
-from tests.support.rendered import of_table, records
+from tests.support.change_log.rendered import of_table, records
 from tests.support.signals import signal_state, snapshot
 from tests.targets.lake.lake import Lake, Row, new_lake
 

@@ -23,10 +23,10 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from dev import paths
 from dev.bootstrap.jars import ensure
 from dev.servers import S3, SparkCluster
+from tests.support.change_log.replay import Replay
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.patience import LONGEST_S
-from tests.support.replay import Replay
-from tests.support.workload import WORDS_OF_MARIADB, Writer
+from tests.support.sources.mysql.workload import WORDS_OF_MARIADB, Writer
 
 pytestmark = [pytest.mark.long, pytest.mark.mysql, pytest.mark.every_kind]
 

@@ -26,9 +26,9 @@ from airflow_provider_cdc.targets.database.parallel.staging_workers import PREFI
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev import paths
 from dev.servers import SparkCluster
-from tests.support import large
 from tests.support.connectors import Connector, memory_connector, mysql_connector
 from tests.support.patience import LONGEST_S
+from tests.support.workloads import large
 from tests.targets.lake.jobs.test_apply_to_database import TABLES, engine, equal, more, source, url
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.crash]

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import TargetError
 from tests.support.patience import LONGEST_S
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
 from tests.targets.lake.lake import Lake, spark_environment
 from tests.targets.lake.placement.test_routes import COLUMNS, ODD, PLAIN, Work
 from tests.targets.lake.verify.test_verify_rules import verify

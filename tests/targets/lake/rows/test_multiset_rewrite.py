@@ -27,7 +27,7 @@ from airflow_provider_cdc.targets.lake.rows.keyless_row_locator import may_be_am
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import SEQ
 from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import NUMBER, follow_images
 from airflow_provider_cdc.targets.lake.types.spark_types import build_struct_type
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
 from tests.targets.lake.lake import Lake, new_lake
 
 pytestmark = pytest.mark.spark

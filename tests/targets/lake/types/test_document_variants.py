@@ -18,10 +18,10 @@ from airflow_provider_cdc.services.row_history.lake_row_reader import TargetNotI
 from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
 from airflow_provider_cdc.verify.verification_report import TableVerification
-from tests.support import mongodb
-from tests.support.mongodb import mongodb_connector
-from tests.support.mongodb_work import Work, text
-from tests.support.variants import read, same, wanted
+from tests.support.sources.mongodb import mongodb_connectors
+from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
+from tests.support.sources.mongodb.mongodb_work import Work, text
+from tests.support.sources.mongodb.variants import read, same, wanted
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.verify.test_verify_rules import verify
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def uri() -> Iterator[str]:
-    with mongodb.deployment() as started:
+    with mongodb_connectors.deployment() as started:
         yield started
 
 

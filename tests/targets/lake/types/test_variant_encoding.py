@@ -18,7 +18,7 @@ from airflow_provider_cdc.targets.lake.types.variant_decoder import DamagedVaria
 from airflow_provider_cdc.targets.lake.types.variant_encoder import NotExtendedJson, VariantEncoder
 from airflow_provider_cdc.targets.lake.types.variant_spark_udfs import as_text, as_variant
 from dev import paths
-from tests.support.variants import read, same, wanted
+from tests.support.sources.mongodb.variants import read, same, wanted
 
 RECORDED = paths.ROOT / "tests" / "data" / "mongodb" / "java-json.jsonl.zst"
 AMBIGUOUS = re.compile(r'"\$date": \{"\$number(Int|Long)": "-?\d+"\}')

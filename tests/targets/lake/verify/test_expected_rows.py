@@ -19,7 +19,7 @@ from airflow_provider_cdc.verify.batches_after_reference import BatchesAfterRefe
 from airflow_provider_cdc.verify.reference_capture import open_verification
 from airflow_provider_cdc.verify.verification_documents import VerificationPlan
 from tests.support.connectors import Connector, memory_connector
-from tests.support.memory_work import NAMESPACE, Workload
+from tests.support.workloads.memory_work import NAMESPACE, Workload
 from tests.targets.lake.lake import Database
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic
 from airflow_provider_cdc.core.config.target_table_rules import TableRules
-from tests.support.sampled import Sampled
+from tests.support.pytest_runs.sampled import Sampled
 from tests.targets.lake.lake import Child, Lake, Row
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]

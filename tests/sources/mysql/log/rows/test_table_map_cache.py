@@ -7,7 +7,7 @@ import pytest
 from airflow_provider_cdc.sources.mysql.log.rows import table_map_cache
 from airflow_provider_cdc.sources.mysql.log.rows.table_map_cache import TableMapCache
 from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import TableNameResolver
-from tests.support import binlog as made
+from tests.support.sources.mysql import binlog as made
 
 
 def test_a_table_that_gets_new_ids_all_the_time_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from tests.sources.mysql_adapter import MySqlAdapter
 from tests.sources.suite import Dies, dies_at_commit, equal
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.signals import snapshot_as_advised
-from tests.support.story import Journal, Story, cases, compare
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.workload import source_rows
+from tests.support.sources.rewrite_journal import Journal, Story, cases, compare
 
 TYPES = (
     "TINYINT", "SMALLINT UNSIGNED", "MEDIUMINT", "INT UNSIGNED", "BIGINT", "DECIMAL(12,3)", "FLOAT", "DOUBLE", "BIT(5)", "DATE",

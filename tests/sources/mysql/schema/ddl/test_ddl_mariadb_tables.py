@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.workload import source_rows
+from tests.support.sources.mysql.workload import source_rows
 
 VERSIONED = [
     "CREATE TABLE h (id INT PRIMARY KEY, v INT) WITH SYSTEM VERSIONING",

@@ -12,8 +12,8 @@ from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
 from airflow_provider_cdc.sources.oracle.schema.ddl import UnknownStatement, parse_ddl_statement
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.schema.ddl.world import World
-from tests.support.oracle_server import mine, rows, run
-from tests.support.oracle_sessions import its_owner, own_server  # noqa: F401 - fixtures
+from tests.support.sources.oracle.oracle_server import mine, rows, run
+from tests.support.sources.oracle.oracle_sessions import its_owner, own_server  # noqa: F401 - fixtures
 
 COLUMNS = (
     "SELECT column_name, data_type, CASE WHEN char_length > 0 THEN char_length ELSE data_length END, data_precision, data_scale,"

@@ -16,8 +16,8 @@ from airflow_provider_cdc.sources.oracle.transactions import net_changes
 from airflow_provider_cdc.sources.oracle.transactions.buffer import transaction_buffer
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
+from tests.support.change_log.rendered import captured
 from tests.support.connectors import Connector
-from tests.support.rendered import captured
 
 BIG, BIG2 = "a" * 9000 + "z", "b" * 11_000 + "y"
 INSERT = "INSERT INTO LOB VALUES (:1, :2, :3, :4, :5, :6)"

@@ -1,0 +1,124 @@
+"""Snapshots on demand as the documents of Oracle describe them: names, the row id in place of a key, structures, and what is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dev.servers.oracle import Oracle
+from tests.sources.oracle_adapter import oracle_connector
+from tests.support.change_log.rendered import captured, of_table
+from tests.support.connectors import Connector
+from tests.support.signals import send, signal_state, snapshot
+
+LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
+DOCUMENTED = "CREATE TABLE {} (ID VARCHAR2(42) PRIMARY KEY, TYPE VARCHAR2(32) NOT NULL, DATA VARCHAR2(2048) NULL)"
+
+
+@pytest.fixture
+def db(schema: Oracle) -> Oracle:
+    """A table of 25 products, and the signal table of the documents."""
+    columns = "ID NUMBER(9) PRIMARY KEY, COLOR VARCHAR2(9), QUANTITY NUMBER(9)"
+    schema.sql(f"CREATE TABLE PRODUCTS ({columns})", LOGGED.format("PRODUCTS"))
+    schema.sql(*(f"INSERT INTO PRODUCTS VALUES ({i}, '{'blue' if i % 2 else 'red'}', {i})" for i in range(25)))
+    schema.sql(DOCUMENTED.format("DEBEZIUM_SIGNAL"), LOGGED.format("DEBEZIUM_SIGNAL"))
+    schema.sql(f"GRANT SELECT, INSERT, DELETE ON DEBEZIUM_SIGNAL TO {schema.user}")
+    return schema
+
+
+@pytest.fixture
+def made(db: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+    """A connector that has begun to stream, and has read no row."""
+
+    def make(**properties: Any) -> Connector:
+        options = {
+            "table_include_list": r"APP\.PRODUCTS", "snapshot_mode": "no_data", "incremental_snapshot_chunk_size": 10,
+            "signal_poll_interval_ms": 50,
+        }  # fmt: skip
+        connector = oracle_connector(db, tmp_path, **options | properties)
+        connector.replay.partial = True
+        connector.capture()
+        return connector
+
+    return make
+
+
+@pytest.mark.parametrize("name", ["APP.PRODUCTS", "ORCLPDB1.APP.PRODUCTS", '"APP"."PRODUCTS"', r"ORCLPDB1\.APP\.P.*"])
+def test_a_table_is_named_with_its_database_or_without(made: Callable[..., Connector], name: str) -> None:
+    connector = made()
+    conditions = [{"data-collection": name, "filter": "COLOR = 'blue' AND QUANTITY > 20"}]
+    number = snapshot(connector, name, additional_conditions=conditions)
+    found = of_table(captured(connector), "PRODUCTS")
+    assert signal_state(connector, number) == ("done", "")
+    assert [r["value"]["after"]["ID"] for r in found] == [21, 23]
+    assert {(r["value"]["op"], r["value"]["source"]["snapshot"], r["value"]["before"]) for r in found} == {
+        ("r", "incremental", None)
+    }
+
+
+@pytest.mark.parametrize("named", ["ORCLPDB1.APP.DEBEZIUM_SIGNAL", "APP.DEBEZIUM_SIGNAL"])
+def test_the_statement_of_the_documents_has_a_table_read(
+    db: Oracle, made: Callable[..., Connector], named: str
+) -> None:
+    allowed = "source:execute-snapshot,additional-conditions"
+    connector = made(signal_data_collection=named, signal_allowed_types=allowed)
+    db.sql(
+        "INSERT INTO DEBEZIUM_SIGNAL (ID, TYPE, DATA) VALUES ('ad-hoc-1', 'execute-snapshot', "
+        '\'{"data-collections": ["APP.PRODUCTS"],"type":"incremental","additional-condition":"QUANTITY < 3"}\')'
+    )
+    connector.capture()
+    connector.capture()
+    assert [row["ID"] for row in connector.rows("APP.PRODUCTS")] == [0, 1, 2]
+    (signal,) = connector.store.signals_of("test", limit=5)
+    assert (signal.id, signal.channel, signal.state) == ("ad-hoc-1", "source", "done")
+
+
+def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(made: Callable[..., Connector]) -> None:
+    connector = made()
+    number = snapshot(connector, "APP.PRODUCTS")
+    send(connector, "pause-snapshot")
+    paused = connector.capture(run_for_s=1.5).metrics["incremental-snapshot"]
+    assert paused["SnapshotPaused"] is True
+    assert 1 <= paused["SnapshotPausedDurationInSeconds"] < 60
+    send(connector, "resume-snapshot")
+    found = connector.capture().metrics["incremental-snapshot"]
+    assert signal_state(connector, number) == ("done", "")
+    # the last two chunks may share a window
+    assert (found["ChunkId"], found["ChunkFrom"], found["ChunkTo"]) in (("3", "[19]", "[24]"), ("2", "[9]", "[24]"))
+    assert (found["TableFrom"], found["TableTo"]) == ("[0]", "[24]")
+    assert (found["SnapshotPaused"], found["RowsScanned"]) == (False, {"APP.PRODUCTS": 25})
+
+
+def test_a_table_without_a_key_of_its_own_is_read_by_its_row_ids(db: Oracle, made: Callable[..., Connector]) -> None:
+    db.sql("CREATE TABLE BAG (A NUMBER(9) NOT NULL, B NUMBER(9))", LOGGED.format("BAG"))
+    db.sql(*(f"INSERT INTO BAG VALUES ({i}, {i})" for i in range(25)))
+    connector = made(table_include_list="APP.BAG", message_key_columns="APP.BAG:A")
+    number = snapshot(connector, "APP.BAG", surrogate_key="ROWID")
+    connector.capture()
+    assert signal_state(connector, number) == ("done", "")
+    assert sorted(row["A"] for row in connector.rows("APP.BAG")) == list(range(25))
+
+
+def test_a_structure_of_a_signal_is_taken_over_without_a_restart(db: Oracle, made: Callable[..., Connector]) -> None:
+    connector = made()
+    columns = [
+        {"name": "ID", "jdbcType": 2, "typeName": "NUMBER", "typeExpression": "NUMBER", "charsetName": None, "length": 9,
+         "scale": 0, "position": 1, "optional": False, "autoIncremented": False, "generated": False},
+        {"name": "COLOR", "jdbcType": 12, "typeName": "VARCHAR2", "typeExpression": "VARCHAR2", "charsetName": None, "length": 40,
+         "scale": None, "position": 2, "optional": True, "autoIncremented": False, "generated": False},
+        {"name": "QUANTITY", "jdbcType": 2, "typeName": "NUMBER", "typeExpression": "NUMBER", "charsetName": None, "length": 9,
+         "scale": 0, "position": 3, "optional": True, "autoIncremented": False, "generated": False},
+    ]  # fmt: skip
+    change = {"type": "ALTER", "id": '"ORCLPDB1"."APP"."PRODUCTS"', "table": {
+        "defaultCharsetName": None, "primaryKeyColumnNames": ["ID"], "columns": columns,
+    }}  # fmt: skip
+    number = send(connector, "schema-changes", {"database": "ORCLPDB1", "schema": "APP", "changes": [change]})
+    (record,) = captured(connector)
+    assert signal_state(connector, number) == ("done", "took over the structure of APP.PRODUCTS")
+    told = record["value"]["tableChanges"][0]["table"]
+    assert [c["length"] for c in told["columns"] if c["name"] == "COLOR"] == [40]
+    assert json.dumps(told["primaryKeyColumnNames"]) == '["ID"]'
