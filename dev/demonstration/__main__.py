@@ -145,7 +145,7 @@ class Demo:
         from airflow_provider_cdc.connector import open_source
 
         with self._store() as store:
-            stored = store.load(self.kit.connector).offset
+            stored = store.load_offset(self.kit.connector).offset
         if stored is None or stored.position is None:
             return False
         with open_source(self._reference(), self.kit.secrets()) as source:
@@ -154,7 +154,7 @@ class Demo:
     def captured_batch(self) -> int:
         """The last batch that is in the change log; 0 if none is."""
         with self._store() as store:
-            stored = store.load(self.kit.connector).offset
+            stored = store.load_offset(self.kit.connector).offset
         return 0 if stored is None else int(stored.batch)
 
     def applied_batch(self) -> int:
@@ -166,7 +166,7 @@ class Demo:
         """Topic → events captured."""
         with self._store() as store:
             found: dict[str, int] = {}
-            for batch in store.batches(self.kit.connector, limit=100_000):
+            for batch in store.list_batches(self.kit.connector, limit=100_000):
                 for topic, n in batch.topics.items():
                     found[topic] = found.get(topic, 0) + n
         return found

@@ -97,7 +97,7 @@ class Drawn:
         """Some changes within a transaction."""
         r = self.r
         for _ in range(r.randint(3, 8)):
-            there = self.db.rows(self.name)
+            there = self.db.copy_rows(self.name)
             what = r.random()
             if what < 0.5 or not there:
                 row = {"id": r.randrange(6), "p": r.choice(self.values), "v": f"v{r.randrange(99)}"}
@@ -114,7 +114,7 @@ class Drawn:
                 t.delete(self.name, r.choice(there), limit=1)
 
     def wanted(self) -> list[tuple[Any, ...]]:
-        rows = self.db.rows(self.name)
+        rows = self.db.copy_rows(self.name)
         return sorted(
             ((str(row["id"]), *_values(self.type, [row["p"]]), row["v"]) for row in rows),
             key=repr,
@@ -209,7 +209,7 @@ def test_a_partition_of_delta_that_would_lose_its_value_is_refused_and_the_way_o
     lake.apply()
     for table in tables:
         if table != "s.log":
-            assert lake.rows(table, *columns) == sorted(db.rows(table), key=repr)
+            assert lake.rows(table, *columns) == sorted(db.copy_rows(table), key=repr)
     assert len(lake.rows("s.log")) == 3
     with db.transaction() as t:
         for table in tables:
@@ -299,7 +299,7 @@ def test_a_column_that_somebody_has_taken_away_is_not_made_again_without_its_val
         else:
             Path(lake.path("s.t")).rename(tmp_path / "away")
         lake.apply()
-        assert lake.rows("s.t", "id", "v") == sorted(db.rows("s.t"), key=repr)
+        assert lake.rows("s.t", "id", "v") == sorted(db.copy_rows("s.t"), key=repr)
 
 
 def _insert(db: Any, *rows: dict[str, Any]) -> None:
@@ -388,13 +388,13 @@ def test_more_events_than_the_driver_has_room_for_are_reduced_by_spark(monkeypat
     """# B6: narrow rows take few bytes in the change log, and each key hundreds in the driver."""
     monkeypatch.setattr(write_strategy, "not_on_arrays", lambda pending: "")
     monkeypatch.setattr(write_strategy, "needs_spark", lambda shape, pending: "")
-    shape = SimpleNamespace(mode="current", types=lambda schema: {"id": "int"}, flags=list)
-    target = SimpleNamespace(names=lambda: ["id"])
+    shape = SimpleNamespace(mode="current", map_column_types=lambda schema: {"id": "int"}, map_flag_types=list)
+    target = SimpleNamespace(read_column_names=lambda: ["id"])
     for events, why in (
         (write_strategy.MOST_EVENTS, ""),
         (80_000_000, "80000000 events are too many for the memory of the driver"),
     ):
-        pending = SimpleNamespace(changes={}, bytes=900 << 20, events=events, schema=None)
+        pending = SimpleNamespace(changes={}, file_bytes=900 << 20, event_count=events, schema=None)
         assert write_strategy.WriteStrategy(lambda pending: None).needs_spark(target, pending, shape) == why  # type: ignore[arg-type]
 
 

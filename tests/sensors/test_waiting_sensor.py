@@ -67,8 +67,8 @@ SENSORS = {"changes": _changes, "any-changes": _any_changes, "applied": _applied
 ASKED = {
     "changes": "airflow_provider_cdc.sensors.changes_available.ChangesAvailableSensor._look",
     "any-changes": "airflow_provider_cdc.sensors.any_changes.look_at",
-    "applied": "airflow_provider_cdc.triggers.changes_applied.AppliedTrigger.look",
-    "snapshot": "airflow_provider_cdc.triggers.signal_completed.SignalCompletedTrigger.look",
+    "applied": "airflow_provider_cdc.triggers.changes_applied.AppliedTrigger.poll_once",
+    "snapshot": "airflow_provider_cdc.triggers.signal_completed.SignalCompletedTrigger.poll_once",
 }
 """The call by which each sensor asks."""
 every_sensor = pytest.mark.parametrize("name", SENSORS)

@@ -41,7 +41,7 @@ def test_a_position_is_read_as_it_is_written_again(kind: str) -> None:
     for data in WRITTEN[kind]:
         found = position(kind, data)
         assert position(kind, found.to_json()) == found
-        assert found.reached(found)
+        assert found.has_reached(found)
         assert str(found)
 
 
@@ -57,6 +57,6 @@ def test_whatever_is_written_in_any_place_is_a_position_or_refused(kind: str) ->
         except ConfigError:
             refused += 1
         else:
-            assert found.reached(position(kind, found.to_json())), data
+            assert found.has_reached(position(kind, found.to_json())), data
             assert str(found)
     assert refused > len(tried) / 4

@@ -177,7 +177,7 @@ def test_a_renewal_whose_connection_is_lost_is_made_again(
     "ask",
     [
         lambda s: s.check_tables(),
-        lambda s: s.load("c"),
+        lambda s: s.load_offset("c"),
         lambda s: list(s.schema_history("c")),
         lambda s: s.leases.acquire("c", "me", 0),
     ],

@@ -194,7 +194,7 @@ def test_a_process_ends_although_a_call_hangs() -> None:
         "import asyncio, time\n"
         "from airflow_provider_cdc.triggers.blocking_call_threads import CallThreads\n"
         "async def story():\n"
-        "    task = asyncio.create_task(Threads(1).run('a', lambda: time.sleep(3600)))\n"
+        "    task = asyncio.create_task(CallThreads(1).run('a', lambda: time.sleep(3600)))\n"
         "    await asyncio.sleep(0.1)\n"
         "asyncio.run(story())\n"
     )

@@ -26,7 +26,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
 
 
 def ask(shop: Shop, **point: Any) -> Any:
-    return revived(AppliedTrigger("shop", **point)).look(shop.store)
+    return revived(AppliedTrigger("shop", **point)).poll_once(shop.store)
 
 
 def test_without_a_point_it_waits_for_what_is_captured_when_it_begins(shop: Shop) -> None:
@@ -37,7 +37,7 @@ def test_without_a_point_it_waits_for_what_is_captured_when_it_begins(shop: Shop
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
     report(shop, 3)
     waited = revived(trigger)  # as another triggerer takes it over: the point stays
-    assert waited.look(shop.store).event == {"batch": 3, "applied": 3, "target": "delta"}
+    assert waited.poll_once(shop.store).event == {"batch": 3, "applied": 3, "target": "delta"}
 
 
 def test_a_batch_is_applied_when_the_target_stands_at_it_or_behind_it(shop: Shop) -> None:

@@ -97,7 +97,7 @@ def far(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> ConnectorAccess:
 
 
 TRIGGERS = {
-    "changes available": lambda access: ChangesAvailableTrigger(access.document(), 0.2),
+    "changes available": lambda access: ChangesAvailableTrigger(access.to_document(), 0.2),
     "changes of any": lambda access: AnyChangesTrigger.from_accesses([access], 0.2),
     "changes": lambda _: CdcChangeTrigger("shop", poll_interval=0.2),
     "applied": lambda _: AppliedTrigger("shop", batch=99, poll_interval=0.2),

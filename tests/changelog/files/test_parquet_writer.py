@@ -81,7 +81,7 @@ def _read(storage: Storage, file: DataFile) -> list[dict[str, Any]]:
 
 
 _write = st.tuples(st.just("write"), st.sampled_from(sorted(SCHEMAS)), st.integers(1, 5))
-_others = st.sampled_from([("mark",), ("rollback",), ("settle",)])
+_others = st.sampled_from([("set_savepoint",), ("rollback",), ("release_savepoint",)])
 _steps = st.lists(st.one_of(_write, _write, _others), max_size=30)
 
 
@@ -109,9 +109,9 @@ def test_files_hold_what_was_written_and_not_taken_back(
         marked: int | None = 0
         seq = bytes_ = kept = 0
         for step in steps:
-            if step[0] in ("mark", "settle"):
+            if step[0] in ("set_savepoint", "release_savepoint"):
                 getattr(writer, step[0])()
-                marked, kept = len(written) if step[0] == "mark" else None, bytes_
+                marked, kept = len(written) if step[0] == "set_savepoint" else None, bytes_
             elif step[0] == "rollback":
                 if marked is None:
                     continue  # nobody takes back what is settled

@@ -178,7 +178,7 @@ def test_changes_of_columns_and_truncations_are_left_to_others(connector: Connec
     assert _why_not(connector, columns={"id": "int64!", "n": "int32"}, key=("id",)) == ""
     last = connector.changelog.list_batches("test")[-1]
     db = connector.database  # type: ignore[attr-defined]
-    db.truncate("s.t")
+    db.truncate_table("s.t")
     with db.transaction() as t:
         t.insert("s.t", {"id": 1, "n": 2})
     connector.capture()

@@ -19,7 +19,7 @@ from tests.support.patience import LONGEST_S
 
 class _Source:
     def __init__(self, done: list[str]) -> None:
-        self.execute = done.append
+        self.execute_statement = done.append
 
 
 def _beats(at: list[float], **properties: Any) -> list[str]:
@@ -63,9 +63,9 @@ def test_the_offset_of_a_quiet_table_moves_on(quiet: MemoryDatabase, tmp_path: P
     """By the interval, while the run goes on. At its end every run makes its offset durable, with heartbeats or without."""
     connector = _connector(quiet, tmp_path, heartbeat_interval_ms=interval_ms)
     connector.capture()
-    before, moments = connector.store.load("test").offset, []
+    before, moments = connector.store.load_offset("test").offset, []
     _insert(quiet, "beats", 0)
-    advance = type(connector.store).advance
+    advance = type(connector.store).advance_offset
 
     def watched(*told: Any) -> Any:
         moments.append(time.monotonic())
@@ -73,7 +73,7 @@ def test_the_offset_of_a_quiet_table_moves_on(quiet: MemoryDatabase, tmp_path: P
         return advance(*told)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(connector.store), "advance", watched)
+        patch.setattr(type(connector.store), "advance_offset", watched)
         began = time.monotonic()
         if interval_ms == 50:
             connector.capture(run_for_s=LONGEST_S, until=lambda: len(moments) >= 3 and time.monotonic() > began + 1)
@@ -84,7 +84,7 @@ def test_the_offset_of_a_quiet_table_moves_on(quiet: MemoryDatabase, tmp_path: P
         assert 3 <= len(moments) <= 20 * took + 2
     else:
         assert len(moments) == 1
-    after = connector.store.load("test").offset
+    after = connector.store.load_offset("test").offset
     assert after.position != before.position
     assert after.batch == before.batch
 
@@ -106,7 +106,7 @@ def test_no_heartbeat_comes_before_the_snapshot(quiet: MemoryDatabase, tmp_path:
     _insert(quiet, "captured", 1)
     connector = _connector(quiet, tmp_path, heartbeat_interval_ms=600_000, heartbeat_action_query="q")
     offsets = []
-    quiet.on_execute = lambda statement: offsets.append(connector.store.load("test").offset)
+    quiet.on_execute = lambda statement: offsets.append(connector.store.load_offset("test").offset)
     connector.capture()
     assert [offset.snapshot.pending for offset in offsets] == [{}]
     assert offsets[0].position is not None

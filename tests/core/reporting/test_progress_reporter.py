@@ -42,10 +42,10 @@ def test_work_is_told_every_few_seconds_and_not_before(clock: Clock) -> None:
     assert not progress.is_due
     clock.after(0.1)
     assert progress.is_due
-    progress.tell(1)
-    assert not progress.due
+    progress.report_progress(1)
+    assert not progress.is_due
     clock.after(module.EVERY_S)
-    assert progress.due
+    assert progress.is_due
 
 
 def test_rate_and_time_left_are_those_of_late(clock: Clock) -> None:

@@ -218,6 +218,6 @@ def test_a_stream_that_goes_on_puts_a_state_now_and_then_and_when_its_end_is_nea
     assert carrier.is_due
     left[0] = None
     carrier._put_at -= 31
-    assert carrier.due
-    carrier.put({}, [])
-    assert not carrier.due
+    assert carrier.is_due
+    carrier.store_state({}, [])
+    assert not carrier.is_due

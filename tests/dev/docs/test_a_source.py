@@ -20,7 +20,7 @@ from pathlib import Path
 from airflow_provider_cdc import sources
 
 sources.__path__.append({folder!r})
-sources.SOURCES["notebook"] = sources.Kind(*[text.replace("{{__name__}}", sources.__name__) for text in {line!r}])
+sources.SOURCES["notebook"] = sources.SourceClassPaths(*[text.replace("{{__name__}}", sources.__name__) for text in {line!r}])
 """
 
 
@@ -34,7 +34,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(code)
     (folder / "sources" / "notebook" / "__init__.py").touch()
-    (line,) = re.findall(r'"notebook": Kind\(f"(.*?)", f"(.*?)"\),', page)
+    (line,) = re.findall(r'"notebook": SourceClassPaths\(f"(.*?)", f"(.*?)"\),', page)
     start = _START.format(folder=str(folder / "sources"), line=line)
     (folder / "conftest.py").write_text(start)
     (folder / "with_notebook.py").write_text(f"{start}\nexec(Path(sys.argv[1]).read_text())\n")

@@ -40,7 +40,7 @@ def guarded() -> Iterator[MongoDb]:
             root.users.command(
                 {"createUser": "elsewhere", "pwd": "sesame&${x}", "roles": [{"role": "readAnyDatabase", "db": "admin"}]}
             )
-            root.format_cdc_command.create_collection("signals")
+            root.cdc.create_collection("signals")
         yield server
 
 

@@ -56,7 +56,7 @@ def _table(change: TableChange) -> Any:
 def test_columns_stand_in_the_order_of_their_positions() -> None:
     change = _change()
     assert (change.type, change.id, change.exact) == ("ALTER", ORDERS, True)
-    assert _table(change).names == ("a", "b")
+    assert _table(change).column_names == ("a", "b")
 
 
 def test_columns_of_the_key_are_never_null() -> None:

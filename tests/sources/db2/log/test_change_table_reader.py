@@ -32,7 +32,7 @@ class Given:
     rows: list[Raw]
     asked: list[int] = field(default_factory=list)
 
-    def fetch(self, of: ChangeTableReader, rows: int) -> list[Raw]:
+    def fetch_rows(self, of: ChangeTableReader, rows: int) -> list[Raw]:
         self.asked.append(rows)
         taken, self.rows = self.rows[:rows], self.rows[rows:]
         return taken

@@ -119,7 +119,7 @@ def test_the_head_of_a_new_file_is_behind_an_idle_stream(db: Any) -> None:
         end = source.current_position()
         assert end.file != start.file
         for item in source.stream_log(start, Fixed({}), until=None, patience=lambda: 0.01):
-            if not item.position.before(end):  # type: ignore[union-attr]
+            if not item.position.is_earlier(end):  # type: ignore[union-attr]
                 break
         position = item.position  # type: ignore[union-attr]
         assert (position.file, position.pos) == (end.file, end.pos)

@@ -239,12 +239,12 @@ def test_keys_of_events_find_their_rows_and_bound_ranges(places: Any, server: st
             place.sql("INSERT IGNORE INTO e VALUES (%s, %s, %s)", n, m, value)
         expected = [n for (n,) in place.sql(f"SELECT n FROM e ORDER BY {key}")]
         reader = place.readers[mode]
-        schema = reader.table(table)
+        schema = reader.read_table_schema(table)
         assert schema is not None
         (block,) = reader.read(KeyRange(schema, schema.key), 100).rows
         assert block.after is not None
-        columns = [schema.column(name) for name in schema.key]
-        events = keys_of([block.after.field(schema.names.index(c.name)) for c in columns])
+        columns = [schema.get_column(name) for name in schema.key]
+        events = keys_of([block.after.field(schema.column_names.index(c.name)) for c in columns])
         sent = json.loads(json.dumps(events))
         parsed = [[parse_key_value(v, c) for v, c in zip(one, columns, strict=True)] for one in sent]
         assert parsed == events
@@ -252,7 +252,7 @@ def test_keys_of_events_find_their_rows_and_bound_ranges(places: Any, server: st
             with pytest.raises(QueryRejected, match=reason):
                 reader.keys(schema, schema.key, parsed)
             return
-        keys = reader.keys(schema, schema.key, parsed)
+        keys = reader.to_source_keys(schema, schema.key, parsed)
         for at, one in enumerate(keys):
             assert _numbers(reader.read(KeyRange(schema, schema.key, keys=(one,)), 5), schema) == [expected[at]]
         some = data.draw(st.sets(st.sampled_from(range(len(keys))), min_size=1))
@@ -261,7 +261,7 @@ def test_keys_of_events_find_their_rows_and_bound_ranges(places: Any, server: st
         low, high = sorted(data.draw(st.tuples(*[st.sampled_from(range(len(keys)))] * 2)))
         between = KeyRange(schema, schema.key, first=keys[low], end=keys[high])
         assert _numbers(reader.read(between, 100), schema) == expected[low : high + 1]
-        upto = KeyRange(schema, schema.key, first=keys[low], upto=reader.last(between))
+        upto = KeyRange(schema, schema.key, first=keys[low], upto=reader.read_last_key(between))
         assert _numbers(reader.read(upto, 100), schema) == expected[low : high + 1]
         prefix = KeyRange(schema, schema.key, first=keys[low][:1])
         assert _numbers(reader.read(prefix, 100), schema)[-1] == expected[-1]
@@ -344,11 +344,11 @@ def test_a_key_whose_order_was_changed_is_refused(places: Any, server: str, befo
         place.sql("INSERT INTO o VALUES (%s, 1)", k)
     table = TableId(namespace=place.database.name, name="o")
     reader = place.readers[0]
-    schema = reader.table(table)
+    schema = reader.read_table_schema(table)
     assert schema is not None
     key = reader.read(KeyRange(schema, schema.key), 1).last
     place.sql(f"ALTER TABLE o MODIFY k {after} NOT NULL")
-    schema = reader.table(table)
+    schema = reader.read_table_schema(table)
     assert schema is not None
     with pytest.raises(QueryRejected, match=r"order of the rows of .* was changed") as caught:
         reader.read(KeyRange(schema, schema.key, key), 1)
@@ -365,12 +365,12 @@ def test_members_that_are_added_at_the_end_change_no_order(places: Any, server: 
     place.sql("INSERT INTO o VALUES ('a', 2), ('b', 1)")
     table = TableId(namespace=place.database.name, name="o")
     reader = place.readers[0]
-    schema = reader.table(table)
+    schema = reader.read_table_schema(table)
     assert schema is not None
     key = reader.read(KeyRange(schema, schema.key), 1).last
     place.sql("ALTER TABLE o MODIFY k ENUM('b','a','0') NOT NULL")
     place.sql("INSERT INTO o VALUES ('0', 3)")
-    schema = reader.table(table)
+    schema = reader.read_table_schema(table)
     assert schema is not None
     (block,) = reader.read(KeyRange(schema, schema.key, key), 5).rows
     assert block.after is not None

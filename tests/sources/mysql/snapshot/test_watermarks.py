@@ -79,7 +79,7 @@ def _before(events: list[Logged], place: Any) -> int:
 
 
 def _tables(source: Any, db: Any) -> dict[TableId, Any]:
-    return {t: s for t, s in source.discover().items() if t.namespace == db.name}
+    return {t: s for t, s in source.discover_tables().items() if t.namespace == db.name}
 
 
 @pytest.mark.sampled(3)

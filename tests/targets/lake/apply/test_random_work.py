@@ -41,14 +41,14 @@ def _equal(server: Any, lake: Lake, database: str) -> None:
     for table in TABLES:
         full = f"{database}.{table}"
         expected, target = source_rows(server, database, table), lake.target(full)
-        owner = target.owner()
+        owner = target.read_owner()
         variants = read_recorded_variants(target, owner.app)
         placed = variants.select_names(variants.until)
         names = {name: placed.get(name, name) for name in _columns(server, database, table)}
         found = lake.frame(full).select(*[F.col(quote_name(there)).alias(name) for name, there in names.items()])
         assert sorted(found.toArrow().to_pylist(), key=repr) == expected, table
         rule = lake.tables.select_rule(TableId(namespace=database, name=table))
-        more = {*target.columns()} - {*names.values()}
+        more = {*target.read_column_types()} - {*names.values()}
         left = {
             there for began in variants.began.values() for there in began.values()
         }  # they go on in others, and stay

@@ -62,7 +62,7 @@ def test_each_way_of_writing_tells_rows_bytes_and_files(lake: Lake) -> None:
             t.delete("s.t", {"id": 10})
             t.insert("s.t", {"id": 2, "n": 2})
         watched.apply()
-    database.truncate("s.t")
+    database.truncate_table("s.t")
     with database.transaction() as t:
         t.insert("s.t", {"id": 9, "n": 9})
     found, size, files = watched.apply()

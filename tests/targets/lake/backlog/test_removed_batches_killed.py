@@ -67,7 +67,7 @@ def _filled(lake: Lake) -> None:
 
 def _equal(lake: Lake, *names: str) -> None:
     for name in names:
-        rows = lake.connector.database.rows(f"s.{name}")  # type: ignore[attr-defined]
+        rows = lake.connector.database.copy_rows(f"s.{name}")  # type: ignore[attr-defined]
         assert lake.rows(f"s.{name}", *COLUMNS) == sorted(rows, key=repr), name
 
 

@@ -81,8 +81,8 @@ def _applied_or_not(lake: Lake) -> dict[str, str]:
 
 
 def _equal_but(lake: Lake, failed: dict[str, str]) -> None:
-    for table, schema in lake.connector.database.view()[1].items():
+    for table, schema in lake.connector.database.read_consistent_view()[1].items():
         if f"p.{table}" in failed:
             continue
-        rows = lake.connector.database.rows(str(table))
-        assert lake.rows(str(table), *schema.names) == sorted(rows, key=repr), (lake.name, table)
+        rows = lake.connector.database.copy_rows(str(table))
+        assert lake.rows(str(table), *schema.column_names) == sorted(rows, key=repr), (lake.name, table)

@@ -67,7 +67,7 @@ def test_places_stay_known_when_rules_of_others_change(memory: Lake) -> None:
     put(memory, "a", 6, region="asia")
     memory.apply()
     assert [_of_region(memory, r) for r in ("eu", "us", "asia")] == [[2, 3], [], [6]]
-    database(memory).truncate("s.a")
+    database(memory).truncate_table("s.a")
     put(memory, "a", 9, region="us")
     memory.apply()
     assert [_of_region(memory, r) for r in ("eu", "us", "asia")] == [[], [9], []]

@@ -409,7 +409,7 @@ def test_a_reserved_name_that_a_column_gets_later_stops_its_table_as_it_was(lake
     rows, snapshots = lake.rows("s.orders"), _snapshots(lake)
     lake.connector.database.add_column("s.orders", "_file", "string", "x")
     if truncated:
-        lake.connector.database.truncate("s.orders")
+        lake.connector.database.truncate_table("s.orders")
     with pytest.raises(TargetError, match="cannot have a column called '_file'"):
         lake.follow()
     assert (lake.rows("s.orders"), _snapshots(lake)) == (rows, snapshots)

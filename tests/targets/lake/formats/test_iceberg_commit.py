@@ -460,7 +460,7 @@ def test_a_commit_that_is_killed_at_any_moment_is_caught_up(
 
     moments = run(0)
     assert {"after _put", "after _publish"} <= set(moments)
-    assert ("after compact" in moments) == (way != "files")
+    assert ("after compact_files" in moments) == (way != "files")
     assert moments.count("after _put") == (1 if way == "files" else 2)
     for moment, name in enumerate(moments, start=1):
         restored()
@@ -472,14 +472,14 @@ def test_a_commit_that_is_killed_at_any_moment_is_caught_up(
         table.check()
         target = table.target("s.t")
         assert target.exists()
-        assert set(target.markers().values()) == {batches[-1]}, name
+        assert set(target.read_markers().values()) == {batches[-1]}, name
         own = [
             s
             for s in _snapshots(table)
             if any(n.startswith("cdc.batch.") and v == str(batches[-1]) for n, v in s.items())
         ]
         assert len(own) == 1, name
-        assert target.set_back(target.owner().app) == ""
+        assert target.set_back(target.read_owner().application_name) == ""
         assert table.apply(threads=1).tables == []
 
 

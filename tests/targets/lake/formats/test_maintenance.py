@@ -86,18 +86,18 @@ def test_many_applies_with_maintenance_in_between_leave_few_files_and_every_row(
         if round_ % (rounds // 2) == 0:
             at, rows, before = table.target("s.t"), table.rows("s.t"), len(_data(table))
             assert at.exists()
-            markers = at.markers()
+            markers = at.read_markers()
             steps = _steps(_maintain(table))
             assert steps[COMPACT].changed, steps
             after = table.target("s.t")
             assert after.exists()
-            assert (after.markers(), after.owner(), table.rows("s.t")) == (markers, at.owner(), rows)
+            assert (after.read_markers(), after.read_owner(), table.rows("s.t")) == (markers, at.read_owner(), rows)
             assert all(after.set_back(app) == "" for app in markers)
             assert len(_data(table)) <= before / 4
             assert table.apply().tables == []
     table.check()
     assert not first & _data(table)
-    assert set(table.target("s.t").markers().values()) == {table.connector.changelog.list_batches("test")[-1]}
+    assert set(table.target("s.t").read_markers().values()) == {table.connector.changelog.list_batches("test")[-1]}
 
 
 def test_a_second_maintenance_says_why_there_is_nothing_to_do(table: Lake) -> None:

@@ -195,7 +195,7 @@ WRITES = {
     "upsert": lambda target, batch: _upsert(target, batch, ("c", 7, 7, "g")),
     "append": lambda target, batch: target.append(_frame(target, [(7, 7, "g")]), Marker(OURS, batch)),
     "replace": lambda target, batch: target.replace(
-        target.rows().unionAll(_frame(target, [(7, 7, "g")])), Marker(OURS, batch)
+        target.read_rows().unionAll(_frame(target, [(7, 7, "g")])), Marker(OURS, batch)
     ),
     "take": lambda target, batch: target.apply_difference(_difference(target, (7, 7, "g", 1, 1)), Marker(OURS, batch)),
 }

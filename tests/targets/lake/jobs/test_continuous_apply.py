@@ -136,7 +136,7 @@ def test_batches_are_applied_as_they_come(tables: Lake) -> None:
             running.reached()
             tables.check()
         tables.connector.database.add_column("s.a", "c", "string", "x")
-        tables.connector.database.truncate("s.b")
+        tables.connector.database.truncate_table("s.b")
         tables.connector.database.create_table("s.new", {"id": "int64!"}, key=("id",))
         with tables.connector.database.transaction() as t:
             t.insert("s.new", {"id": 1})

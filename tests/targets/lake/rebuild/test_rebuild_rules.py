@@ -384,7 +384,7 @@ class _Ending:
     def __call__(self, location: str, name: str, write: Callable[[], Any]) -> Any:
         if len(self.done) + 1 == self._number:
             raise Ended
-        assert name in ("rebuild", "create")
+        assert name in ("rebuild_rows", "create")
         result = write()
         self.done.append(location)
         return result

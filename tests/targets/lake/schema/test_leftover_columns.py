@@ -48,7 +48,7 @@ def _drop(*lakes: Lake) -> None:
     lakes[0].connector.capture()
     for lake in lakes:
         lake.apply()
-        assert "note" in lake.target("s.t").columns()
+        assert "note" in lake.target("s.t").read_column_types()
 
 
 def _work(lake: Lake, r: random.Random) -> None:
@@ -56,7 +56,7 @@ def _work(lake: Lake, r: random.Random) -> None:
     db = lake.connector.database  # type: ignore[attr-defined]
     with db.transaction() as t:
         for _ in range(r.randint(3, 9)):
-            ids = [row["id"] for row in db.rows("s.t")]
+            ids = [row["id"] for row in db.copy_rows("s.t")]
             free = [i for i in range(14) if i not in ids]
             kind = r.choice(["insert", "update", "delete", "again", "again", "move", "swap"])
             if kind == "insert" and free:
@@ -85,7 +85,7 @@ def _some(db: Any, r: random.Random) -> Row:
 
 
 def _value(db: Any, n: int) -> Row:
-    ((_, schema),) = db.view()[1].items()
+    ((_, schema),) = db.read_consistent_view()[1].items()
     return {"n": str(n) if schema.column("n").type == "string" else n}
 
 
@@ -158,7 +158,7 @@ def test_batches_applied_at_once_or_one_by_one_give_the_same(
         for step in range(4):
             _work(once, r)
             if step == turn and rule.get("type_changes") == "new_column":
-                old = db.view()[1].popitem()[1].column("n").type
+                old = db.read_consistent_view()[1].popitem()[1].column("n").type
                 db.change_column("s.t", "n", *(("string", str) if old == "int32" else ("int32", int)))
             once.connector.capture()
             each.apply()
@@ -174,7 +174,9 @@ def test_a_table_that_is_emptied_before_it_is_read_again_has_nothing_of_its_old_
     once = _lake(new_lake(spark, tmp_path, "memory"), **NEW_COLUMN)
     each, db = replace(once, name="each"), once.connector.database  # type: ignore[attr-defined]
     steps: list[Callable[[], Any]] = [
-        lambda: db.truncate("s.t") if source == "truncated" else _all(db, lambda t, i: t.delete("s.t", {"id": i})),
+        lambda: (
+            db.truncate_table("s.t") if source == "truncated" else _all(db, lambda t, i: t.delete("s.t", {"id": i}))
+        ),
         lambda: _all(db, lambda t, i: t.insert("s.t", {"id": i, "n": i})),
         lambda: db.change_column("s.t", "n", "string", str),
         lambda: _all(db, lambda t, i: t.update("s.t", {"id": i}, {"n": "x"})),
@@ -272,7 +274,7 @@ def test_columns_that_stay_do_not_depend_on_how_events_come_in_batches_and_appli
                 db.add_column("s.t", f"memo{turn}", "string", "default")
             _work(once, r)
             with db.transaction() as t:
-                there = db.rows("s.t")
+                there = db.copy_rows("s.t")
                 for column in [c for c in (there or [{}])[0] if c.startswith("memo")]:
                     t.update("s.t", {"id": r.choice(there)["id"]}, {column: f"told {turn} {step}"})
             if step == turn + 1 and name != "shared":  # there a renamed column is another one, for its rows
@@ -281,7 +283,7 @@ def test_columns_that_stay_do_not_depend_on_how_events_come_in_batches_and_appli
                 db.change_key("s.t", *(("id", "big"), ("id",))[turn])
             if step == turn + 2:
                 if read_again:
-                    db.truncate("s.t")
+                    db.truncate_table("s.t")
                     _work(once, r)
                 db.drop_column("s.t", f"memo{turn}" if name == "shared" else f"memory{turn}")
             _work(once, r)

@@ -72,7 +72,7 @@ def test_random_work_ends_in_a_table_of_variants(
     work.write(30)
     for _ in range(2):
         documents.lake.follow()
-        assert documents.lake.target(f"{documents.database}.letters").columns() == {
+        assert documents.lake.target(f"{documents.database}.letters").read_column_types() == {
             "_id": "string",
             "document": "variant",
         }
@@ -129,7 +129,7 @@ def test_another_form_is_refused_until_everything_is_read_again(
     lake, name = documents.lake, f"{documents.database}.letters"
     documents.source.letters.insert_many([{"_id": i, "n": Int64(i)} for i in range(3)])
     lake.follow()
-    assert lake.target(name).columns() == {"_id": "string", "document": "string"}
+    assert lake.target(name).read_column_types() == {"_id": "string", "document": "string"}
     lake.connector.properties["document.variant.list"] = rf"{documents.database}\.LETTERS"
     with pytest.raises(ConfigError, match=r"(?s)document\.variant\.list is not as it was .*snapshot\.mode=always"):
         lake.connector.capture()
@@ -137,11 +137,11 @@ def test_another_form_is_refused_until_everything_is_read_again(
     lake.connector.capture({"snapshot.mode": "always"})
     documents.source.letters.delete_one({"_id": 1})
     lake.follow()
-    assert lake.target(name).columns() == {"_id": "string", "document": "variant"}
+    assert lake.target(name).read_column_types() == {"_id": "string", "document": "variant"}
     documents.check()
 
     with pytest.raises(TargetNotInspected) as looked:
-        rows_of(kind, lake.target(name).path(), {}, lake.connector.changelog.storage, {"_id": "2"})
+        rows_of(kind, lake.target(name).resolve_data_path(), {}, lake.connector.changelog.storage, {"_id": "2"})
     library = {"delta": "deltalake", "iceberg": "pyiceberg"}[kind]
     assert (
         str(looked.value)

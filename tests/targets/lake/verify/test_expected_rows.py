@@ -66,7 +66,7 @@ def _differs(frame: DataFrame, key: tuple[str, ...], names: tuple[str, ...], row
 def _checked(spark: SparkSession, world: World, scratch: Any, plan: VerificationPlan) -> Counter[str]:
     done: Counter[str] = Counter()
     for point in plan.references:
-        topics = collect_topics(scratch, [one.contents for one in scratch.manifests(point.name)])
+        topics = collect_topics(scratch, [one.batch_contents for one in scratch.read_manifests(point.name)])
         since = BatchesAfterReference(
             world.connector.changelog, world.connector.name, point.first, straddles=point.straddles
         )

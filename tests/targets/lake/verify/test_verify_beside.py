@@ -189,7 +189,7 @@ def test_a_truncate_and_values_that_events_leave_out_make_no_difference(lake: La
     assert _of(verified, "orders").unknown == {"note": 2}
 
     def emptied() -> None:
-        db.truncate("s.orders")
+        db.truncate_table("s.orders")
         with db.transaction() as t:
             t.insert("s.orders", {"id": 1, "note": "new"})
         lake.follow()
@@ -283,7 +283,7 @@ def test_beside_a_writer_a_capture_and_an_apply_nothing_is_ever_called_different
         with db.transaction() as t:
             for _ in range(r.randrange(1, 4)):
                 key = r.randrange(60)
-                there = any(row["id"] == key for row in db.rows("s.orders"))
+                there = any(row["id"] == key for row in db.copy_rows("s.orders"))
                 if not there:
                     t.insert("s.orders", {"id": key, "n": r.randrange(9)})
                 elif r.random() < 0.3:

@@ -156,15 +156,15 @@ def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repair
     assert [t.topic for t in verified.tables if not t.is_equal] == ["p.s.log"], verified.format_text()
     assert "mode log: its rows are events" in _of(verified, "s.log").not_compared
     people, soft, past = (_of(verified, t) for t in KEYED[:3])
-    passing = sum(row["age"] >= 18 for row in db.rows("s.people"))
+    passing = sum(row["age"] >= 18 for row in db.copy_rows("s.people"))
     assert (people.source, people.target, people.told, people.aside) == (passing, passing, ["_seq", "_op", "_table"], 0)
     assert (soft.target, soft.told) == (passing, ["changed", "_is_deleted", "_deleted_at"])
-    assert (past.target, past.by_rule) == (len(db.rows("s.past")), True)
+    assert (past.target, past.by_rule) == (len(db.copy_rows("s.past")), True)
     assert soft.aside == lake.frame("s.soft").where("_is_deleted").count() > 0
     assert past.aside == lake.frame("s.past").where("NOT _is_current").count() > 0
     assert "not compared, they tell about events: _seq, _op, _table" in verified.format_text()
     assert (_of(verified, SHARDS[0]).source, _of(verified, SHARDS[0]).location) == (
-        len(db.rows(SHARDS[0])),
+        len(db.copy_rows(SHARDS[0])),
         lake.path("s.bills"),
     )
 

@@ -51,7 +51,7 @@ class World:
             self.now += self.random.choice((1, SECOND, SECOND, 3 * SECOND))
             kind = self.random.random()
             if "truncate" in self.kinds and kind < 0.06:
-                self.db.truncate("s.t")
+                self.db.truncate_table("s.t")
             elif "schema" in self.kinds and kind < 0.12:
                 self._schema()
             else:
@@ -239,7 +239,7 @@ def test_a_row_that_comes_back_by_a_clock_that_has_gone_back_begins_when_it_had_
         go(9, ("delete", 1, 0), ("delete", 2, 0))
     else:
         now[0] = BEGIN + 9 * SECOND
-        db.truncate("s.t")
+        db.truncate_table("s.t")
     go(2, ("insert", 1, 1), ("insert", 3, 0))
     go(3, ("update", 1, 2), ("update", 3, 1))
     memory.follow()

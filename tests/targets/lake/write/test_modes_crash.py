@@ -55,8 +55,8 @@ def prepared(lake: Lake) -> Lake:
         with db.transaction() as t:
             t.update(f"s.{name}", {"id": 3}, {"id": 8, "c": 6})
             t.delete(f"s.{name}", {"id": 1})
-    db.truncate("s.soft_delete")
-    db.truncate("s.history")
+    db.truncate_table("s.soft_delete")
+    db.truncate_table("s.history")
     lake.connector.capture()
     return lake
 
@@ -95,7 +95,7 @@ def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared: Lake, sam
     prepared.hook = count = Stopping(0)
     prepared.apply(threads=1)
     wanted = _all(prepared)
-    assert {"upsert", "merge"} <= {name for names in count.names.values() for name in names}
+    assert {"upsert_arrays", "merge"} <= {name for names in count.names.values() for name in names}
     ops = sorted(row["_op"] for row in wanted["log"])
     assert ops == sorted("rrrrr" + "udc" + "dcd")
     for number in range(1, max(map(len, count.names.values())) + 1):

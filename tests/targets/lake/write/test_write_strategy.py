@@ -110,7 +110,7 @@ class World:
                         self._change(t, table, what, row, which)
 
     def _change(self, t: Any, table: str, what: float, row: Row, which: float) -> None:
-        there = sorted(found["id"] for found in self.db.rows(table))
+        there = sorted(found["id"] for found in self.db.copy_rows(table))
         old = there[int(which * len(there))] if there else 99
         if what < 0.35 and row["id"] not in there:
             t.insert(table, row)
@@ -179,7 +179,7 @@ def test_tables_by_rules_that_are_committed_are_those_that_a_merge_makes(
             world.db.add_column(f"s.{name}", "more", "string")
         world.go(2)
         for name in ("history", "marked_filtered", "logged"):
-            world.db.truncate(f"s.{name}")
+            world.db.truncate_table(f"s.{name}")
         said = applied(3)
         assert said["columns"][0].endswith("made by Spark: the table's columns change.")
         assert said["marked_filtered"] == said["history"] == ["merged: the table is emptied in between."]
@@ -309,7 +309,7 @@ def test_rows_that_were_made_from_a_state_of_the_table_are_not_committed_to_anot
     caught: list[str] = []
 
     def hook(location: str, name: str, write: Any) -> Any:
-        if name == "upsert" and not caught:
+        if name == "upsert_arrays" and not caught:
             caught.append(name)
             lake.sql("UPDATE {} SET doc = 'theirs' WHERE id = 1", "s.t")
         try:

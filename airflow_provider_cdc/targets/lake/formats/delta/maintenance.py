@@ -78,7 +78,7 @@ class DeltaMaintenance:
         commits = int(snapshot.version()) - max(int(snapshot.logSegment().checkpointProvider().version()), -1)
         if commits < COMMITS:
             return MaintenanceStepResult(False, f"{commits} commits since the last checkpoint")
-        log.write_checkpoint(snapshot, DeltaClasses(self._spark).load_class("scala.Option").empty())
+        log.checkpoint(snapshot, DeltaClasses(self._spark).load_class("scala.Option").empty())
         return MaintenanceStepResult(True, f"{commits} commits since the last one are in a new checkpoint")
 
     def remove_old_files(self, keep: timedelta) -> MaintenanceStepResult:
