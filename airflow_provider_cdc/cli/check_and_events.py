@@ -1,4 +1,4 @@
-"""The commands ``check_source`` and ``export_events``."""
+"""The commands ``check`` and ``events``."""
 
 from __future__ import annotations
 

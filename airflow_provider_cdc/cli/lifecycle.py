@@ -1,4 +1,4 @@
-"""Commands that control a connector: ``show_status``, ``pause_connector``, ``resume_connector``, ``stop_connector``, ``restart_run``, ``delete_connector``, ``offset``, ``check_gap``."""
+"""Commands that control a connector: ``status``, ``pause``, ``resume``, ``stop``, ``restart``, ``delete``, ``offset``, ``gap``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``airflow cdc maintain``, ``list_targets`` and ``forget-target``: maintenance of a connector's tables and change log.
+"""``airflow cdc maintain``, ``targets`` and ``forget-target``: maintenance of a connector's tables and change log.
 
-``run_maintenance`` maintains the tables that a connector's changes are applied to, its change log, and its rows in the state tables. ``list_targets`` and
+``maintain`` maintains the tables that a connector's changes are applied to, its change log, and its rows in the state tables. ``targets`` and
 ``forget-target`` show which targets need the change log, and release one that does not need it any more.
 """
 

@@ -1,4 +1,4 @@
-"""The command ``setup_connection``: the connection to the state tables, and a database role for it."""
+"""The command ``setup``: the connection to the state tables, and a database role for it."""
 
 from __future__ import annotations
 

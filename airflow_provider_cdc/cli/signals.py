@@ -1,4 +1,4 @@
-"""Commands that send signals and show their states: ``send_signal``, ``request_snapshot``, ``list_signals``, ``list_notifications``."""
+"""Commands that send signals and show their states: ``signal``, ``snapshot``, ``signals``, ``notifications``."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ From the top down; each may import those below it (checked by ``lint-imports``):
 ==============  ===========================================================================
 ``capture``     a run: plan, snapshot, stream, schema changes, signals
 ``lifecycle``   what people do between runs: status, pause, move the offset, repair a gap
-``snapshot_state``    reads whole tables; ``incremental_state``, beside it, reads tables in chunks
+``snapshot``    reads whole tables; ``incremental``, beside it, reads tables in chunks
 ``writing``     from row blocks to committed batches
-``list_signals``     what signals ask for
+``signals``     what signals ask for
 ``spi``         what sources, stores, change logs and channels implement
 ``config``      the properties of a connector
 ``model``       plain values: schemas, positions, offsets, events, manifests

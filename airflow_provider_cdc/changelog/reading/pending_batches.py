@@ -216,7 +216,7 @@ class ColumnLineage:
 
 
 def trace_columns(pending: PendingBatches, version: int, until: int | None = None) -> dict[str, ColumnLineage]:
-    """Column of version ``until`` → where its value comes from in rows of ``schema_version``, through all changes in between.
+    """Column of version ``until`` → where its value comes from in rows of ``version``, through all changes in between.
 
     :param until: the newest version if not given
     :raises ChangeLogDamaged: a change between the two versions is missing

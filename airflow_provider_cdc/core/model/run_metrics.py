@@ -1,6 +1,6 @@
 """The metrics of a run, under the names of the documents (Debezium connector documents, "Monitoring").
 
-The contexts are those of the documents: ``to_snapshot_document``, only where the run read tables, ``streaming`` and ``schema-history``; chunks of
+The contexts are those of the documents: ``snapshot``, only where the run read tables, ``streaming`` and ``schema-history``; chunks of
 incremental snapshots have one of their own, ``incremental-snapshot``. Metrics of one kind of
 database come from :meth:`airflow_provider_cdc.core.spi.source.Source.collect_stream_metrics` and is part of ``streaming``. There are no metrics of event queues,
 as there are no queues.
@@ -224,7 +224,7 @@ class RunMetrics:
         """By context and name.
 
         :param tables: that are captured
-        :param source: the source's own metrics of its stream; ``to_snapshot_document``: of its snapshots
+        :param source: the source's own metrics of its stream; ``snapshot``: of its snapshots
         """
         names, counts = list(tables), self.streaming.counts
         streaming = self.streaming.to_document(names) | {

@@ -128,7 +128,7 @@ class ChunkReader(abc.ABC):
         """
 
     def to_source_keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
-        """Keys of events as keys of this source, for :attr:`KeyRange.first`, ``end`` and ``to_source_keys``.
+        """Keys of events as keys of this source, for :attr:`KeyRange.first`, ``end`` and ``keys``.
 
         :param table: schema from :meth:`table`
         :param columns: names of the key columns

@@ -21,7 +21,7 @@ class ConnectorRegistration:
     """The definition that the last run of a connector had, without secrets: with it, its source and change log are found again.
 
     :param properties: the properties that were set
-    :param connections: ids in Airflow: ``source_kind``, ``state`` and ``storage`` are connections, ``dag`` is the DAG that captures
+    :param connections: ids in Airflow: ``source``, ``state`` and ``storage`` are connections, ``dag`` is the DAG that captures
     """
 
     connector: str

@@ -197,7 +197,7 @@ class BatchBuilder:
         self._marked = self._state()
 
     def commit(self, offset: Offset) -> None:
-        """Commit the batch and move the offset to ``committed_offset``, whose ``last_seq`` and ``batch`` are filled in here.
+        """Commit the batch and move the offset to ``offset``, whose ``seq`` and ``batch`` are filled in here.
 
         Without events and changes only the offset moves.
 

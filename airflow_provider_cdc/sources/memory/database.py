@@ -49,7 +49,7 @@ class MemoryLogEntry:
     changes: list[TableChange] = field(default_factory=list)
     truncated: TableId | None = None
     rollback_of: int = 0
-    """Number of ``copy_rows`` that precede a rollback inside the transaction and are void."""
+    """Number of ``rows`` that precede a rollback inside the transaction and are void."""
 
 
 class MemoryDatabase:

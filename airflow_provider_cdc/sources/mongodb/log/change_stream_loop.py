@@ -49,7 +49,7 @@ class ChangeStream:
         """Yield the log items in their order, see :meth:`airflow_provider_cdc.core.spi.source.Source.stream_log`.
 
         :raises PositionLost: the oplog does not have what comes behind the position
-        :raises SourceUnavailable: there was no primary for longer than ``open_client.max.attempts`` allow
+        :raises SourceUnavailable: there was no primary for longer than ``connect.max.attempts`` allow
         """
         if self._ended:
             return

@@ -26,7 +26,7 @@ _REPEATED = np.array([ev.FORMAT_DESCRIPTION, ev.MARIADB_GTID_LIST, ev.MARIADB_ST
 class EventBuffer:
     """Events as they came from the server, at most a buffer full, and the transactions that the kernels find in them.
 
-    Methods take and return indices: ``i`` of events, ``last_transaction_index`` of transactions, both counted from the start of the buffer.
+    Methods take and return indices: ``i`` of events, ``tx`` of transactions, both counted from the start of the buffer.
 
     :param cursor: the position at which the buffer begins; not kept
     :ivar transactions: ``int64[transactions, TX_FIELDS]``, ``-1`` for what is not known
@@ -136,7 +136,7 @@ class EventBuffer:
         return bool(self._route_state[k.OPEN])
 
     def begin_transaction(self, i: int, *, gtid: bool = False) -> None:
-        """Begin a transaction with event ``i``, which is its GTID event if ``get_gtid_event``."""
+        """Begin a transaction with event ``i``, which is its GTID event if ``gtid``."""
         self.transactions[self.last_transaction_index + 1, k.TX_FIRST] = i
         self.routed.transaction_of[i] = self.last_transaction_index + 1
         self._route_state[k.TX] += 1
@@ -289,7 +289,7 @@ class EventBuffer:
         return found is not None and bool(found.flags & MariaDbGtid.STANDALONE)
 
     def build_source_block(self, i: int, cursor: LogCursor) -> dict[str, object]:
-        """Build the ``build_source_block`` block of an event that is not a row, such as DDL."""
+        """Build the ``source`` block of an event that is not a row, such as DDL."""
         gtid = None
         if cursor.server.has_gtids and self.last_transaction_index >= 0:
             mine = self.transactions[self.last_transaction_index : self.last_transaction_index + 1]

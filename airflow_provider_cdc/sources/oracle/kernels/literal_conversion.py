@@ -248,7 +248,7 @@ def _hex(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np.uint8
 
 @jit
 def _unit(buf: npt.NDArray[np.uint8], p: int, end: int) -> int:
-    """Parse the UTF-16 unit of ``\0041``; -1 where there is none."""
+    """Parse the UTF-16 unit of ``\\0041``; -1 where there is none."""
     if end - p < 5 or buf[p] != 92:
         return -1
     value = 0

@@ -28,7 +28,7 @@ _MAX_DAYS: Final = 106_751_990
 
 @jit
 def parse_decimal(buf: npt.NDArray[np.uint8], p: int, end: int, digits: int, scale: int) -> tuple[bool, int]:
-    """Parse a number of up to 18 ``parse_digits``, ``scale`` of them decimals, as a whole number of its last decimal."""
+    """Parse a number of up to 18 ``digits``, ``scale`` of them decimals, as a whole number of its last decimal."""
     negative = False
     if p < end and buf[p] == MINUS:
         negative = True

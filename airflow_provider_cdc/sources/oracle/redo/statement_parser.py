@@ -89,7 +89,7 @@ class RedoCursor:
         return self.at >= len(self.text)
 
     def accept_sign(self, sign: str) -> bool:
-        """Skip ``accept_sign`` if it is next; returns whether it was."""
+        """Skip ``sign`` if it is next; returns whether it was."""
         self.skip_blanks()
         if not self.text.startswith(sign, self.at):
             return False

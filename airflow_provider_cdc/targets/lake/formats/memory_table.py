@@ -166,7 +166,7 @@ class MemoryTarget(Target):
         rows = _arrays(self.read_rows().select(*columns))
         with self._commit() as there:
             if there is not before:
-                raise WriteConflict("somebody else has committed")
+                raise WriteConflict("another writer has committed")
             STORED[self.location] = replace(there, rows=rows, types=final, version=(evolution.app, evolution.version))
         self.changes_columns(evolution.version)
         return {}
@@ -219,7 +219,7 @@ class MemoryTarget(Target):
         if there.markers.get(marker.application_name, NEVER) >= marker.batch:
             return ""
         if changes.made_from not in ("", str(id(there))):
-            raise WriteConflict("somebody else has committed since rows were made from the table's")
+            raise WriteConflict("another writer has committed since rows were made from the table's")
         if set(changes.column_names) != set(there.types):
             return "its columns are not those of the source"
         wanted = pa.table(
@@ -277,7 +277,7 @@ class MemoryTarget(Target):
         made = _arrays(rows)
         with self._commit() as there:
             if there is not before:
-                raise WriteConflict("somebody else has committed")
+                raise WriteConflict("another writer has committed")
             markers = {**there.markers, marker.application_name: marker.batch}
             writers = {**there.writers, marker.application_name: marker.writer}
             STORED[self.location] = replace(there, rows=made, types=_types(rows), markers=markers, writers=writers)

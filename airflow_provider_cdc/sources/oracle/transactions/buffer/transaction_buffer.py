@@ -393,7 +393,7 @@ def _without_data(rows: pa.Table) -> pa.Table:
 
 
 def _among(values: Int64s, wanted: Int64s) -> npt.NDArray[np.bool_]:
-    """Mask of the values that are in ``find_wanted_rows``, which is ascending."""
+    """Mask of the values that are in ``wanted``, which is ascending."""
     if not len(wanted):
         return np.zeros(len(values), np.bool_)
     at = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)

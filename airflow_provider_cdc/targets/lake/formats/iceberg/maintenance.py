@@ -102,9 +102,7 @@ class IcebergMaintenance:
         done = self._action("deleteOrphanFiles", table).olderThan(self._until(keep)).execute()
         found = sum(1 for _ in done.orphanFileLocations())
         if not found:
-            return MaintenanceStepResult(
-                False, f"no file of nobody is older than {keep.total_seconds() / 3600:g} hours"
-            )
+            return MaintenanceStepResult(False, f"no orphan file is older than {keep.total_seconds() / 3600:g} hours")
         return MaintenanceStepResult(True, f"{found} files that no snapshot has are removed")
 
     def _action(self, name: str, table: Any) -> Any:

@@ -435,7 +435,7 @@ class IcebergTarget(Target):
         """Make what the transaction has done the table's state, if no other writer has changed it."""
         table, before = self._view, self._before
         if self._overtaken:
-            raise WriteConflict("somebody else has committed in between")
+            raise WriteConflict("another writer has committed in between")
         try:
             with translate_conflicts(), self._place.lock_metadata():
                 self._loaded.operations().commit(before, table.operations().current())
@@ -448,7 +448,7 @@ class IcebergTarget(Target):
             if refused := refused_by_hive(e, self.location):
                 raise refused from e
             # the table tells whether it was done, when it is read again
-            raise WriteConflict(f"nobody knows whether the commit was done: {e}") from e
+            raise WriteConflict(f"it is unknown whether the commit was done: {e}") from e
         self.exists()
         # what the caller knows of the table is true only until somebody else commits
         self._overtaken = _snapshot_id(self._table()) != _snapshot_id(table)
