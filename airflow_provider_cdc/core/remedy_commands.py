@@ -6,16 +6,11 @@ remedy that is nothing but a command has none. Sources know how their connector 
 
 from __future__ import annotations
 
-import re
 import shlex
 
-__all__ = ["format_cdc_command", "format_exact_pattern", "read_whole"]
+from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]*)?")
-"""Names that are patterns of themselves alone. A single dot needs no escape: every table's name has one, so that it cannot stand for anything else.
-Of several, each can, as ``a.b.c`` shows, which matches ``axb.c``, too."""
-_IN_THE_WAY = frozenset("'\"`=")
-"""Of a text that is quoted for a shell and stands between backticks; of names in quotes, and of ``TABLE=SQL``."""
+__all__ = ["format_cdc_command", "read_whole"]
 
 
 def format_cdc_command(command: str, *names: object, **options: object) -> str:
@@ -54,24 +49,3 @@ def read_whole(connector: str, *tables: object) -> str:
     'airflow cdc snapshot shop shop.orders --type blocking --replace'
     """
     return format_cdc_command("snapshot", connector, *map(format_exact_pattern, tables), type="blocking", replace=True)
-
-
-def format_exact_pattern(table: object) -> str:
-    """Return a pattern, as ``airflow cdc snapshot`` and signals take them, of the table of this name alone.
-
-    The pattern has no quotes and is one line.
-
-    Two tables that are both called so cannot be distinguished: ``c`` of a database ``a.b``, and ``b.c`` of a database ``a``.
-
-    >>> format_exact_pattern("shop.orders"), format_exact_pattern("shop.o'brien s"), format_exact_pattern("shop.fs.files")
-    ('shop.orders', 'shop\\.o\\x27brien\\x20s', 'shop\\.fs\\.files')
-    """
-    name = str(table)
-    return name if _PLAIN.fullmatch(name) else "".join(map(_exact, name))
-
-
-def _exact(character: str) -> str:
-    if character in _IN_THE_WAY or character.isspace() or not character.isprintable():
-        code = ord(character)
-        return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
-    return re.escape(character)

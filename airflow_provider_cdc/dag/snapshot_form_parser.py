@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.operators.signal import execute_snapshot
 from airflow_provider_cdc.services.connectors.captured_tables import format_names, select_tables
 
@@ -42,7 +42,7 @@ def snapshot_request(
     if blocking and chunk_size is not None:
         raise _wrong("A chunk size is for tables that are read in chunks, and a blocking snapshot has none.")
     # names are sent as patterns that match nothing else
-    named = {table: re.escape(table) for table in tables}
+    named = {table: format_exact_pattern(table) for table in tables}
     return execute_snapshot(
         list(named.values()),
         blocking=blocking,
@@ -58,11 +58,11 @@ def chosen_tables(params: Mapping[str, Any], captured: Mapping[str, str]) -> lis
 
     :raises ConfigError: none, or one that is not captured
     """
-    exact = [re.escape(name) for name in params.get("tables") or ()]
-    typed = [text.strip() for text in params.get("more_tables") or () if text.strip()]
-    if not exact and not typed:
+    chosen = params.get("tables") or ()
+    typed = [text if text in captured else text.strip() for text in params.get("more_tables") or () if text.strip()]
+    if not chosen and not typed:
         raise _wrong("No table is chosen.", "choose tables, or type names under further tables")
-    if missing := [name for name in params.get("tables") or () if name not in captured]:
+    if missing := [name for name in chosen if name not in captured]:
         raise ConfigError(
             f"Not captured by the connector: {', '.join(missing)}.",
             where=f"captured are {format_names(list(captured))}",
@@ -70,7 +70,7 @@ def chosen_tables(params: Mapping[str, Any], captured: Mapping[str, str]) -> lis
             remedy="choose tables of this connector; one that was added to its lists is captured by its next run, which "
             "reads it without being asked",
         )
-    return select_tables([*exact, *typed], captured)
+    return select_tables([*chosen, *typed], captured)
 
 
 def _filters(given: Mapping[str, Any], tables: Sequence[str], captured: Mapping[str, str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.sources import SOURCES, config_class
 
 MODES: Mapping[str, str] = {
@@ -114,28 +115,7 @@ def _patterns(asked: DefinitionRequest, config: ConnectorConfig) -> list[str]:
                 f"{topics[topic]} and {table} would both have the topic {topic}: in a topic, other signs than letters, digits, dots and hyphens become underscores.",
                 remedy="leave one of them out, and capture it by a connector of its own",
             )
-    return [pattern_of(table, case=table.casefold() in beside) for table in tables]
-
-
-def pattern_of(name: str, *, case: bool = False) -> str:
-    """Build a pattern for an include list that matches one name.
-
-    Signs that cannot be seen, or that lists cut at their ends, are written as numbers.
-
-    :param case: not what differs by case alone, which lists match otherwise
-
-    >>> pattern_of("shop.order lines")
-    'shop\\.order\\x20lines'
-    >>> pattern_of("shop.Orders", case=True)
-    '(?-i:shop\\.Orders)'
-    """
-    pattern = "".join(re.escape(c) if c.isprintable() and not c.isspace() else _numbered(c) for c in name)
-    return f"(?-i:{pattern})" if case else pattern
-
-
-def _numbered(c: str) -> str:
-    code = ord(c)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return [format_exact_pattern(table, case=table.casefold() in beside) for table in tables]
 
 
 def write_definition(asked: DefinitionRequest) -> WrittenDefinition:
@@ -286,7 +266,6 @@ __all__ = [
     "WrittenDefinition",
     "list_source_kinds",
     "modes_of",
-    "pattern_of",
     "places_of",
     "properties_of",
     "write_definition",

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture, open_source, parse_config
 from airflow_provider_cdc.core.config.target_table_rules import NO_RULES
 from airflow_provider_cdc.core.errors import ConfigError, ConnectorHalted, TransientError
+from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 
 if TYPE_CHECKING:
@@ -338,7 +339,7 @@ class Verification:
         }
         properties = {
             **kept, "topic.prefix": self._config.topic_prefix, "snapshot.mode": "initial_only", "signal.enabled.channels": "airflow",
-            self._config.TABLES[0]: [_exactly(str(table)) for table in sorted(tables, key=str)],
+            self._config.TABLES[0]: [format_exact_pattern(table) for table in sorted(tables, key=str)],
         }  # fmt: skip
         return ConnectorDefinition(
             name, definition.source, self.scratch.storage.url, properties, definition.changelog_options
@@ -415,8 +416,3 @@ class Verification:
         manifest = self._changelog.find_manifest(self._definition.name, point.first)
         topics = {f.topic for f in manifest.files} if manifest is not None else set[str]()
         return {topic: schema.id for topic, schema in read.schemas.items() if not schema.key and topic in topics}
-
-
-def _exactly(name: str) -> str:
-    """Build a pattern of one name. Spaces at its ends would be stripped, and a comma begins another pattern."""
-    return re.escape(name).replace("\\ ", "[ ]")

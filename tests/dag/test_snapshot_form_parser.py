@@ -25,13 +25,13 @@ def asked(**params: Any) -> ExecuteSnapshotRequest:
 
 def test_chosen_tables_are_asked_for_by_patterns_that_match_nothing_else() -> None:
     request = asked(tables=["shop.orders", "shop.a+b"], type="incremental")
-    assert request.collections == (r"shop\.orders", r"shop\.a\+b")
+    assert request.collections == ("shop.orders", r"shop\.a\+b")
     assert (request.blocking, request.conditions, request.replace) == (False, {}, False)
 
 
 def test_typed_tables_may_be_names_or_patterns_with_or_without_the_level_above() -> None:
     request = asked(more_tables=[" shop.order.* ", "", "ORCLPDB1.shop.customers"])
-    assert request.collections == (r"shop\.orders", r"shop\.order_lines", r"shop\.customers")
+    assert request.collections == ("shop.orders", "shop.order_lines", "shop.customers")
 
 
 def test_a_table_that_is_not_captured_is_refused_by_name() -> None:
@@ -54,7 +54,8 @@ def test_a_filter_belongs_to_its_table() -> None:
     request = asked(
         tables=["shop.orders", "shop.customers"], filters={"shop.orders": " region = 'north' ", "shop.customers": ""}
     )
-    assert request.conditions == {r"shop\.orders": "region = 'north'"}
+    assert request.conditions == {"shop.orders": "region = 'north'"}
+    assert asked(tables=["shop.a+b"], filters={"shop.a+b": "x"}).conditions == {r"shop\.a\+b": "x"}
     with pytest.raises(ConfigError, match="which is not among the tables"):
         snapshot_request({"tables": ["shop.orders"], "filters": {"shop.customers": "x"}}, CAPTURED)
     with pytest.raises(ConfigError, match=r"no captured table is 'shop\.nothing'"):
@@ -66,11 +67,11 @@ def test_a_filter_belongs_to_its_table() -> None:
 def test_changed_since_becomes_a_condition_in_utc() -> None:
     since = {"changed_since_column": "changed_at", "changed_since": "2025-02-01T01:00:00+01:00"}
     request = asked(tables=["shop.orders"], **since)
-    assert request.conditions == {r"shop\.orders": "changed_at >= TIMESTAMP '2025-02-01 00:00:00'"}
+    assert request.conditions == {"shop.orders": "changed_at >= TIMESTAMP '2025-02-01 00:00:00'"}
     both = asked(tables=["shop.orders"], filters={"shop.orders": "a OR b"}, **since)
-    assert both.conditions[r"shop\.orders"] == "(a OR b) AND changed_at >= TIMESTAMP '2025-02-01 00:00:00'"
+    assert both.conditions["shop.orders"] == "(a OR b) AND changed_at >= TIMESTAMP '2025-02-01 00:00:00'"
     blocking = asked(tables=["shop.orders"], type="blocking", **since)
-    assert blocking.conditions[r"shop\.orders"].startswith(
+    assert blocking.conditions["shop.orders"].startswith(
         "SELECT * FROM shop.orders WHERE changed_at >= TIMESTAMP '2025"
     )
 
@@ -109,7 +110,7 @@ def test_a_name_that_needs_quotes_is_not_guessed_into_a_select() -> None:
 
 def test_conditions_are_in_the_words_of_the_source() -> None:
     request = asked(tables=["shop.orders"], filters={"shop.orders": {"kind": "ödd"}})
-    assert request.conditions == {r"shop\.orders": '{"kind": "ödd"}'}
+    assert request.conditions == {"shop.orders": '{"kind": "ödd"}'}
     since = {"tables": ["shop.orders"], "changed_since_column": "at", "changed_since": "2025-02-01T00:00:00Z"}
     with pytest.raises(ConfigError, match="Conditions about a moment are not written for this kind of source"):
         snapshot_request(since, CAPTURED, ConnectorConfig)

@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.spi.state_row_retention import StateRetention
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.services.connectors.connector_handle import access_of
 from tests.plugins.conftest import Asked, capture
-from tests.support.airflow.airflow_connector import Shop
+from tests.support.airflow.airflow_connector import SHOP, Shop
 
 API = "/api/v1/connectors/shop/actions"
 
@@ -79,6 +79,26 @@ def test_a_snapshot_names_its_tables_and_wants_the_connectors_name(shop: Shop, a
     stopped = act(asked, "stop-snapshot", {}, plan=False, confirm="shop")
     capture(shop)
     assert {s.number: s.state for s in shop.store.signals_of("shop")}[stopped["signal"]] == "done"
+
+
+@pytest.mark.parametrize("name", ["a+b", "net ", 'say "it" twice', "a,b", "(", "x=1:2", "orders|lines"])
+def test_a_snapshot_of_a_name_that_a_page_shows_reads_that_table_alone(shop: Shop, asked: Asked, name: str) -> None:
+    table = f"inventory.{name}"
+    shop.database.create_table(table, SHOP, key=("id",))
+    with shop.database.transaction() as transaction:
+        transaction.insert(table, {"id": 1, "note": ""})
+    shop.order(7)
+    capture(shop)
+    before = shop.store.load_offset("shop").offset
+    body = {"tables": [table], "type": "blocking"}
+    assert act(asked, "snapshot", body)["lines"][0].endswith(f": {table}.")
+    act(asked, "snapshot", body, plan=False, confirm="shop")
+    capture(shop)
+    ((signal,), after) = shop.store.signals_of("shop"), shop.store.load_offset("shop").offset
+    assert signal.state == SignalState.DONE
+    assert before is not None
+    assert after is not None
+    assert after.seq - before.seq == 2  # its structure and its row
 
 
 @pytest.mark.parametrize(

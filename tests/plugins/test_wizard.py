@@ -162,7 +162,7 @@ def test_what_no_connection_says_is_given_and_files_are_left_to_the_workers(
     written = asked().post(f"{API}/definition", json=body | {"properties": {"topics.regex": r"shop\..*"}}).json()
     assert written["lacks"] == []
     assert "events.path" not in written["python"]
-    assert r"'inventory\\.orders'" in written["python"]
+    assert "'inventory.orders'" in written["python"]
 
 
 def test_a_new_connector_of_the_wizard_captures(shop: Shop, asked: Asked, tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.core.model.table_schema import DocumentSchema
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command, format_exact_pattern
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.spi.partial_update_applier import PartialUpdateApplier
 
 if TYPE_CHECKING:  # executors load this module, and have no need of a change log

@@ -13,6 +13,7 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, Path
 from pydantic import BaseModel, ConfigDict, Field
 
+from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.hooks.source import PREFIX, CdcSourceHook
 from airflow_provider_cdc.plugins import authorization
 from airflow_provider_cdc.plugins.api.check_and_chart_routes import Prerequisite, SourceRequest, build_prerequisites
@@ -25,7 +26,6 @@ from airflow_provider_cdc.services.definition_writer import (
     WrittenDefinition,
     list_source_kinds,
     modes_of,
-    pattern_of,
     places_of,
     write_definition,
 )
@@ -164,7 +164,7 @@ def list_wizard_options(user: GetUserDep) -> WizardOptions:
 @router.post("/connections/{connection:path}")  # ids of connections may have slashes
 def inspect_source(reached: Editable, asked: ConnectionRequest) -> SourceAnswer:
     """Ask the source of a connection whether capture can begin, and what could be captured."""
-    hook, patterns = CdcSourceHook(reached.conn_id), [pattern_of(table) for table in asked.tables]
+    hook, patterns = CdcSourceHook(reached.conn_id), [format_exact_pattern(table) for table in asked.tables]
     found = call_source_in_time(
         asked.seconds,
         f"The source of connection {reached.conn_id}",

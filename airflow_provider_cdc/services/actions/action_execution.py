@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal
 from airflow_provider_cdc.core.model.notifications import ACTION, Notification, NotificationType
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
@@ -29,7 +30,12 @@ from airflow_provider_cdc.services.actions.action_models import (
     StopIncrementalSnapshot,
 )
 from airflow_provider_cdc.services.actions.connector_run_actions import NOTHING, DagRunAction, DagRuns, by_run, work_of
-from airflow_provider_cdc.services.connectors.captured_tables import captured_tables, format_names, select_tables
+from airflow_provider_cdc.services.connectors.captured_tables import (
+    captured_tables,
+    format_names,
+    known_tables,
+    select_tables,
+)
 from airflow_provider_cdc.services.connectors.connector_handle import access_of
 from airflow_provider_cdc.services.text.pause_gap_signal_texts import format_halt, progress_text, why_idle
 
@@ -139,7 +145,7 @@ def _do(store: StateStore, record: ConnectorRecord, asked: ConnectorAction, by: 
     """:param id_: of the record of it, by which what has become of a signal is found"""
     match asked:
         case StartSnapshot() | StopIncrementalSnapshot():
-            type_, data = _signal(asked)
+            type_, data = _signal(store, record, asked)
             return store.send(record.connector, SentSignal(id_, type_, data, "airflow", None, by))
         case ForgetTarget():
             from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
@@ -190,14 +196,17 @@ def _control(record: ConnectorRecord, asked: ConnectorAction) -> list[str]:
             return [alive if record.owner else idle, stays]
 
 
-def _signal(asked: StartSnapshot | StopIncrementalSnapshot) -> tuple[str, str]:
-    """Type and data of the signal.
+def _signal(
+    store: StateStore, record: ConnectorRecord, asked: StartSnapshot | StopIncrementalSnapshot
+) -> tuple[str, str]:
+    """Build type and data of the signal. The name of a table is sent as the pattern of this table alone.
 
     :raises ConfigError: it would be refused
     """
     data: dict[str, Any] = {"type": asked.type if isinstance(asked, StartSnapshot) else "incremental"}
     if asked.tables:
-        data["data-collections"] = asked.tables
+        names = set(known_tables(store, record))
+        data["data-collections"] = [format_exact_pattern(n) if n in names else n for n in asked.tables]
     if isinstance(asked, StartSnapshot) and asked.replace:
         data["replace"] = True
     type_, text = "execute-snapshot" if isinstance(asked, StartSnapshot) else "stop-snapshot", json.dumps(data)
@@ -210,7 +219,7 @@ def _signal(asked: StartSnapshot | StopIncrementalSnapshot) -> tuple[str, str]:
 
 def _snapshot(store: StateStore, record: ConnectorRecord, asked: StartSnapshot) -> tuple[list[str], list[str]]:
     """Return what the snapshot does, and the tables that it is about."""
-    _signal(asked)
+    _signal(store, record, asked)
     tables = select_tables(asked.tables, captured_tables(store, record))
     number = f"{len(tables):,} table{'' if len(tables) == 1 else 's'}"
     how = "in chunks, beside the stream" if asked.type == "incremental" else "whole; changes wait until that is done"
@@ -227,7 +236,7 @@ def _stop_snapshot(
     store: StateStore, record: ConnectorRecord, asked: StopIncrementalSnapshot
 ) -> tuple[list[str], list[str]]:
     """Return what the action does, and the signals that it is about."""
-    _signal(asked)
+    _signal(store, record, asked)
     scans = [] if record.offset is None else [scan.table for scan in record.offset.incremental.scans]
     under_way = [s for s in store.signals_of(record.connector, 20, under_way=True) if s.type == "execute-snapshot"]
     lines = [

@@ -7,12 +7,12 @@ What they would do is said here, from the state, the change log and, of an offse
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.services.actions.action_models import (
     ConnectorAction,
     RebuildTargetTables,
@@ -154,7 +154,7 @@ def _compare(store: StateStore, record: ConnectorRecord, asked: VerifyTargetTabl
     else:
         lines.append("No table is changed. The run ends as failed if one is not equal to the source, and names it.")
     conf = {
-        "connector": record.connector, "work": "repair" if repairs else "verify", "tables": [re.escape(name) for name in tables],
+        "connector": record.connector, "work": "repair" if repairs else "verify", "tables": [format_exact_pattern(name) for name in tables],
         "target": target, "location": location, "confirm": record.connector if repairs else None,
     }  # fmt: skip
     return DagRunAction(runs.find_form_dag(record.connector, _WORKS, "tables_dag"), lines, repairs, conf, about=tables)

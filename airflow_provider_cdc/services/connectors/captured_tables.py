@@ -49,7 +49,7 @@ def known_tables(store: StateStore, connector: ConnectorRecord) -> list[str]:
 
 
 def select_tables(patterns: Sequence[str], captured: Mapping[str, str]) -> list[str]:
-    """Select captured tables by names or regular expressions; as in signals, they match whole names.
+    """Select captured tables by names or regular expressions, which match whole names as in signals. The name of a table is that table alone.
 
     :param captured: of :func:`captured_tables`
     :raises ConfigError: one of them selects none, is no regular expression, or may take too long to match; the error names it
@@ -57,16 +57,23 @@ def select_tables(patterns: Sequence[str], captured: Mapping[str, str]) -> list[
     from airflow_provider_cdc.core.signals.table_patterns import check_names
 
     found, wrong, readable = dict[str, None](), [], dict[str, re.Pattern[str]]()
+    by_name = {full: name for name, full in captured.items()} | {name: name for name in captured}
     for pattern in patterns:
         try:
-            readable[pattern] = re.compile(pattern_from_name(pattern))
+            if pattern not in by_name:
+                readable[pattern] = re.compile(pattern_from_name(pattern))
         except re.error as e:
             wrong.append(f"{pattern!r} is not a regular expression: {e}")
     try:
         check_names(readable, [*captured, *captured.values()])
     except SignalRejected as e:  # matching cannot be interrupted, and no other thread would get its turn
         wrong, readable = [str(e)], {}
-    for pattern, compiled in readable.items():
+    for pattern in patterns:
+        if pattern in by_name:
+            found[by_name[pattern]] = None
+            continue
+        if (compiled := readable.get(pattern)) is None:
+            continue
         names = [name for name, full in captured.items() if compiled.fullmatch(name) or compiled.fullmatch(full)]
         if not names:
             looked_for = len(wrong) < _SHOWN

@@ -6,7 +6,6 @@ See "Setting up Oracle" and "Creating users for the connector" of the Debezium O
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,6 +14,7 @@ from oracledb import Connection
 
 from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, TransientError
+from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.core.remedy_commands import read_whole
 from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads
@@ -336,7 +336,7 @@ def _types(connection: Connection, config: OracleConfig, captured: list[TableSch
             again = read_whole(config.connector_name, schema.id)
             yield Finding(
                 f"LogMiner {what} of {schema.id}, because of {', '.join(columns)}: the table is stopped.",
-                fix.format(name=re.escape(str(schema.id)), read=again),
+                fix.format(name=format_exact_pattern(schema.id), read=again),
                 fatal=False,
             )
 

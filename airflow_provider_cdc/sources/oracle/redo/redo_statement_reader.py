@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import CdcError, SchemaConflict, UnreadableValue
+from airflow_provider_cdc.core.exact_pattern import escape_name
 from airflow_provider_cdc.core.model import log_items
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.core.remedy_commands import read_whole
@@ -249,7 +250,7 @@ class RedoReader:
         :param quotes: apostrophes that are not doubled may be the cause
         """
         relaxed = "set internal.log.mining.sql.relaxed.quote.detection=true, if apostrophes in texts are not doubled"
-        excluded = f"leave the column out with column.exclude.list={re.escape(str(self.schema.id))}\\.{re.escape(column or '')}"
+        excluded = f"leave the column out with column.exclude.list={escape_name(f'{self.schema.id}.{column}')}"
         return UnreadableValue(
             what,
             where=f"{self.schema.id}{f'.{column}' if column else ''}{f': {_excerpt(text)}' if text else ''}",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.exact_pattern import escape_name
 from airflow_provider_cdc.core.model.table_schema import HEADER, Column, TableSchema
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, PrimaryKeyMode
 
@@ -291,7 +292,7 @@ def _excluded(topic: str, *fields: DatabaseColumn) -> str:
 
 def exclude_columns(topic: str, *columns: str) -> str:
     """Build the property that leaves columns of a topic out."""
-    return "field.exclude.list=" + ",".join(f"{re.escape(topic)}:{re.escape(name)}" for name in columns)
+    return "field.exclude.list=" + ",".join(f"{escape_name(topic)}:{escape_name(name)}" for name in columns)
 
 
 def _without(topic: str, fields: list[DatabaseColumn]) -> str:
