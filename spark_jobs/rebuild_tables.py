@@ -1,4 +1,4 @@
-"""Build tables again from the change log: ``spark-submit rebuild_tables.py --changelog … --connector … --location … --topic …``.
+"""Rebuild tables from the change log: ``spark-submit rebuild_tables.py --changelog … --connector … --location … --topic …``.
 
 ``--help`` lists the arguments. The job itself is :mod:`airflow_provider_cdc.targets.lake.jobs.rebuild_tables`.
 """

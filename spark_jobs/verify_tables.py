@@ -1,4 +1,4 @@
-"""Compare lakehouse tables with the source: ``spark-submit verify_tables.py --changelog … --connector … --location …``.
+"""Verify lakehouse tables against the source: ``spark-submit verify_tables.py --changelog … --connector … --location …``.
 
 ``--help`` lists the arguments. The job itself is :mod:`airflow_provider_cdc.targets.lake.jobs.verify_tables`.
 """

@@ -186,7 +186,7 @@ def test_a_partition_of_delta_that_would_lose_its_value_is_refused_and_the_way_o
             t.insert(table, {"region": value if table == "s.first" else "FR", "id": 1, "v": 1})
     lake.connector.capture()
     with pytest.raises(
-        TargetError, match=r"1 of 5 tables[\s\S]*first[\s\S]*in region, by which the table is partitioned"
+        TargetError, match=r"1 of 5 tables[\s\S]*first[\s\S]*in region, a partition column of the table"
     ):
         lake.apply()
     with db.transaction() as t:

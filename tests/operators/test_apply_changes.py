@@ -143,9 +143,9 @@ def test_it_submits_the_job_that_is_installed_beside_it(tmp_path: Path, spark: S
 def test_an_unknown_target_or_profile_is_refused_when_the_dag_is_parsed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"'hudi' is not a kind of target\. Valid values are: "):
         apply(tmp_path, target="hudi")
-    with pytest.raises(ConfigError, match=r"'quick' is not a profile of tables\. Valid values are: compatible, fast"):
+    with pytest.raises(ConfigError, match=r"'quick' is not a table profile\. Valid values are: compatible, fast"):
         apply(tmp_path, profile="quick")
-    with pytest.raises(ConfigError, match=r"'never' is not a way to write\. Valid values are: auto, merge, commit"):
+    with pytest.raises(ConfigError, match=r"'never' is not a write strategy\. Valid values are: auto, merge, commit"):
         apply(tmp_path, writes="never")
     with pytest.raises(ConfigError, match=r"threads must be 1 at least, and is 0"):
         apply(tmp_path, threads=0)

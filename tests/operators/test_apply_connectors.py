@@ -214,7 +214,7 @@ def test_a_secret_that_would_be_seen_is_refused(tmp_path: Path, spark: Spark) ->
         ({"connectors": []}, "each of them once"),
         ({"connectors": [ConnectorDefinition("shop", "mariadb", "/a")] * 2}, "given are shop, shop"),
         ({"location": None}, "no location for the tables of connector shop"),
-        ({"profile": "quick"}, "'quick' is not a profile"),
+        ({"profile": "quick"}, "'quick' is not a table profile"),
         ({"target": "hudi"}, "'hudi' is not a kind of target"),
         ({"tables": [{"tables": "a", "mode": "histroy"}]}, "did you mean 'history'"),
         ({"threads": 0}, "threads must be 1"),

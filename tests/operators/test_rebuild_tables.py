@@ -87,9 +87,10 @@ def test_tables_of_a_route_are_told_by_their_names_and_a_time_reaches_the_job(fo
 
 
 def test_a_table_that_cannot_be_built_fails_the_task_which_names_those_that_are(folder: Path) -> None:
-    _will(folder, 1, "shop.s.a", problem="There is no table of shop.s.it_s.\n  Repair: run the apply")
+    _will(folder, 1, "shop.s.a", problem="The table of shop.s.it_s does not exist.\n  Repair: run the apply")
     with pytest.raises(
-        AirflowException, match=r"no table of shop.s.it_s.\n  Repair: run the apply\n  Built before: shop.s.a"
+        AirflowException,
+        match=r"table of shop.s.it_s does not exist.\n  Repair: run the apply\n  Built before: shop.s.a",
     ):
         _task(folder).execute(context())
 

@@ -108,7 +108,7 @@ class ApplyRunReport:
             return
         details = "\n".join(f"  {topic}: {text}" for topic, text in sorted(self.failed.items()))
         raise TargetError(
-            f"{len(self.failed)} of {len(self.stands)} tables could not be brought up to date:\n{details}",
-            safe="The other tables stand at the last batch; the change log keeps everything for these.",
-            remedy="fix what the messages name, then run the apply again: each table goes on from its last batch",
+            f"Changes could not be applied to {len(self.failed)} of {len(self.stands)} tables:\n{details}",
+            safe="The other tables are at the last batch; the change log keeps all batches for the failed tables.",
+            remedy="fix the errors above, then run the apply again: each table continues from its last batch",
         )

@@ -108,11 +108,11 @@ class BatchApplier:
         last = max(self._changelog.list_batches(self._connector), default=0)
         if at > last:  # nor has another run applied what was captured since this one began
             raise TargetError(
-                f"The table stands at batch {at}, and the change log ends with batch {last}: it is another change log, or its end is lost.",
+                f"The table is at batch {at}, but the change log ends with batch {last}: it is another change log, or its last batches are lost.",
                 where=f"{target.location} ({owner})",
                 safe="The table was not changed.",
-                remedy="restore the change log from a backup; if it is lost for good, move the table away and run the apply again: it is "
-                "built again from the batches that there are",
+                remedy="restore the change log from a backup; if it is lost for good, move the table away and run the apply again, which "
+                "rebuilds it from the remaining batches",
             )
         return target, at
 
@@ -160,17 +160,19 @@ class BatchApplier:
                     raise e.error from e
                 look = None
                 log.warning(
-                    "An executor was lost while changes were merged into the table of %s (%d): they are merged again.",
+                    "An executor was lost while changes were merged into the table of %s (attempt %d). The merge is retried.",
                     table.name,
                     attempt + 1,
                 )
             except WriteConflict as e:
                 look, last = None, str(e)[:300]
                 # whoever was faster may have applied the same batches: the marker tells
-                log.warning("Another writer committed to the table of %s first (%d): %s", table.name, attempt + 1, last)
+                log.warning(
+                    "Another writer committed to the table of %s first (attempt %d): %s", table.name, attempt + 1, last
+                )
                 time.sleep(0.5 * attempt)
         raise TargetError(
-            f"The table of {table.name} was changed by other writers {ATTEMPTS} times while it was being merged, the last time: {last}",
+            f"Other writers changed the table of {table.name} {ATTEMPTS} times during the merge. Last conflict: {last}",
             where=location,
             safe="The table was not changed by this run.",
             remedy="stop the other writers, then run the apply again",
@@ -183,7 +185,7 @@ class BatchApplier:
         """Apply what a table lacks after the marker that was read once; commits are added to ``done``."""
         new = at in (None, NEVER)
         if new and groups[0].first > table.since + 1:
-            raise WriteConflict("it was removed a moment ago")
+            raise WriteConflict("the table was removed a moment ago")
         parts = [part for group in groups for part in group.list_parts(owner.topic, max(at or 0, 0))]
         if not parts:
             return at
@@ -215,7 +217,7 @@ class BatchApplier:
                 bring_up(target, step, marker, self._route, new=new, shape=shape, at=at)
             except Exception as e:
                 if not isinstance(e, WriteConflict) and (by := self._overtaken(owner, target)):
-                    raise WriteConflict(f"{by}; what it was read as meanwhile: {e}") from e
+                    raise WriteConflict(f"{by}; meanwhile, this attempt failed: {e}") from e
                 if lost_with_an_executor(e):
                     raise CachedRowsLost(e) from e
                 raise
@@ -244,7 +246,7 @@ class BatchApplier:
         except WriteConflict as e:
             return str(e)
         except Exception:  # the error that led here says what is the matter
-            log.debug("The table at %s cannot be looked at again.", target.location, exc_info=True)
+            log.debug("The table at %s cannot be inspected again.", target.location, exc_info=True)
         return ""
 
     def check_rule(self, owner: Owner, table: TargetTable, target: Target, schema: TableSchema) -> None:
@@ -301,12 +303,12 @@ def tell_of_what_is_lost(table: TargetTable, first: int, mode: str) -> None:
     """
     if mode == "current":
         log.info(
-            "The table of %s begins with batch %d, in which it is emptied at the source or read again: batches before it are removed.",
+            "The table of %s starts with batch %d, in which the source table is truncated or snapshotted again: earlier batches are removed.",
             table.name, first,
         )  # fmt: skip
     else:
         log.warning(
-            "The table of %s (mode %s) begins with batch %d: what its rows were before that is lost with the batches that are removed.",
+            "The table of %s (mode %s) starts with batch %d: earlier states of its rows are lost, because earlier batches are removed.",
             table.name, mode, first,
         )  # fmt: skip
 

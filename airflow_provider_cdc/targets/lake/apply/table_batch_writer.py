@@ -212,11 +212,9 @@ def _by_number(write: TableWrite, route: WriteStrategy) -> None:
     """Apply changes to a table without a key, which is a bag of rows: equal rows are added and removed by number."""
     target, pending, marker, shape = write.target, write.pending, write.marker, write.shape
     if shape.shard_column or shape.rule.metadata_columns:
-        raise key_is_another(write, "a table that others share, or that has columns of columns.metadata,")
+        raise key_is_another(write, "a shared table or a table with columns from columns.metadata")
     if len(parts := split_into_stages(write)) > 1:
-        log.info(
-            "%s is written anew: columns stay that the source has dropped after some of these events.", pending.topic
-        )
+        log.info("%s is rewritten: it keeps columns that the source dropped after some of these events.", pending.topic)
         _replace(write, lambda: rows_after(write, parts))
         return
     changes, names = (
@@ -231,7 +229,7 @@ def _by_number(write: TableWrite, route: WriteStrategy) -> None:
     if set(pending.count_operations()) <= {"c", "r"} and (not pending.changes or write.bring_columns_up()):
         target.append(changes.drop(NUMBER, SEQ), marker)
     elif why := route.find_rewrite_reason(pending) or _by_places(write, changes, names):
-        log.info("%s is written anew: %s.", pending.topic, why)
+        log.info("%s is rewritten: %s.", pending.topic, why)
         _anew(write, changes, names)
 
 
@@ -252,7 +250,12 @@ def _by_places(write: TableWrite, changes: DataFrame, names: list[str]) -> str:
     except AbsentRows as e:
         raise _absent(target, pending) from e
     if not reason:
-        log.info("%s is committed: %d rows go, %d come.", pending.topic, found.number.sum(), found.number_of_new_rows())
+        log.info(
+            "%s is committed: %d rows removed, %d rows added.",
+            pending.topic,
+            found.number.sum(),
+            found.number_of_new_rows(),
+        )
     return reason
 
 
@@ -277,8 +280,8 @@ def _replace(write: TableWrite, rows: Callable[[], DataFrame]) -> None:
 
 def _absent(target: Target, pending: PendingBatches) -> ChangeLogDamaged:
     return ChangeLogDamaged(
-        "The change log removes a row that the table does not have: they do not belong together.",
+        "The change log removes a row that the table does not have: the table and the change log do not belong together.",
         where=f"{target.location}, batches {pending.first} to {pending.last}",
         safe="The table was not changed.",
-        remedy="drop the target table and run the apply again: it is built again from the change log",
+        remedy="drop the target table and run the apply again, which rebuilds it from the change log",
     )

@@ -27,18 +27,18 @@ def applied_batch(target: Target, owner: Owner, *, adopt: bool = False) -> int |
             return None
         if not target.exists():  # another run may have made the table since the first look
             raise _refused(
-                target, owner, f"There is no table, but {found}", "move it away, or give tables another location"
+                target, owner, f"The table does not exist, but {found}", "move it away, or give tables another location"
             )
     there, markers = target.read_owner(), target.read_markers()
     if there != owner.recorded_owner:
         _check_free(target, owner, there, markers, adopt=adopt)
     if owner.application_name in markers and (how := target.set_back(owner.application_name)):
         raise TargetError(
-            f"The table was brought back to what it was before batch {markers[owner.application_name]} ({how}), and still says that it stands there.",
+            f"The table was restored to a state before batch {markers[owner.application_name]} ({how}), but its marker still names this batch.",
             where=f"{target.location} ({owner})",
             safe="The table was not changed; the change log keeps the batches.",
-            remedy="move the table away and run the apply again: it is built again from the change log; or have it read again by a "
-            'snapshot with "replace": true after that',
+            remedy="move the table away and run the apply again, which rebuilds it from the change log; or, after moving it away, "
+            'snapshot the source table again with "replace": true',
         )
     if there != owner.recorded_owner:
         target.record_owner(owner)
@@ -54,34 +54,39 @@ def _check_free(target: Target, owner: Owner, there: Owner | None, markers: dict
     if owner.is_but_for_its_log(there) or owner.recorded_owner.is_but_for_its_log(there):
         if known or owner.shared or not adopt:
             raise another_log(target, owner, there, adopts=not known and not owner.shared)
-        log.warning("The table at %s is adopted for %s: it was made from another change log.", target.location, owner)
+        log.warning("The table at %s is adopted for %s: it was built from another change log.", target.location, owner)
         return
     others = sorted(app.removeprefix(APPS) for app in markers if app.startswith(APPS) and app != owner.application_name)
     if there is None and known and not others:
         log.info(
-            "The table at %s was made by an earlier version for %s; now it says so itself.", target.location, owner
+            "The table at %s was created for %s by an earlier version; it now records its owner.",
+            target.location,
+            owner,
         )
     elif known:
         raise _refused(
-            target, owner, f"The table there belongs to {there or 'nobody'}, and has taken batches of this one and of others before",
-            "move the table away and run the apply again: it is built again from the change log",
+            target, owner, f"The table belongs to {there or 'no connector'}, but contains batches of this connector and of others",
+            "move the table away and run the apply again, which rebuilds it from the change log",
         )  # fmt: skip
     elif not adopt:
         whose = (
             f"belongs to {there}"
             if there
-            else f"holds batches of {others[0]}"
+            else f"contains batches of {others[0]}"
             if others
-            else "is not one of a connector"
+            else "does not belong to a connector"
         )
         raise _refused(
-            target, owner, f"The table there {whose}",
-            f"give the tables of this connector another location, or move the table away; or, if its rows may be replaced, say "
+            target, owner, f"The table {whose}",
+            f"give the tables of this connector another location, or move the table away; or, if its rows may be replaced, use "
             f"--adopt '{owner.topic}' (adopt=[{owner.topic!r}] in Airflow) for one run",
         )  # fmt: skip
     else:
         log.warning(
-            "The table at %s is adopted for %s. It was that of %s.", target.location, owner, there or "somebody else"
+            "The table at %s is adopted for %s. Its previous owner was %s.",
+            target.location,
+            owner,
+            there or "another writer",
         )
 
 
@@ -93,36 +98,36 @@ def another_log(target: Target, owner: Owner, there: Owner | None, *, adopts: bo
     """
     made, now = (found.changelog if found is not None else "" for found in (there, owner))
     adopt = (
-        f", or, if its rows may be replaced, say --adopt '{owner.topic}' (adopt=[{owner.topic!r}] in Airflow) for one run"
+        f", or, if its rows may be replaced, use --adopt '{owner.topic}' (adopt=[{owner.topic!r}] in Airflow) for one run"
         if adopts
         else ""
     )
     return TargetError(
-        f"The table there was made from another change log of {owner.connector} ({made or 'without an identity'}) than the one that is there "
-        f"({now or 'it has no batch, or none with an identity'}), which was begun again or put in its place: what the table lacks of it, "
-        "numbers of batches do not say.",
+        f"The table was built from another change log of {owner.connector} ({made or 'without an identity'}) than the present one "
+        f"({now or 'it has no batch, or none with an identity'}), which was started again or replaced the earlier one: batch numbers "
+        "do not show which changes the table lacks.",
         where=f"{target.location} ({owner})",
         safe="The table was not changed; the change log keeps the batches.",
-        remedy=f"restore the other change log, with the state tables; or, if it is gone for good, move the table away and run the apply again: it is built again "
-        f"from the batches that there are{adopt}",
+        remedy=f"restore the other change log, with the state tables; or, if it is lost for good, move the table away and run the apply again, which rebuilds it "
+        f"from the existing batches{adopt}",
     )
 
 
 def put_back(target: Target, owner: Owner, batch: int) -> TargetError:
     """Build the error for a table whose last batch is another one in the change log by now."""
     return TargetError(
-        f"The table stands at a batch {batch} that is not the one in the change log, which was put back to an earlier state and went on from there: "
-        "what the table lacks of it, numbers of batches do not say.",
+        f"The table is at batch {batch}, but the change log now has another batch with this number: it was restored to an earlier state and continued "
+        "from there. Batch numbers do not show which changes the table lacks.",
         where=f"{target.location} ({owner})",
         safe="The table was not changed; the change log keeps the batches.",
-        remedy="move the table away and run the apply again: it is built again from the batches that there are",
+        remedy="move the table away and run the apply again, which rebuilds it from the existing batches",
     )
 
 
 def _refused(target: Target, owner: Owner, why: str, remedy: str) -> TargetError:
     return TargetError(
-        f"{why}: what is not this connector's is not written to.",
-        where=f"{target.location} (wanted for {owner})",
+        f"{why}. The apply writes only to its own tables and folders.",
+        where=f"{target.location} (for {owner})",
         safe="Nothing was changed there; the change log keeps the batches.",
         remedy=remedy,
     )

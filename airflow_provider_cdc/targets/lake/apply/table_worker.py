@@ -84,7 +84,10 @@ class TableWorker:
         self.stood[name] = at
         earlier += find_unreported_writes(table, at, view, self._backlog)
         if at is None and name in view.stands and view.describe_source_table(name)["dropped"]:
-            log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", name)
+            log.info(
+                "The table of %s no longer exists, and its source table was dropped too: the apply does not rebuild it.",
+                name,
+            )
             return {}
         if at not in (None, NEVER) and (problem := other_texts(table, view.find_report_entry(name), target)):
             raise problem
@@ -92,7 +95,7 @@ class TableWorker:
             table, missing = self._backlog.find_unapplied_groups(table, at, view)
         except BatchesRemoved as e:
             if at in (None, NEVER) and view.is_gone_at_source(table.topic):
-                log.info("The table of %s is not built, and the source has none any more: %s", name, e.what)
+                log.info("The table of %s is not built, because its source table no longer exists: %s", name, e.what)
                 return {}
             raise
         before, lost = at, False
@@ -112,7 +115,8 @@ class TableWorker:
                             raise
                         lost = True
                         log.warning(
-                            "%s All batches are applied together now: later ones may have the documents.", e.what
+                            "%s The apply now applies all batches together: later batches may contain the documents.",
+                            e.what,
                         )
         finally:
             progress.release_table(name)
@@ -138,7 +142,8 @@ class TableWorker:
         schema = next((found for group in reversed(groups) if (found := group.find_schema(table.topic))), None)
         if schema is None:
             log.info(
-                "Whether the rule of %s has changed is seen with its next events: the change log has none.", table.name
+                "The rule of %s is checked with its next events, because the change log has no events of it.",
+                table.name,
             )
         else:
             self._catch_up.check_rule(owner, table, target, schema)

@@ -36,7 +36,7 @@ def find_unreported_writes(
         return []
     found = merge_pending(parts, parts[-1].last, parts[-1].position)
     log.warning(
-        "Another run has brought %s to batch %d, and the last report does not say so, as if it had been killed: its %d events are told now.",
+        "Another run applied %s up to batch %d without reporting it, and was probably killed: its %d events are reported now.",
         table.name, at, found.event_count,
     )  # fmt: skip
     name = "" if table.place is None else table.name

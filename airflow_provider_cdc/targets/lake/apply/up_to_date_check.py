@@ -31,7 +31,7 @@ def read_table_stamp(changelog: ChangeLog, target: str, location: str) -> str:
         files, folder = changelog.storage.resolve_url(location)
         return look(files, folder)
     except Exception as e:  # each kind of store has errors of its own; Spark, with settings of its own, may reach it
-        log.info("The table at %s cannot be looked at without Spark: %s", location, e)
+        log.info("The table at %s cannot be inspected without Spark: %s", location, e)
         return ""
 
 
@@ -65,6 +65,6 @@ def nothing_new(
         return None
     if len(find_unchanged_topics(changelog, target, report["stands"])) < len(report["stands"]):
         return None
-    log.info("%d tables of %s stand at batch %d, the last one.", len(report["stands"]), connector, report["last_batch"])
+    log.info("%d tables of %s are at batch %d, the last one.", len(report["stands"]), connector, report["last_batch"])
     earlier = not_announced(report, ApplyTurns(changelog.storage, connector, target, location))
     return {**report, "tables": [], "untold": [], "earlier": earlier, "owner": "", "seconds": 0.0}

@@ -148,17 +148,20 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
     told = told_of(report.get("stands", {}))
     if report.get("last_batch", 0) > newest or of_another(report, last):
         if last is None:
-            log.warning("The change log ends with batch %d, and was at %d before.", newest, report["last_batch"])
+            log.warning(
+                "The change log ends with batch %d, but ended with batch %d before.", newest, report["last_batch"]
+            )
         else:
             log.warning(
-                "Batch %d is not the one of the last apply: the change log is another one, or was put back.", newest
+                "Batch %d differs from the batch of the last apply: the change log is another one, or was restored to an earlier state.",
+                newest,
             )
         # each table is looked at, and says what it has
         stands = {topic: {**entry, "stamp": ""} for topic, entry in report["stands"].items()}
         report = {**report, "last_batch": 0, "stands": stands}
     if report and report.get("rules", "") != rules:
         evidence = evidence_of(report)
-        log.info("The rules of tables are not those of the last run: each table is looked at.")
+        log.info("The table rules differ from the rules of the last run: the apply checks each table.")
         # where a route brings rows now is found again, in all batches
         known = {t: e for t, e in report["stands"].items() if not ("place" in e or e.get("routed"))}
         lagging = {topic: batch for topic, batch in report["lagging"].items() if topic in known}
@@ -170,8 +173,8 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
         start = before.first - 1 if before is not None else 0
         if before is not None and before.topics is None:
             log.warning(
-                "The change log of %s begins with batch %d, and nobody knows which tables had events before: those without any since are not made. "
-                "To have them named: %s",
+                "The change log of %s starts with batch %d, and it is unknown which tables had earlier events: tables without later events are not created. "
+                "To list these tables, run `%s`.",
                 connector, before.first, format_cdc_command("verify", connector),
             )  # fmt: skip
     batches = (manifest.batch_contents for manifest in changelog.read_manifests(connector, after=start))

@@ -49,10 +49,13 @@ class Backlog:
             return table, view.groups
         if known is not None and at is not None and at < known["batch"]:
             log.warning(
-                "The table of %s stands at batch %d, and stood at %d: it is caught up.", name, at, known["batch"]
+                "The table of %s is at batch %d, but was at batch %d before: the apply brings it up to date.",
+                name,
+                at,
+                known["batch"],
             )
         elif known is not None and known["batch"] != NEVER and at is None:
-            log.warning("The table of %s is gone, and is built again from the change log.", name)
+            log.warning("The table of %s no longer exists: the apply rebuilds it from the change log.", name)
         start = self._start(table, at, view)
         if at in (None, NEVER) and start.after:
             table = replace(table, since=start.after, lacks=table.lacks or start.lacks)

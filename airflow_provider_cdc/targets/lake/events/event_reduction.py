@@ -50,7 +50,7 @@ def final_types(schema: TableSchema, shape: Projection = WHOLE) -> dict[str, str
     """
     if ours := [c.name for c in schema.columns if c.name.lower().startswith(OURS)]:
         raise TargetError(
-            f"Columns whose names begin with {OURS} cannot be applied: the job uses such names for its own columns.",
+            f"Columns with names that begin with {OURS} cannot be applied: the job uses such names for its own columns.",
             where=f"{schema.id}: {', '.join(ours)}",
             safe="The table was not changed; the change log keeps the batches.",
             remedy="leave the column out with column.exclude.list, or rename it at the source",
@@ -67,10 +67,10 @@ def check_names(pending: PendingBatches) -> None:
         lower = [name.lower() for name in schema.column_names]
         if both := [name for name in schema.column_names if lower.count(name.lower()) > 1]:
             raise TargetError(
-                "Columns differ in upper and lower case only, and neither Spark nor the tables tell them apart.",
+                "The names of columns differ only in upper and lower case, and neither Spark nor the tables distinguish them.",
                 where=f"{schema.id}: {', '.join(both)}",
                 safe="The table was not changed; the change log keeps the batches.",
-                remedy="leave all but one of them out with column.exclude.list, or rename them at the source; for what the change log has already, "
+                remedy="leave all but one of them out with column.exclude.list, or rename them at the source; for events that the change log has already, "
                 "capture the table again under another topic.prefix",
             )
 
@@ -196,13 +196,13 @@ def _not_kept(lost: DocumentsLost, documents: DocumentSchema, shape: Projection,
     what = (
         f"has no column with the text of {documents.body}"
         if name is None
-        else f"makes another type of {documents.body}"
+        else f"converts {documents.body} to another type"
     )
     return DocumentsLost(
-        f"{lost.what} The rule of the table {what}, to which updates could be applied.",
+        f"{lost.what} The rule of the table {what}, so updates cannot be applied to it.",
         where=lost.where,
         safe=lost.safe,
-        remedy=f"let the rule keep {documents.body} as text, or have the source tell the whole document of each update; then read the collection again",
+        remedy=f"keep {documents.body} as text in the rule, or configure the source to send the whole document with each update; then snapshot the collection again",
     )
 
 

@@ -41,11 +41,11 @@ def read_image_differences(
     if lacking := _left_out_of_changes(spark, pending, after):
         raise TargetError(
             f"Updates or deletes of {pending.topic} lack values of columns ({', '.join(lacking)}), and the table has no key "
-            "to find their rows by.",
+            "to find their rows.",
             where=f"batches {pending.first} to {pending.last}",
             safe="The table was not changed; the change log keeps the batches.",
             remedy="leave those columns out with column.exclude.list, or give the table a key at the source or with "
-            f"message.key.columns; then have it read again by `{pending.read_again}`",
+            f"message.key.columns; then snapshot it again with `{pending.read_again}`",
         )
     parts = [
         raw.where(f"{image} IS NOT NULL").select(*columns, F.lit(sign).alias(NUMBER), F.col("seq").alias(SEQ))

@@ -54,9 +54,9 @@ def lacks_package(said: str) -> ConfigError | None:
         return None
     lines = [line for line in said.splitlines() if line.startswith("ModuleNotFoundError")]
     return ConfigError(
-        f"Executors lack a package: {' '.join(lines)[:_SHOWN] or said[:_SHOWN]}",
+        f"The executors lack a Python package: {' '.join(lines)[:_SHOWN] or said[:_SHOWN]}",
         safe="No table was changed.",
-        remedy="install it in the Python of the workers, or name a Python that has it by PYSPARK_PYTHON; the code of airflow-provider-cdc itself is sent to them",
+        remedy="install it in the Python environment of the workers, or set PYSPARK_PYTHON to a Python that has it; the job itself sends the code of airflow-provider-cdc to the workers",
     )
 
 

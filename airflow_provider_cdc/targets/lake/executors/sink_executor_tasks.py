@@ -90,7 +90,7 @@ def _failed(said: str) -> CdcError:
     lines = [line for line in said.splitlines() if line.strip() and not line.startswith(("    ", "  File", "\t"))]
     short = "\n".join(lines)[:_SHOWN]
     return lacks_package(said) or CdcError(
-        f"Tasks of Spark have failed: {short}",
-        safe="The tables have every batch up to the one that their marker names.",
-        remedy="mend what they say, then run the apply again: it drops their staging tables and goes on",
+        f"Spark tasks failed: {short}",
+        safe="The tables contain every batch up to the batch of their marker.",
+        remedy="fix the errors above, then run the apply again: it drops the staging tables of the tasks and continues",
     )

@@ -32,7 +32,7 @@ def known_profile(profile: str) -> str:
     :raises ConfigError: there is no such profile
     """
     if profile not in PROFILES:
-        raise ConfigError(f"{profile!r} is not a profile of tables. Valid values are: {', '.join(PROFILES)}.")
+        raise ConfigError(f"{profile!r} is not a table profile. Valid values are: {', '.join(PROFILES)}.")
     return profile
 
 
@@ -42,5 +42,5 @@ def known_writes(writes: str) -> str:
     :raises ConfigError: there is no such one
     """
     if writes not in WRITES:
-        raise ConfigError(f"{writes!r} is not a way to write. Valid values are: {', '.join(WRITES)}.")
+        raise ConfigError(f"{writes!r} is not a write strategy. Valid values are: {', '.join(WRITES)}.")
     return writes

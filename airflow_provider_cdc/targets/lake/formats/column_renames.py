@@ -25,7 +25,7 @@ def rename_column_types(evolution: ColumnEvolution, columns: Mapping[str, str], 
     final = {name.lower() for name in evolution.types}
     if len(final) < len(evolution.types):
         raise TargetError(
-            "Two columns have the same name but for upper and lower case, which Spark cannot tell apart.",
+            "The names of two columns differ only in upper and lower case, and Spark cannot distinguish them.",
             where=f"{location}: {', '.join(evolution.types)}",
             safe="The table was not changed; the change log keeps the batches.",
             remedy="leave one of them out with column.exclude.list, or rename it at the source",
@@ -36,10 +36,10 @@ def rename_column_types(evolution: ColumnEvolution, columns: Mapping[str, str], 
             return None
         if old not in there and new not in there:
             raise TargetError(
-                f"Column {old} was renamed to {new} at the source; the table has neither.",
+                f"Column {old} was renamed to {new} at the source, but the table has neither column.",
                 where=location,
                 safe="The table was not changed; the change log keeps the batches.",
-                remedy="drop the target table and run the apply again: it is built again from the change log",
+                remedy="drop the target table and run the apply again, which rebuilds it from the change log",
             )
         there.setdefault(new, there.get(old, ""))
     return there

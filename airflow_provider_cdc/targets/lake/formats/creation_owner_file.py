@@ -35,7 +35,7 @@ class CreationMarker:
         if not names or format_marker_name(owner) in names:
             return ""
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        return f"there is {', '.join(sorted(names)[:3])}{more}"
+        return f"the folder contains {', '.join(sorted(names)[:3])}{more}"
 
     @contextlib.contextmanager
     def mark_creation(self, owner: Owner, exists: Callable[[], bool]) -> Iterator[None]:

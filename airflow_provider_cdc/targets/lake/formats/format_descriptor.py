@@ -38,9 +38,9 @@ def known_keep(hours: float) -> timedelta:
     keep = timedelta(0) if math.isnan(hours) else timedelta(hours=min(hours, 1e6))
     if keep < LEAST_KEEP:
         raise ConfigError(
-            f"Older states of tables cannot go after {hours:g} hours: readers and writers that have begun would lose their files.",
+            f"Older table versions cannot expire after {hours:g} hours: running readers and writers would lose their files.",
             safe="No table was changed.",
-            remedy=f"keep them for {LEAST_KEEP.total_seconds() / 3600:g} hour or longer; 168 is a week",
+            remedy=f"keep them for {LEAST_KEEP.total_seconds() / 3600:g} hour or longer; 168 hours are a week",
         )
     return keep
 
@@ -84,7 +84,7 @@ class TableFormat:
         """
         if not (self.named or is_path(location)):
             raise ConfigError(
-                f"{location!r} is not a path, and tables of the kind {self.kind!r} are found by path only.",
+                f"{location!r} is not a path, but tables of the kind {self.kind!r} need a path as their location.",
                 safe="No table was changed.",
                 remedy="give a path or URL, for example /lake/{database}/{table}",
             )

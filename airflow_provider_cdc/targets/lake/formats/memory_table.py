@@ -79,7 +79,7 @@ class MemoryTarget(Target):
 
     def find_foreign_content(self, owner: Owner) -> str:
         found = STORED.get(self.location)
-        return f"there is {found}" if isinstance(found, str) else ""
+        return f"the location contains {found}" if isinstance(found, str) else ""
 
     def read_owner(self) -> Owner | None:
         return self._there().owner
@@ -144,7 +144,7 @@ class MemoryTarget(Target):
             old = there.get(name, type_)
             if name not in evolution.fills and not (can_hold_type(old, type_) or can_hold_type(type_, old)):
                 raise TargetError(
-                    f"Column {name} is {old} in the table and would have to become {type_}.",
+                    f"Column {name} has the type {old} in the table and needs the type {type_}.",
                     where=self.location,
                     safe="The table was not changed.",
                     remedy="move the table away",
@@ -166,7 +166,7 @@ class MemoryTarget(Target):
         rows = _arrays(self.read_rows().select(*columns))
         with self._commit() as there:
             if there is not before:
-                raise WriteConflict("another writer has committed")
+                raise WriteConflict("another writer committed meanwhile")
             STORED[self.location] = replace(there, rows=rows, types=final, version=(evolution.app, evolution.version))
         self.changes_columns(evolution.version)
         return {}
@@ -196,7 +196,7 @@ class MemoryTarget(Target):
         made = MemoryTableState(_arrays(rows), _types(rows), marker.owner.recorded_owner, *said, layout=layout)
         with _LOCK:
             if isinstance(STORED.get(self.location), MemoryTableState):
-                raise WriteConflict("the table exists by now")
+                raise WriteConflict("the table exists now")
             STORED[self.location] = made
         self.written = WriteMetrics("create", made.rows.num_rows, 0)
 
@@ -219,9 +219,9 @@ class MemoryTarget(Target):
         if there.markers.get(marker.application_name, NEVER) >= marker.batch:
             return ""
         if changes.made_from not in ("", str(id(there))):
-            raise WriteConflict("another writer has committed since rows were made from the table's")
+            raise WriteConflict("another writer committed after the rows were computed from the table")
         if set(changes.column_names) != set(there.types):
-            return "its columns are not those of the source"
+            return "its columns differ from the source columns"
         wanted = pa.table(
             [changes.keys[name].cast(there.rows[name].type) for name in changes.keys.column_names],
             names=changes.keys.column_names,
@@ -265,7 +265,7 @@ class MemoryTarget(Target):
         made = _arrays(rows)
         with self._commit() as there:
             if there.markers.get(marker.application_name, NEVER) != marker.batch:
-                raise WriteConflict("another batch was applied")
+                raise WriteConflict("another run has applied another batch")
             STORED[self.location] = replace(
                 there, rows=made, writers={**there.writers, marker.application_name: marker.writer}
             )
@@ -277,7 +277,7 @@ class MemoryTarget(Target):
         made = _arrays(rows)
         with self._commit() as there:
             if there is not before:
-                raise WriteConflict("another writer has committed")
+                raise WriteConflict("another writer committed meanwhile")
             markers = {**there.markers, marker.application_name: marker.batch}
             writers = {**there.writers, marker.application_name: marker.writer}
             STORED[self.location] = replace(there, rows=made, types=_types(rows), markers=markers, writers=writers)
@@ -286,7 +286,7 @@ class MemoryTarget(Target):
     def _there(self) -> MemoryTableState:
         found = STORED.get(self.location)
         if not isinstance(found, MemoryTableState):
-            raise WriteConflict("there is no table any more")
+            raise WriteConflict("the table no longer exists")
         return found
 
     @contextmanager

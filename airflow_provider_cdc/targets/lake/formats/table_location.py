@@ -54,7 +54,7 @@ def split_table_name(name: str) -> tuple[str, ...]:
         raise ConfigError(
             f"{name!r} is neither a path nor the name of a table in a catalog.",
             safe="No table was changed.",
-            remedy="a path has a slash, /lake/{database}/{table}; a name has three parts or more, catalog.{database}.{table}",
+            remedy="use a path with a slash, /lake/{database}/{table}, or a name with three or more parts, catalog.{database}.{table}",
         )
     return tuple(found)
 
@@ -93,7 +93,7 @@ def table_location(
         raise ConfigError(
             f"The table of {topic} would be at {found!r}: no part of a location may be empty, '.' or '..'.",
             safe="No table was changed.",
-            remedy="leave the table out with table.exclude.list, or give names another place, for example --location /lake/{topic}",
+            remedy="leave the table out with table.exclude.list, or use another location, for example --location /lake/{topic}",
         )
     return found
 
@@ -116,7 +116,7 @@ def _formatted(template: str, names: Mapping[str, str]) -> str:
         return template.format(**names)
     except (KeyError, IndexError, ValueError, AttributeError) as e:
         raise ConfigError(
-            f"The location {template!r} cannot be used: {e} is not a name that it may have in braces. "
+            f"The location {template!r} cannot be used: {e} is not a valid name in braces. "
             f"Valid names are: {', '.join(names)}.",
             remedy="for example --location /lake/{database}/{table}",
         ) from e

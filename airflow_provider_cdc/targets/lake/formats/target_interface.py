@@ -223,7 +223,7 @@ class Target(abc.ABC):
         """
         if self.stand is not None and (now := self.observe_progress(self.stand.app)) != self.stand:
             raise WriteConflict(
-                f"another run has brought it from batch {self.stand.batch} to {now.batch}, and its columns from schema version {self.stand.version} to {now.version}"
+                f"another run has advanced the table from batch {self.stand.batch} to {now.batch}, and its columns from schema version {self.stand.version} to {now.version}"
             )
 
     def changes_columns(self, version: int) -> None:
@@ -400,7 +400,7 @@ class Target(abc.ABC):
         :return: why all rows of this table have to be replaced instead; empty if it is done
         :raises AbsentRows: the table does not have a row that goes
         """
-        return "rows cannot be taken from tables of this kind"
+        return "rows cannot be removed from tables of this kind"
 
     @abc.abstractmethod
     def append(self, rows: DataFrame, marker: Marker) -> None:

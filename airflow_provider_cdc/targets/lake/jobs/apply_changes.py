@@ -1,8 +1,7 @@
 """Apply a change log to lakehouse tables: ``spark-submit apply_changes.py --changelog … --connector … --location …``.
 
-For each table, the batches that it has not seen are applied: columns are added and changed, the last event of each key is merged, and
-the number of the last batch is part of the same commit. So repeated, killed or concurrent runs give the same result. Tables are
-processed in parallel threads of one session.
+Each table gets the batches that it does not have yet: the job adds and changes columns, merges the last event of each key, and stores the number of
+the last batch in the same commit. So repeated, killed or concurrent runs give the same result. Parallel threads of one session process the tables.
 
 Exit status: 0 all tables have the last batch, 1 some tables failed (the others have it), 2 the arguments cannot be used.
 """
@@ -187,7 +186,7 @@ class ApplyChanges:
                         if stood := future.result():
                             stands[name] = stood
                     except Exception as e:  # the other tables go on; the run fails at its end
-                        log.exception("Table of topic %s could not be brought up to date.", name)
+                        log.exception("Changes could not be applied to the table of %s.", name)
                         failed[name] = str(e)
                         stands[name] = build_failed_entry(view, wanted[name], [*untold_, *applied])
             finally:
@@ -244,7 +243,7 @@ class ApplyChanges:
             except (
                 Exception
             ) as e:  # nothing was to be done there: whoever comes next looks closer, and says what is wrong
-                log.warning("How the table of %s stands could not be looked at: %s", topic, e)
+                log.warning("The table of %s could not be inspected: %s", topic, e)
         return found
 
     def preload_table_states(self) -> None:
@@ -263,7 +262,7 @@ class ApplyChanges:
                 for ask in (target.read_owner, target.read_markers, target.count_file_bytes, target.read_column_types):
                     ask()
         except Exception as e:  # a round says what is wrong with it, and where
-            log.info("The table at %s could not be looked at: %s", location, e)
+            log.info("The table at %s could not be inspected: %s", location, e)
 
     def write_report(self, report: ApplyRunReport) -> None:
         """Replace the report of this target."""
@@ -313,9 +312,9 @@ class ApplyChanges:
         topics = {view.find_report_entry(name).get("topic", name) for name in view.known_topics}
         if unknown := sorted(self._catch_up.adopt - topics):
             raise ConfigError(
-                f"There is no topic {', '.join(unknown)} whose table could be adopted.",
+                f"The connector has no topic {', '.join(unknown)} with a table to adopt.",
                 safe="No table was changed.",
-                remedy=f"topics are: {', '.join(sorted(topics)[:20])}",
+                remedy=f"use one of these topics: {', '.join(sorted(topics)[:20])}",
             )
         return view
 
@@ -364,7 +363,7 @@ def at_last_batch(changelog: ChangeLog, spec: ConnectorSpec, target: str) -> boo
     if report is None or spec.adopt:
         return False
     ApplyReports(changelog.storage, spec.connector).write(report)
-    print(f"Nothing to apply: every table of {spec.connector} stands at batch {report['last_batch']}.")
+    print(f"Nothing to apply: every table of {spec.connector} is at batch {report['last_batch']}.")
     return True
 
 

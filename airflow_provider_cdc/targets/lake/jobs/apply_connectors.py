@@ -1,7 +1,8 @@
 """Apply the change logs of several connectors in one Spark session.
 
-The command is ``spark-submit apply_connectors.py --apply … --apply …``. Each connector is applied as ``apply_changes.py`` does it, with a separate
-report and separate turns: an apply of one of them alone may run beside it. One that fails does not stop the others; the end names it.
+The command is ``spark-submit apply_connectors.py --apply … --apply …``. The job applies each connector like ``apply_changes.py``, with a separate
+report and separate turns: an apply of one of these connectors alone may run at the same time. A connector that fails does not stop the others; the
+job reports it at its end.
 
 Exit status: 0 all tables of all connectors have the last batch, 1 some failed (the others have it), 2 the arguments cannot be used.
 """
@@ -96,9 +97,9 @@ def _tell(outcomes: Sequence[ConnectorOutcome]) -> None:
     if failed := {one.connector: one.error for one in outcomes if one.error is not None}:
         texts = [f"  {name}: " + str(e or repr(e)).replace("\n", "\n    ") for name, e in failed.items()]
         raise CdcError(
-            f"{len(failed)} of {len(outcomes)} connectors could not be applied as a whole:\n" + "\n".join(texts),
-            safe="The tables of the other connectors stand at their last batches; the change logs keep everything.",
-            remedy="fix what the messages name, then run the apply again: each table goes on from its last batch",
+            f"{len(failed)} of {len(outcomes)} connectors could not be applied completely:\n" + "\n".join(texts),
+            safe="The tables of the other connectors are at their last batches; the change logs keep all batches.",
+            remedy="fix the errors above, then run the apply again: each table continues from its last batch",
         )
 
 
@@ -106,15 +107,15 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--apply", metavar="JSON", action="append", required=True,
-        help="what is applied of one connector, as a JSON object: connector, changelog, location, and if need be profile, writes, tables, threads "
-        "(2), adopt and check_crc, which mean what the arguments of apply_changes.py do; or a file with such an object or a list of them; may be repeated",
+        help="one connector to apply, as a JSON object: connector, changelog, location, and if needed profile, writes, tables, threads "
+        "(2), adopt and check_crc, with the same meaning as the arguments of apply_changes.py; or a file with such an object or a list of them; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--target", default="delta", help="kind of all tables: delta (default) or iceberg")
+    parser.add_argument("--target", default="delta", help="format of all tables: delta (default) or iceberg")
     parser.add_argument(
         "--run-for", metavar="SECONDS", type=parse_seconds, default=0.0,
-        help="go on for so long: each batch is applied as soon as it is there; takes over from whoever applies the same tables now",
+        help="keep running for this time: the job applies each batch as soon as it exists, and takes over from the current continuous apply of the same tables",
     )  # fmt: skip
     parser.add_argument(
-        "--owner", default="", help="who it is, for logs and for whoever wants to know what it has done; with --run-for by default machine and process",
+        "--owner", default="", help="name of this run in logs and reports; with --run-for, the machine and process by default",
     )  # fmt: skip
     return parser.parse_args(arguments)

@@ -1,7 +1,8 @@
 """Apply a change log to tables of a relational database: ``spark-submit apply_to_database.py --changelog … --connector …``.
 
-The properties of the sink are in the environment, as a JSON object (``CDC_SINK_PROPERTIES``): the password of the database is among them. Those that are not there are
-such that the tables equal the source. Executors read the change log and fill staging tables; the driver takes their rows in one transaction with the marker.
+The environment variable ``CDC_SINK_PROPERTIES`` has the properties of the target as a JSON object, because they include the password of the database.
+The defaults of missing properties make the tables equal to the source. Executors read the change log and fill staging tables; the driver applies the
+staged rows in one transaction with the marker.
 
 Exit status: 0 all tables have the last batch, 1 some tables failed (the others have it), 2 the arguments cannot be used.
 """
@@ -148,7 +149,7 @@ def _properties() -> dict[str, Any]:
         properties = None
     if not isinstance(properties, dict):
         raise ConfigError(
-            f"The environment variable {PROPERTIES} does not hold a JSON object with the properties of the sink.",
+            f"The environment variable {PROPERTIES} does not hold a JSON object with the properties of the target.",
             safe="Nothing was read or changed.",
             remedy=f"""for example {PROPERTIES}='{{"connection.url": "postgresql://db:5432/shop", "connection.password": "…"}}'""",
         )
@@ -175,14 +176,16 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         metavar="SECONDS",
         type=parse_seconds,
         default=0.0,
-        help="go on for so long: batches are applied as they come",
+        help="keep running for this time, and apply batches as they arrive",
     )
     parser.add_argument(
         "--staged-from", metavar="BYTES", type=int, default=StagingSizes().little,
-        help="tables with fewer bytes of changes are written by the driver itself",
+        help="the driver itself writes tables with fewer bytes of changes",
     )  # fmt: skip
-    parser.add_argument("--result", metavar="FILE", type=Path, help="what was done, or the error, as JSON")
     parser.add_argument(
-        "--noted", metavar="JSON", type=_object, help="what reports say besides, for those who come to the database later; nothing secret"
+        "--result", metavar="FILE", type=Path, help="write the result, or the error, to this file as JSON"
+    )
+    parser.add_argument(
+        "--noted", metavar="JSON", type=_object, help="additional entries for the reports, for other programs that connect to the database later; nothing secret"
     )  # fmt: skip
     return parser.parse_args(arguments)

@@ -150,7 +150,7 @@ class ConnectorRunner:
             try:
                 found.append(ConnectorOutcome(name, future.result()))
             except Exception as e:  # the others have done their work; the run fails at its end
-                log.error("Connector %s has failed.", name, exc_info=None if isinstance(e, CdcError) else e)
+                log.error("Connector %s failed.", name, exc_info=None if isinstance(e, CdcError) else e)
                 found.append(ConnectorOutcome(name, error=e))
         if self._ended is not None or (any(one.error for one in found) and self.spark_ended()):
             assert self._ended is not None
@@ -183,7 +183,7 @@ class ContinuousConnector:
         try:
             return self._turns(self._all.open_changelog(self._spec)).has_live_turn()
         except Exception as e:  # its own thread will say so too, and try again
-            log.warning("Whether somebody applies connector %s cannot be seen: %s", self.name, e)
+            log.warning("It is unknown whether another process applies connector %s: %s", self.name, e)
             return False
 
     @property
@@ -247,7 +247,7 @@ class ContinuousConnector:
                 if time.monotonic() - began > LONGEST_S:
                     pause = SHORTEST_S  # it has worked meanwhile
                 said = None if isinstance(e, CdcError) else e
-                log.warning("Begun anew in %.0f s: %s", pause, e, exc_info=said)
+                log.warning("The apply restarts in %.0f s: %s", pause, e, exc_info=said)
                 self._rest(pause)
                 if self.is_ending:
                     raise

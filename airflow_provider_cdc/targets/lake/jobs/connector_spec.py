@@ -88,7 +88,7 @@ def refuse_twice(connectors: Iterable[str]) -> None:
     """
     names = list(connectors)
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise _refused([f"connector {name} is there twice: give its other target a job of its own" for name in twice])
+        raise _refused([f"connector {name} is given twice: use a separate job for its other target" for name in twice])
 
 
 def format_names(names: Sequence[str], most: int = 3) -> str:
@@ -109,7 +109,7 @@ def _explained(error: Any) -> str:
 
 def _refused(wrong: Sequence[str]) -> ConfigError:
     return ConfigError(
-        "What is said of the connectors cannot be used:\n" + "\n".join(f"  {text}" for text in wrong),
+        "The connector specifications cannot be used:\n" + "\n".join(f"  {text}" for text in wrong),
         safe="Nothing was read or changed.",
         remedy='for example --apply \'{"connector": "shop", "changelog": "s3://lake/changelog", "location": "s3a://lake/{database}/{table}"}\'',
     )

@@ -101,7 +101,7 @@ class ContinuousApply:
         self._deadline = self._began + seconds
         try:
             if not self._turn.wait_for_earlier_turns(lambda: self.is_ending):
-                log.info("Ended before its turn had come%s.", self._why())
+                log.info("The apply ended before its turn%s.", self._why())
                 self._refuse_to_have_waited_in_vain()
                 return None
             self._rounds_until_the_end()
@@ -110,7 +110,13 @@ class ContinuousApply:
                 self._turn.set_report(_outcome(self._whole()))
         whole = self._whole()
         events = sum(one.event_count for one in whole.tables)
-        log.info("Ended%s. %d rounds, %s events, batch %d.", self._why(), self._rounds, f"{events:,}", whole.last_batch)
+        log.info(
+            "The apply ended%s. %d rounds, %s events, batch %d.",
+            self._why(),
+            self._rounds,
+            f"{events:,}",
+            whole.last_batch,
+        )
         whole.refuse_failed()
         return whole
 
@@ -125,7 +131,7 @@ class ContinuousApply:
                 if time.monotonic() - last_read > PATIENCE_S or self.is_ending:
                     raise
                 found, pause = False, min(pause * 2, LONGEST_S / 10)
-                log.warning("Tried again in %.1f s: %s", pause, e)
+                log.warning("The apply retries in %.1f s: %s", pause, e)
             if self.is_ending:
                 break
             if not found:
@@ -216,7 +222,7 @@ class ContinuousApply:
             if topic in report.failed:
                 known_retry = self._failing.get(topic)
                 self._failing[topic] = RetryPause() if known_retry is None else known_retry.extend_pause()
-                log.warning("The table of %s is tried again in %.0f s.", topic, self._failing[topic].pause)
+                log.warning("The table of %s is retried in %.0f s.", topic, self._failing[topic].pause)
             elif self._failing.pop(topic, None) is not None:
                 log.info("The table of %s is up to date again.", topic)
         report.failed = {**still, **report.failed}
@@ -274,16 +280,16 @@ class ContinuousApply:
         if self._stop.is_set() or self._turn.successor:
             return
         raise TransientError(
-            f"The apply of {self._connector} has applied nothing: a run before it has not ended in all this time.",
+            f"The apply of {self._connector} applied nothing: an earlier run did not end before the time of this run was over.",
             where=f"turn {self._turn.number} of {self._turn.owner}",
-            safe="The tables stand where that run has brought them; the change log keeps the rest.",
-            remedy="look at the task of that run, which this one's log names, and end it if it hangs: the next one takes over within a minute",
+            safe="The tables contain everything that the earlier run applied; the change log keeps the rest.",
+            remedy="check the task of the earlier run, which the log of this run names, and stop it if it hangs: the next run takes over within a minute",
         )
 
     def _why(self) -> str:
         if self._turn.successor:
             return f": {self._turn.successor} has taken over"
-        return " as it was asked to" if self._stop.is_set() else ": its time is over"
+        return " as requested" if self._stop.is_set() else ": its time is over"
 
 
 def _outcome(report: ApplyRunReport) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 The command is ``spark-submit maintain_tables.py --changelog … --connector … --location …``.
 
-Small commits leave small files, deletes beside files, and old states of a table. Each step looks whether it is needed, and says what it did or why
-there was nothing to do. Rows and markers stay as they are; applies and readers may continue meanwhile.
+Small commits leave small files, separate delete files, and old versions of a table. Each step checks whether it is needed, and reports its result or why
+it had nothing to do. Rows and markers stay unchanged; applies and readers may continue meanwhile.
 
 Exit status: 0 all steps of all tables were done or not needed, 1 some failed (the others are done), 2 the arguments cannot be used.
 """
@@ -132,7 +132,7 @@ class MaintainTables:
         if tables and all(GONE in table.steps for table in tables):  # nor is that a success
             for table in tables:
                 table.problem = (
-                    "there is no table any more, and no other one of this target: is the storage of the tables there?"
+                    "no table of this target exists any more: check that the storage of the tables is available"
                 )
         report = MaintenanceRunResult(
             self._connector, self._kind, self._location, tables, round(time.monotonic() - began, 3), self._run_id
@@ -146,10 +146,10 @@ class MaintainTables:
             known = ApplyReports(self._changelog.storage, self._connector).list_reports()
             places = ", ".join(f"{one['target']} at {one['location']}" for one in known)
             raise ConfigError(
-                f"There is nothing to maintain: no apply of {self._connector} has left a report about {self._kind} tables at {self._location}.",
+                f"Nothing to maintain: no apply of {self._connector} has written a report about {self._kind} tables at {self._location}.",
                 where=self._changelog.storage.url,
                 safe="No table was changed.",
-                remedy=f"give the target and location of an apply that has run: {places or 'there was none'}",
+                remedy=f"give the target and location of an apply that has run: {places or 'no apply has run'}",
             )
         found: Mapping[str, Any] = report["stands"]
         return found
@@ -186,14 +186,14 @@ class MaintainTables:
         spark = own_session(self._spark, self._format)
         target = self._format.open_target(spark, done.location)
         if not target.exists():
-            done.steps[GONE] = MaintenanceStepResult(False, "there is no table any more")
+            done.steps[GONE] = MaintenanceStepResult(False, "the table no longer exists")
             return
         if below := self._below(target.resolve_data_path()):
-            done.problem = f"the table at {below[0]} is below it, whose files would be removed; it was not changed: move one of them"
+            done.problem = f"its folder contains the table at {below[0]}, and maintenance would remove the files of that table; nothing was changed: move one of the two tables"
             return
         found = target.read_owner()
         if found is None or found.connector != self._connector or found.topic not in (*topics, SHARED):
-            done.problem = f"the table at {done.location} belongs to {found or 'nobody'}; it was not changed"
+            done.problem = f"the table at {done.location} belongs to {found or 'no connector'}; it was not changed"
             return
         tune_session(spark, target.count_file_bytes())
         failed = []
@@ -201,7 +201,7 @@ class MaintainTables:
             try:
                 done.steps[name] = _tried(name, step)
             except Exception as e:  # a later step needs none before it
-                log.warning("Step %r of the table of %s failed.", name, done.topic, exc_info=True)
+                log.warning("Maintenance step %r failed for the table of %s.", name, done.topic, exc_info=True)
                 failed.append(f"{name}: {str(e).splitlines()[0] if str(e) else type(e).__name__}")
         done.problem = "; ".join(failed)
 
@@ -216,9 +216,9 @@ def _tried(name: str, step: Any) -> MaintenanceStepResult:
             done: MaintenanceStepResult = step()
             return done
         except WriteConflict as e:
-            log.info("Another writer committed before step %r was done (%d): %s", name, attempt, str(e)[:200])
+            log.info("Another writer committed before step %r was done (attempt %d): %s", name, attempt, str(e)[:200])
             time.sleep(0.2 * attempt)
-    raise WriteConflict(f"other writers were faster {ATTEMPTS} times; the next maintenance tries again")
+    raise WriteConflict(f"other writers committed first {ATTEMPTS} times; the next maintenance tries again")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -248,12 +248,12 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--changelog", required=True, help="folder or object store prefix of the change log")
     parser.add_argument("--connector", required=True)
-    parser.add_argument("--location", required=True, help="where tables are, as it was given to the apply")
-    parser.add_argument("--target", default="delta", help="kind of the tables: delta (default) or iceberg")
+    parser.add_argument("--location", required=True, help="location of the tables, as given to the apply")
+    parser.add_argument("--target", default="delta", help="table format: delta (default) or iceberg")
     parser.add_argument(
         "--keep-hours", type=float, default=168.0, metavar="HOURS",
-        help="how long files and snapshots stay after they were replaced (default: %(default)s, at least 1)",
+        help="number of hours to keep files and snapshots after they were replaced (default: %(default)s, at least 1)",
     )  # fmt: skip
-    parser.add_argument("--threads", type=int, default=2, help="tables worked on at the same time")
-    parser.add_argument("--run-id", default="", help="goes into the report")
+    parser.add_argument("--threads", type=int, default=2, help="number of tables to maintain at the same time")
+    parser.add_argument("--run-id", default="", help="run ID to store in the report")
     return parser.parse_args(arguments)

@@ -1,20 +1,21 @@
-"""Build tables again from the change log.
+"""Rebuild tables from the change log.
 
 The command is ``spark-submit rebuild_tables.py --changelog … --connector … --location … --topic …``.
 
-A table is built *in its place*, as of the table's last batch: one commit replaces its rows, and leaves its columns and its last batch as they are.
-That repairs rows that another program has changed. Readers see the old rows or the new ones. Capture and apply continue; if an apply commits to the table
-meanwhile, the table is built again as of that batch. A table that is gone is made again.
+By default, the job rebuilds a table *in its place*, as of the table's last batch: one commit replaces its rows, and keeps its columns and its last batch.
+That repairs rows that another program has changed. Readers see either the old rows or the new rows. Capture and apply continue; if an apply commits to
+the table meanwhile, the job rebuilds the table again as of that batch. The job creates a table again if it no longer exists.
 
-With ``--to`` it is built *beside*, at another location, as of any batch. That table has the same owner, and the batch as its last one.
+With ``--to``, the job builds the table at another location, as of any batch. That table has the same owner, and the batch as its last one.
 
-Rows are made as by an apply that begins at batch 1 and finds no table, by the rules that the last apply had. Where a route brings the rows of a source table
-to several, all of them are built, or the one that is named by its location. Each is a separate commit.
+The rows are the same as after an apply that starts at batch 1 without a table and uses the rules of the last apply. Where a route sends the rows of a source
+table to several tables, the job rebuilds all of them, or only the table with the given location. Each table is a separate commit.
 
-The change log has to begin with batch 1: the events before are in no other place.
-Tables that several source tables share, and those with columns that the source has dropped or that others continued from, cannot be built again in their place.
+The change log must start with batch 1, because no other place contains the earlier events.
+The job cannot rebuild these tables in their place: tables that several source tables share, and tables with columns that the source has dropped or that
+continue in new columns.
 
-Exit status: 0 all tables are built, 1 one is not, 2 an argument is wrong.
+Exit status: 0 all tables are rebuilt, 1 a table failed, 2 an argument is wrong.
 """
 
 from __future__ import annotations
@@ -90,19 +91,21 @@ class RebuildTables:
         if (batch is not None or time is not None) and not to:
             as_of = f"batch {batch}" if time is None else f"{time}"
             raise ConfigError(
-                f"A table can be built as of {as_of} only beside the one that there is: in its place it would be behind what the apply has done.",
+                f"A table can be built as of {as_of} only at another location: in its own place, it would lack batches that the apply has already applied.",
                 safe=_UNTOUCHED,
-                remedy="say where with --to, for example --to /lake/rebuilt/{database}/{table}",
+                remedy="give another location with --to, for example --to /lake/rebuilt/{database}/{table}",
             )
         if batch is not None and time is not None:
             raise ConfigError(
-                "A table is built as of a batch or as of a time.", safe=_UNTOUCHED, remedy="leave --batch or --time out"
+                "A table is built as of a batch or as of a time, not both.",
+                safe=_UNTOUCHED,
+                remedy="leave out --batch or --time",
             )
         if to == location:
             raise ConfigError(
                 f"--to and --location are both {to}.",
                 safe=_UNTOUCHED,
-                remedy="give another location, or leave --to out to build the tables in their places",
+                remedy="give another location, or leave out --to to rebuild the tables in their places",
             )
         self.done: list[RebuiltTable] = []
         self._changelog, self._connector = changelog, connector
@@ -188,22 +191,24 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--changelog", required=True, help="folder or object store prefix of the change log")
     parser.add_argument("--connector", required=True)
-    parser.add_argument("--location", required=True, help="where tables are, for example /lake/{database}/{table}")
+    parser.add_argument(
+        "--location", required=True, help="location of the tables, for example /lake/{database}/{table}"
+    )
     parser.add_argument(
         "--topic", required=True, action="append",
-        help="whose table is built: a topic, or <database>.<table>; of one with a route, all of its tables, or the one at this location; may be given repeatedly",
+        help="table to rebuild: a topic, or <database>.<table>, which for a topic with a route means all of its tables; or the location of one table of a route; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--to", default="", metavar="LOCATION",
-        help="build the tables there, beside those at --location; {place} tells those of a route apart",
+        help="build the tables at this location, beside the tables at --location; {place} distinguishes the tables of a route",
     )  # fmt: skip
-    parser.add_argument("--batch", type=int, help="with --to: the last batch to build from; the newest if not given")
+    parser.add_argument("--batch", type=int, help="with --to: the last batch to build from (default: the newest batch)")
     parser.add_argument(
-        "--time", type=datetime.fromisoformat, help="with --to: the last batch that was committed to the change log by then, such as 2026-03-01T12:00:00+00:00"
+        "--time", type=datetime.fromisoformat, help="with --to: build from the batches that were committed to the change log by this time, such as 2026-03-01T12:00:00+00:00"
     )  # fmt: skip
     parser.add_argument(
-        "--rules", default="", help="rules of tables, as JSON or YAML, or a file with them; those of the last apply if not given"
+        "--rules", default="", help="table rules, as JSON or YAML, or a file with them (default: the rules of the last apply)"
     )  # fmt: skip
-    parser.add_argument("--target", default="delta", help="kind of the tables: delta (default) or iceberg")
-    parser.add_argument("--run-id", default="", help="goes into the report")
+    parser.add_argument("--target", default="delta", help="table format: delta (default) or iceberg")
+    parser.add_argument("--run-id", default="", help="run ID to store in the report")
     return parser.parse_args(arguments)

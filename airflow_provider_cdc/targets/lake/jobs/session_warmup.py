@@ -60,9 +60,9 @@ def rehearse_apply(job: Callable[[ChangeLog, str, str], RehearsedJob]) -> None:
                 if time.monotonic() - began > LONGEST_S:
                     break
     except Exception as e:  # without it, the first real tables take longer, and that is all
-        log.warning("Getting warm has failed; the first tables take longer: %s", e, exc_info=True)
+        log.warning("The session warm-up failed; the first tables take longer: %s", e, exc_info=True)
     else:
-        log.info("Got warm in %.1f s.", time.monotonic() - began)
+        log.info("The session warm-up took %.1f s.", time.monotonic() - began)
 
 
 def _commit(changelog: ChangeLog, number: int) -> None:

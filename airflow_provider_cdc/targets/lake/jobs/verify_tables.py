@@ -1,22 +1,24 @@
-"""Compare lakehouse tables with the source, row by row and value by value.
+"""Verify lakehouse tables: compare them with the source, row by row and value by value.
 
 The command is ``spark-submit verify_tables.py --changelog … --connector … --location …``.
 
-The rows of the source come from a change log too, the *reference*: a second connector with the same properties, another name, a scratch change log
-and ``snapshot.mode=initial_only`` writes them, as they are at one position. ``airflow cdc verify`` and ``VerifyTablesOperator`` do that, and
-start this job with ``--plan``: then nothing has to stand still. Each table is compared at its own last batch, with the reference and what the
-connector has captured since.
+The rows of the source come from another change log, the *reference*: a second connector with the same properties, another name, a scratch change log
+and ``snapshot.mode=initial_only`` writes them, as of one position. ``airflow cdc verify`` and ``VerifyTablesOperator`` do that, and
+start this job with ``--plan``: capture and apply may then continue. The job compares each table, at its last batch, with the reference and the
+changes that the connector has captured since.
 
-Without ``--plan``, tables and source must be at the same position: stop the writers, or apply up to the position that the reference was read at. Any complete
-change log can be the reference then: the rows that result from its events are compared. Rules and routes are known from the report of the last apply, which is in the
-connector's own change log: ``--applied`` says where that is, and ``--tables-of`` what the connector is called. Without it, tables that a rule keeps are not compared, and said not to be.
+Without ``--plan``, tables and source must be at the same position: stop the writers, or apply up to the position of the reference. Any complete
+change log can then be the reference: the job compares the rows that result from its events. The report of the last apply, in the change log of the connector of
+the tables, contains rules and routes: ``--applied`` gives this change log, and ``--tables-of`` the name of the connector. Without ``--applied``, the job reports tables
+with a rule as not compared.
 
-Of tables that are kept by rules, which the report of the last apply has, the rows that the source has now are compared, with what the rules make of the
-source's rows. Where a route brings rows of a table to several, each of these is compared with the rows that go there. Columns that describe events are named and not compared,
-and so are columns that only the table has (dropped at the source, or left behind by ``type_changes: new_column``). Where the types differ, values are compared in the wider one. Neither side has to fit into memory.
+For tables with rules, which the report of the last apply contains, the job applies the rules to the source rows and compares the result with the current rows of
+the table. Where a route sends the rows of a source table to several tables, the job compares each of them with its own rows. The job reports, but does not compare,
+columns that describe events and columns that only the table has (dropped at the source, or left behind by ``type_changes: new_column``). Where the types differ, it
+compares values in the wider type. Neither side has to fit into memory.
 
-Exit status: 0 everything that can be compared is equal, 1 something is not, 2 something could not be compared, and the rest is equal. Tables whose rows are events
-(mode ``log``, outboxes) can never be compared: they are named, and count only if the plan says that the user has named them.
+Exit status: 0 everything that can be compared is equal, 1 something is not, 2 something could not be compared, and the rest is equal. Tables with events as rows
+(mode ``log``, outboxes) can never be compared: the job reports them, and counts them only if the user has named them.
 """
 
 from __future__ import annotations
@@ -196,9 +198,9 @@ class VerifyTables:
         files = path.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())
         if files.exists(path) and len(files.listStatus(path)):
             raise ConfigError(
-                f"There is something in {self._keys} already.",
+                f"The folder {self._keys} is not empty.",
                 safe="Nothing was read or changed.",
-                remedy="give --keys a folder that is empty, or not there",
+                remedy="give --keys an empty folder or a folder that does not exist",
             )
 
     # -- which tables -------------------------------------------------------------------------------------------------
@@ -231,14 +233,14 @@ class VerifyTables:
             self._standing.read_report() is None
         ):  # nor are those compared that are known: of all the others nobody would hear
             raise NotComparable(
-                "its rows are in several tables, and only the report of the last apply says in which: give --applied, the change log in which it is, "
-                "or let `airflow cdc verify` compare them"
+                "its rows are in several tables, and only the report of the last apply lists them: set --applied to the change log with this report, "
+                "or run `airflow cdc verify`"
             )
         if self._rules is None:
             raise NotComparable(NOBODY_SAYS)
         if not rule.is_routed:
             raise NotComparable(
-                "the last apply had a rule with a route for it, and the rules that were given have none"
+                "the last apply had a rule with a route for it, but the given rules have no route for it"
             )
         upto = 0 if wanted.since is None else self._standing.wait_for_routes(wanted)
         tune_session(spark, 2 * wanted.reference.file_bytes)  # its tables together are about as large
@@ -325,7 +327,7 @@ class VerifyTables:
             if other is None:
                 problems.append(f"the table has no column {name}")
             elif compared is None:
-                problems.append(f"column {name} is {type_} at the source and {other[1]} in the table")
+                problems.append(f"column {name} has the type {type_} at the source and {other[1]} in the table")
             else:
                 types[name] = compared
         result.by_rule = kept.by_rule
@@ -341,7 +343,7 @@ class VerifyTables:
         """
         assert wanted.since is not None
         if why := wanted.since.explain_lag(str(wanted.reference.schema.id), last):
-            text = f"{why}, so that rows may be behind those of the source: verify it again when that is over ({result.problem or _differs(result)})"
+            text = f"{why}, so that the table may be behind the source: verify it again afterwards ({result.problem or _differs(result)})"
             result.problem, result.missing, result.surplus, result.different = "", 0, 0, 0
             result.differing, result.examples = {}, []
             raise NotComparable(text)
@@ -355,12 +357,12 @@ def _not_compared(result: TableVerification, why: Exception) -> None:
     result.not_compared, result.never = str(why), isinstance(why, NeverComparable)
     if isinstance(why, NotComparable):
         return
-    log.error("%s could not be compared.", result.display_name, exc_info=why)
+    log.error("%s could not be verified.", result.display_name, exc_info=why)
     if isinstance(why, TargetError):
         result.not_compared = why.what
     elif ABSENT in str(why):
         result.not_compared = (
-            "the change log removes a row that the source did not have at the position at which it was read"
+            "the change log removes a row that the source did not have at the position of the reference"
         )
     else:
         result.not_compared = f"it could not be read: {str(why).strip().splitlines()[0][:300]}"
@@ -377,7 +379,7 @@ def _variants(target: Target, pinned: PinnedTableState) -> dict[str, str]:
 
 
 def _differs(result: TableVerification) -> str:
-    return f"{result.missing:,} rows are missing, {result.surplus:,} surplus, {result.different:,} different"
+    return f"{result.missing:,} rows are missing, {result.surplus:,} are surplus, {result.different:,} are different"
 
 
 def main(arguments: list[str] | None = None) -> int:

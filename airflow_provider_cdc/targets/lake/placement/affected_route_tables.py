@@ -112,7 +112,7 @@ class RoutedTables:
                 raise _one_place(made, other)
             new.append(made)
         if new:
-            log.info("Rows of %s go to new places: %s.", topic, ", ".join(table.location for table in new[:20]))
+            log.info("Rows of %s go to new tables: %s.", topic, ", ".join(table.location for table in new[:20]))
         return [table for place, table in known.items() if seen.whole or place in seen.touched] + new
 
     def _start(self, topic: str, view: BacklogState) -> tuple[TableStart, Sequence[BatchesByTopic]]:
@@ -212,34 +212,34 @@ def _check_updates(pending: PendingBatches, behavior: str) -> None:
             f"{what}, and table.op.invalid.behavior is fatal.",
             where=f"{pending.topic}, batches {pending.first} to {pending.last}",
             safe="Its tables were not changed; the change log keeps the batches.",
-            remedy="have the application only insert and delete; to go on without these updates, set table.op.invalid.behavior to warn",
+            remedy="change the application so that it only inserts and deletes rows; to ignore these updates, set table.op.invalid.behavior to warn",
         )
     level = logging.WARNING if behavior == "warn" else logging.ERROR
-    log.log(level, "%s (batches %d to %d): the updates are left out.", what, pending.first, pending.last)
+    log.log(level, "%s (batches %d to %d): the apply ignores the updates.", what, pending.first, pending.last)
 
 
 def _left(pending: PendingBatches, number: int, matched: MatchedRule) -> TargetError:
     rule = matched.rule
     if rule.outbox is not None:
-        what, remedy = f"have no {rule.outbox.by}", "otherwise: drop in the rule leaves such events out"
+        what, remedy = f"have no {rule.outbox.by}", "set otherwise: drop in the rule to ignore such events"
     else:
         what, remedy = (
-            "are taken by no step of the route, and otherwise is error",
-            "let the rule say otherwise: drop or default",
+            "match no step of the route, and otherwise is set to error",
+            "set otherwise in the rule to drop or default",
         )
     return TargetError(
         f"{number} rows of {pending.schema.id} {what}.",
         where=f"{pending.topic}, batches up to {pending.last}",
         safe="Its tables were not changed; the change log keeps the batches.",
-        remedy=f"{remedy}, also for tables that are there",
+        remedy=f"{remedy}; this also works for existing tables",
     )
 
 
 def _too_many(pending: PendingBatches, matched: MatchedRule) -> ConfigError:
     return ConfigError(
-        f"The rule for {', '.join(matched.rule.tables)} would make more than {MOST:,} tables of {pending.schema.id}.",
+        f"The rule for {', '.join(matched.rule.tables)} would create more than {MOST:,} tables of {pending.schema.id}.",
         safe="No table of it was changed.",
-        remedy="route by something that has few values; partition_by lays one table out by one that has many",
+        remedy="route by an expression with few values; for many values, use one table with partition_by",
     )
 
 
@@ -247,7 +247,7 @@ def _one_place(table: TargetTable, other: str) -> ConfigError:
     return ConfigError(
         f"The tables of {other} and {table.name} would both be at {table.location}.",
         safe=f"No table of {table.topic} was changed.",
-        remedy="give the steps of the route, or the other table, other locations",
+        remedy="give the steps of the route, or the other table, different locations",
     )
 
 

@@ -39,13 +39,13 @@ def another_place(target: Target, owner: Owner, place: RouteBranch) -> TargetErr
     found = _read(target.read_rule()).get("place")
     if found == place.to_identity():
         return None
-    has = "all of its rows, or those of an earlier rule" if found is None else f"its rows of {_shown(found)}"
+    has = "all of its rows or the rows of an earlier rule" if found is None else f"its rows of {_shown(found)}"
     return TargetError(
-        f"A rule brings rows of {owner.topic} to a table that has {has}, and would have those of {_shown(place.to_identity())}.",
+        f"A rule routes rows of {owner.topic} to a table that has {has}, but should have the rows of {_shown(place.to_identity())}.",
         where=f"{target.location} ({owner})",
         safe="The table was not changed; the change log keeps the batches.",
-        remedy="give the step of the route another location, or make two values one, for example by lower(…); or move the table away: then it is built "
-        "again from the change log, as the rule says",
+        remedy="give the step of the route another location, or map two values to one, for example with lower(…); or move the table away: the apply then rebuilds "
+        "it from the change log by the present rule",
     )
 
 
@@ -55,11 +55,11 @@ def another_rule(target: Target, owner: Owner, shape: Projection) -> TargetError
     differs = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
     lines = [f"{name}: {_shown(before.get(name))} → {_shown(now.get(name))}" for name in differs]
     return TargetError(
-        f"The table was made by another rule than the one that is in force now ({'; '.join(lines)}): its rows would not go together.",
+        f"The table was built by another rule than the present one ({'; '.join(lines)}): old and new rows would not fit together.",
         where=f"{target.location} ({owner})",
         safe="The table was not changed; the change log keeps the batches.",
-        remedy="take the rule back; or give the rule another location, or move the table away: then it is built again from the change log, as "
-        "the rule says",
+        remedy="restore the previous rule; or give the rule another location, or move the table away: the apply then rebuilds it from the change log by "
+        "the present rule",
     )
 
 
@@ -77,11 +77,11 @@ def other_texts(table: TargetTable, known: Mapping[str, Any], where: Target) -> 
         f"{name}: {_shown(text)} → {_shown(now.get(name))}" for name, text in before.items() if now.get(name) != text
     ]
     return TargetError(
-        f"The rows of {table.topic} in the table that it shares have other texts than the rule gives them now ({'; '.join(lines)}): they would not be found any more.",
+        f"The rows of {table.topic} in its shared table have other shard texts than the rule now sets ({'; '.join(lines)}): the apply would no longer find these rows.",
         where=where.location,
         safe="The table was not changed; the change log keeps the batches.",
-        remedy="have the pattern of the rule give the same texts as before; or give the rule another location, or move the table away: then it is built again "
-        "from the change log, as the rule says",
+        remedy="change the pattern of the rule so that it gives the same texts as before; or give the rule another location, or move the table away: the apply then "
+        "rebuilds it from the change log by the present rule",
     )
 
 

@@ -51,7 +51,7 @@ class TablePlacement:
                 raise ConfigError(
                     f"The tables of {other.name} and {placed.name} would both be at {placed.location}.",
                     safe="No table was changed.",
-                    remedy="give the location {database} and {table}, or {topic}; or have them share a table by a rule with a shard column",
+                    remedy="use {database} and {table}, or {topic}, in the location; or let them share a table, with a rule that has a shard column",
                 )
             if placed.texts and (same := by_shard.setdefault((placed.location, _shard(placed)), placed)) is not placed:
                 raise _one_shard(placed, same)
@@ -87,9 +87,9 @@ class TablePlacement:
         if rule.outbox is not None:
             if not {"table", "topic", AGGREGATE} & names_in(location):
                 raise ConfigError(
-                    f"The aggregate types of {table} would all have one table at {location}.",
+                    f"All aggregate types of {table} would have the same table at {location}.",
                     safe="No table was changed.",
-                    remedy="give the rule of the outbox a location with {table}, {topic} or {" + AGGREGATE + "}",
+                    remedy="give the rule for the outbox a location with {table}, {topic} or {" + AGGREGATE + "}",
                 )
             name = rule.outbox.format_topic(str(place.value))
             values = {"table": name, "topic": name, AGGREGATE: str(place.value)}
@@ -170,7 +170,7 @@ class TablePlacement:
         )
         for patterns in unused:
             log.warning(
-                "No table of %s is kept by the rule for %s: none matches, or an earlier rule does.",
+                "No table of %s uses the rule for %s: no table matches it, or an earlier rule matches first.",
                 self._connector,
                 patterns,
             )
@@ -186,7 +186,7 @@ def _one_shard(table: TargetTable, other: TargetTable) -> ConfigError:
     column, text = next(iter((table.texts or {}).items()))
     return ConfigError(
         f"The rows of {other.name} and {table.name} would both have {text!r} in column {column} of the table at {table.location}, "
-        "which tells the tables of the source apart.",
+        "which distinguishes the source tables.",
         safe="No table was changed.",
-        remedy="give the shard column a text that is another one for each of them, such as {database}.{table}, or named groups of the pattern",
+        remedy="give the shard column a different text for each of them, such as {database}.{table} or named groups of the pattern",
     )

@@ -79,7 +79,7 @@ class FullChangeLog:
             parts = [part for part in parts if part.last >= base]
         if not parts:
             raise TargetError(
-                f"The table of {table.topic} stands at batch {batch}, and the change log knows its topic only after that.",
+                f"The table of {table.topic} is at batch {batch}, but the change log has no events of this topic up to that batch.",
                 where=table.location,
                 safe="The table was not changed.",
                 remedy="check --changelog and --connector",
@@ -102,7 +102,7 @@ class FullChangeLog:
         if batch is not None and batch >= first and not self.changelog.has_batch(self.connector, batch):
             last = self.changelog.list_batches(self.connector)[-1]
             raise self._none(
-                f"There is no batch {batch}: the change log of {self.connector} has batches {first} to {last}."
+                f"Batch {batch} does not exist: the change log of {self.connector} has batches {first} to {last}."
             )
         kept = self._kept(batch)
         if time is None:
@@ -128,7 +128,7 @@ class FullChangeLog:
                 by = count
         if not by:
             raise self._none(
-                f"By {time.isoformat()}, no batch of {self.connector} was committed: the first one is of {first}."
+                f"No batch of {self.connector} was committed by {time.isoformat()}: the first batch was committed at {first}."
             )
         return found[:by]
 
@@ -136,5 +136,5 @@ class FullChangeLog:
         return ConfigError(
             what,
             safe="No table was changed.",
-            remedy=f"`{format_cdc_command('batches', self.connector)}` lists them with their positions and times",
+            remedy=f"run `{format_cdc_command('batches', self.connector)}` to list the batches with their positions and times",
         )

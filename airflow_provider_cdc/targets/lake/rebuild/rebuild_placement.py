@@ -29,7 +29,7 @@ log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.rebuild_tables")
 
 ATTEMPTS = 6
 _UNTOUCHED = "The table was not changed."
-_APPLY = "run the apply: it builds the table from the change log"
+_APPLY = "run the apply, which builds the table from the change log"
 
 
 class RebuildStrategy(ABC):
@@ -121,14 +121,16 @@ class InPlaceRebuild(RebuildStrategy):
                 else:
                     self._replace(target, table, batch)
             except WriteConflict as e:
-                log.warning("Another writer committed to %s first (%d): %s", target.location, attempt + 1, str(e)[:200])
+                log.warning(
+                    "Another writer committed to %s first (attempt %d): %s", target.location, attempt + 1, str(e)[:200]
+                )
                 continue
             return batch
         raise TargetError(
-            f"The table of {table.topic} was changed by other writers {ATTEMPTS} times while it was being built.",
+            f"Other writers changed the table of {table.topic} {ATTEMPTS} times during the rebuild.",
             where=table.location,
             safe="The table was not changed by this run.",
-            remedy="let no apply run meanwhile, then build it again; capture may go on",
+            remedy="stop the apply, then rebuild the table again; capture may continue",
         )
 
     def _replace(self, target: Target, table: TargetTable, batch: int) -> None:
@@ -147,10 +149,10 @@ class InPlaceRebuild(RebuildStrategy):
         if shape.mode == "current" or not self._whole.has_removed_events(table.topic):
             return
         raise BatchesRemoved(
-            f"The table of {table.topic} is kept in mode {shape.mode}, and would lose what its rows were before: the first batches of the change log are removed.",
+            f"The table of {table.topic} has mode {shape.mode} and would lose earlier states of its rows: the first batches of the change log are removed.",
             where=table.location,
             safe=_UNTOUCHED,
-            remedy="build it beside with --to, from what is left of the change log, and take from it what is wrong here",
+            remedy="rebuild it at another location with --to, from the remaining batches of the change log, and correct the wrong rows of this table from there",
         )
 
     def check_table(self, table: TargetTable) -> None:
@@ -170,34 +172,34 @@ class InPlaceRebuild(RebuildStrategy):
                 f"The table of {table.topic} is shared by several topics, and only the apply builds such tables.",
                 where=target.location,
                 safe=_UNTOUCHED,
-                remedy=f"move the table away and {_APPLY}; or build the rows of one topic beside with --to",
+                remedy=f"move the table away and {_APPLY}; or build the rows of one topic at another location with --to",
             )
         if not target.exists():
             found = target.find_foreign_content(owner)
             if known and not found:
                 return None
-            what = f"There is no table of {table.topic}" + (f", but {found}" if found else "")
+            what = f"The table of {table.topic} does not exist" + (f", but {found}" if found else "")
             raise TargetError(f"{what}.", where=target.location, safe=_UNTOUCHED, remedy=_APPLY)
         if owner.is_but_for_its_log(there := target.read_owner()):
             raise another_log(target, owner, there)
         if there != owner:
             raise TargetError(
-                f"The table there belongs to {there or 'nobody'}, and not to {owner} alone.",
+                f"The table belongs to {there or 'no connector'}, and not only to {owner}.",
                 where=target.location,
                 safe=_UNTOUCHED,
                 remedy="check --location, --connector and --target",
             )
         if target.read_variants():
             raise TargetError(
-                f"The table of {table.topic} has columns that others went on from (type_changes: new_column), whose values only the apply keeps.",
+                f"The table of {table.topic} has columns that continue in new columns (type_changes: new_column), and only the apply keeps their values.",
                 where=target.location,
                 safe=_UNTOUCHED,
-                remedy=f"build it beside with --to, or move the table away and {_APPLY}. Both give the columns that the source has, and no values of others",
+                remedy=f"build it at another location with --to, or move the table away and {_APPLY}. The new table then has only the columns of the source, without the values of other columns",
             )
         batch, last = target.read_marker(owner.application_name), self._whole.find_newest_batch()
         if not NEVER < batch <= last:
             raise TargetError(
-                f"The table stands at batch {batch}, and the change log ends with batch {last}.",
+                f"The table is at batch {batch}, but the change log ends with batch {last}.",
                 where=target.location,
                 safe=_UNTOUCHED,
                 remedy="restore the change log from a backup, or check --changelog",
@@ -211,12 +213,12 @@ class SeparateRebuild(RebuildStrategy):
     def build_table(self, table: TargetTable) -> int:
         target = self._open(table)
         if self.find_last_batch(target, table) is not None:
-            log.info("The table of %s at %s is there already.", table.topic, table.location)
+            log.info("The table of %s at %s already exists.", table.topic, table.location)
             return self._whole.last_batch
         try:
             self._make(target, table, self._whole.last_batch)
         except WriteConflict as e:
-            raise _taken(target, table, f"somebody has made a table meanwhile ({e})") from e
+            raise _taken(target, table, f"another writer created a table meanwhile ({e})") from e
         return self._whole.last_batch
 
     def find_last_batch(self, target: Target, table: TargetTable) -> int | None:
@@ -227,21 +229,21 @@ class SeparateRebuild(RebuildStrategy):
             return None
         batch = target.read_marker(owner.application_name)
         if target.read_owner() != owner.recorded_owner or table.shared:
-            raise _taken(target, table, f"a table is there already, of {target.read_owner() or 'nobody'}")
+            raise _taken(target, table, f"a table of {target.read_owner() or 'no connector'} already exists")
         if batch != self._whole.last_batch:
             raise _taken(
-                target, table, f"a table is there already, as of batch {batch}",
-                f"; if a run was killed that had built it, --batch {batch} goes on with the others",
+                target, table, f"a table as of batch {batch} already exists",
+                f"; if a killed run built this table, use --batch {batch} to continue with the other tables",
             )  # fmt: skip
         return batch
 
 
 def _taken(target: Target, table: TargetTable, found: str, more: str = "") -> TargetError:
     return TargetError(
-        f"The table of {table.topic} cannot be built there: {found}.",
+        f"The table of {table.topic} cannot be built at this location: {found}.",
         where=target.location,
         safe="Nothing was changed there.",
-        remedy=f"give another location with --to, or move away what is there{more}",
+        remedy=f"give another location with --to, or move the existing files away{more}",
     )
 
 
@@ -255,9 +257,9 @@ def match_table_columns(rows: DataFrame, target: Target, owner: Owner) -> DataFr
     for name, there in target.read_column_types().items():
         column, type_ = given.pop(name.lower(), ("", ""))
         if not column:
-            problems.append(f"the change log has no column {name} any more")
+            problems.append(f"the change log no longer has a column {name}")
         elif find_common_type(type_, there) != there:
-            problems.append(f"column {name} is {there} in the table, and {type_} in the change log")
+            problems.append(f"column {name} has the type {there} in the table and {type_} in the change log")
         else:
             selected.append(F.col(quote_name(column)).cast(there).alias(name))
     problems += [f"the table has no column {name}" for name, _ in given.values()]
@@ -266,7 +268,7 @@ def match_table_columns(rows: DataFrame, target: Target, owner: Owner) -> DataFr
             f"The table of {owner.topic} cannot be built in its place: {'; '.join(problems)}.",
             where=target.location,
             safe=_UNTOUCHED,
-            remedy="build it beside with --to, or move the table away and run the apply: both give the columns that the source has, "
-            "and no values of columns that it has dropped",
+            remedy="build it at another location with --to, or move the table away and run the apply: the new table then has only the columns of the source, "
+            "without the values of dropped columns",
         )
     return rows.select(*selected)

@@ -78,9 +78,9 @@ class RebuildTargets:
         if unknown := sorted({*names} - topics.keys() - single.keys()):
             self._refuse_removed(unknown, whole)
             raise ConfigError(
-                f"Up to batch {whole.last_batch}, the change log of {self._connector} has no topic {', '.join(unknown)}, and no table of a route is called so.",
+                f"Up to batch {whole.last_batch}, the change log of {self._connector} has no topic {', '.join(unknown)}, and no table of a route has this name.",
                 safe="No table was changed.",
-                remedy=f"topics are: {', '.join(sorted(whole.batches.topics)[:20])}",
+                remedy=f"use one of these topics: {', '.join(sorted(whole.batches.topics)[:20])}",
             )
         found: dict[str, TargetTable] = {}
         for name in names:
@@ -139,24 +139,24 @@ class RebuildTargets:
         """
         if any(table.place is not None for table in tables) and PLACE not in names_in(to):
             raise ConfigError(
-                f"A rule brings rows to several tables, and --to gives them one location, {to}.",
+                f"A rule routes rows to several tables, but --to gives all of them one location, {to}.",
                 safe="No table was changed.",
-                remedy="have {place} in it, which is another text for each of them, for example --to /lake/rebuilt/{table}/{place}",
+                remedy="use {place} in --to, which differs for each of these tables, for example --to /lake/rebuilt/{table}/{place}",
             )
         found: dict[str, TargetTable] = {}
         for table in tables:
             moved = self._moved(table, to, whole)
             if moved.location.rstrip("/") == table.location.rstrip("/"):
                 raise ConfigError(
-                    f"The table of {table.name} is at {moved.location}, and --to would build it there, too.",
+                    f"The table of {table.name} is at {moved.location}, and --to gives the same location.",
                     safe="No table was changed.",
-                    remedy="give another location, or leave --to out to build the table in its place",
+                    remedy="give another location, or leave out --to to rebuild the table in its place",
                 )
             if (other := found.setdefault(moved.location, moved)) is not moved:
                 raise ConfigError(
                     f"The tables of {other.name} and {table.name} would both be at {moved.location}.",
                     safe="No table was changed.",
-                    remedy="give --to {database} and {table}, or {topic}",
+                    remedy="use {database} and {table}, or {topic}, in --to",
                 )
         return list(found.values())
 
@@ -183,10 +183,10 @@ class RebuildTargets:
 def nobody_says(topic: str, where: str) -> TargetError:
     """Build the error that a table is kept by a rule, and it is not known by which one."""
     return TargetError(
-        f"The table of {topic} is kept by a rule, and nobody says by which one: the report of the last apply does not have its rules.",
+        f"The table of {topic} has a rule, but it is unknown which one: the report of the last apply does not contain its rules.",
         where=where,
         safe="The table was not changed.",
-        remedy="run the apply once, which notes them; or give them with --rules",
+        remedy="run the apply once, which records the rules; or give the rules with --rules",
     )
 
 

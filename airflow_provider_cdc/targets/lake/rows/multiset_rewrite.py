@@ -163,5 +163,5 @@ def _absent() -> Expression:
     return F.raise_error(F.lit(ABSENT))
 
 
-ABSENT = "a row goes that is not there"
+ABSENT = "a row to remove does not exist"
 """What the query of :func:`expand_row_counts` fails with when the table and the change log do not belong together."""

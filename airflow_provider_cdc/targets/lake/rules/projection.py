@@ -255,7 +255,7 @@ class Projection:
         kept = [names[c] for c in left_out if c in names]
         if kept and self.filter and self.mode != "log":
             raise self._lacks(
-                schema, f"a row that comes to pass the {self.filter.rule_option} would lack its value of {kept[0]}"
+                schema, f"a row that newly passes the {self.filter.rule_option} would lack its value of {kept[0]}"
             )
         return self.left_out(left_out, schema)
 
@@ -274,10 +274,10 @@ class Projection:
 
     def _lacks(self, schema: TableSchema, why: str) -> TargetError:
         return TargetError(
-            f"The rule of {schema.id} cannot be applied: {why}, and events leave it out.",
+            f"The rule of {schema.id} cannot be applied: {why}, but events do not contain it.",
             where=f"rule for {', '.join(self.rule.tables)}",
             safe="The table was not changed; the change log keeps the batches.",
-            remedy="have the database log whole rows (binlog_row_image=FULL, supplemental logging of all columns), or change the rule so that "
+            remedy="configure the database to log whole rows (binlog_row_image=FULL, supplemental logging of all columns), or change the rule so that "
             "it does not need the column",
         )
 

@@ -104,7 +104,9 @@ def build_routing(spark: SparkSession, matched: MatchedRule, schema: TableSchema
         when = _condition(spark, found, schema, f"route: step {number}: when", step.when)
         by = None if step.by is None else _analyzed(spark, found, schema, f"route: step {number}: by", step.by)
         if by is not None and by.type.startswith(_NO_TEXTS):
-            raise _wrong(found, schema, f"route: step {number}: by is of the type {by.type}, whose values are no texts")
+            raise _wrong(
+                found, schema, f"route: step {number}: by has the type {by.type}, which cannot be used as text"
+            )
         steps.append(CheckedRouteStep(when, by))
     return CheckedRoute(tuple(steps))
 
@@ -120,7 +122,7 @@ def _condition(
         return None
     found = _analyzed(spark, made, schema, what, sql)
     if found.type != "boolean":
-        raise _wrong(made, schema, f"{what} is of the type {found.type}, and has to be a condition")
+        raise _wrong(made, schema, f"{what} has the type {found.type}, but must be a condition")
     return found
 
 
@@ -132,7 +134,7 @@ def _by_column(made: Projection, schema: TableSchema, given: str) -> RuleExpress
         raise _wrong(made, schema, f"{said}; {suggest_names(given, schema.column_names)}")
     type_ = spark_type(schema.get_column(name).type)
     if type_.startswith(_NO_TEXTS):
-        raise _wrong(made, schema, f"outbox: route.by.field {name} is of the type {type_}, whose values are no texts")
+        raise _wrong(made, schema, f"outbox: route.by.field {name} has the type {type_}, which cannot be used as text")
     return RuleExpression(quote_name(name), type_, frozenset({name}), made=lambda: F.col(quote_name(name)))
 
 
@@ -145,10 +147,10 @@ def _check_outbox(made: Projection, schema: TableSchema, *, strict: bool) -> Non
         if strict:
             said = f"outbox: {what} names column {column!r}, which the table does not have"
             raise _wrong(made, schema, f"{said}; {suggest_names(column, schema.column_names)}")
-        log.warning("%s has no column %s any more, which %s of its outbox names.", schema.id, column, what)
+        log.warning("%s no longer has the column %s, which %s of its outbox names.", schema.id, column, what)
     payload = next((c for c in schema.columns if c.name.lower() == outbox.payload.lower()), None)
     if outbox.expand and payload is not None and spark_type(payload.type) != "string":
-        said = f"outbox: {payload.name} is of the type {spark_type(payload.type)}, and table.expand.json.payload needs a text"
+        said = f"outbox: {payload.name} has the type {spark_type(payload.type)}, but table.expand.json.payload needs a text column"
         raise _wrong(made, schema, said)
 
 
@@ -167,9 +169,9 @@ def _check_names(made: Projection, schema: TableSchema, before: Collection[str] 
                     schema,
                     f"columns.{what} names column {name!r}, which the table does not have; {suggest_names(name, schema.column_names)}",
                 )
-            log.warning("%s has no column %s any more, which columns.%s of its rule names.", schema.id, name, what)
+            log.warning("%s no longer has the column %s, which columns.%s of its rule names.", schema.id, name, what)
     if not made.map_column_names(schema):
-        raise _wrong(made, schema, "it leaves no column of the source")
+        raise _wrong(made, schema, "it leaves out all columns of the source")
 
 
 def _check_types(spark: SparkSession, made: Projection, schema: TableSchema, *, strict: bool) -> None:
@@ -223,22 +225,22 @@ def _check_key(made: Projection, schema: TableSchema) -> None:
         return
     for name in schema.key:
         if name not in names:
-            raise _wrong(made, schema, f"column {name} is part of the key, and cannot be left out in mode {mode}")
+            raise _wrong(made, schema, f"column {name} is part of the key, so it cannot be left out in mode {mode}")
         old, new = spark_type(schema.get_column(name).type), made.map_column_types(schema)[names[name]]
         if not (can_hold_type(new, old) or (new == "string" and old not in ("float", "double", "binary"))):
-            raise _wrong(made, schema, f"column {name} is part of the key: as {new}, different keys could become one")
+            raise _wrong(made, schema, f"column {name} is part of the key: as {new}, different keys could become equal")
     if not schema.key and (mode != "current" or made.shard_column or made.rule.metadata_columns):
         what = (
             f"mode {mode}"
             if mode != "current"
-            else "a table that is shared"
+            else "a shared table"
             if made.shard_column
             else "a column of columns.metadata"
         )
         raise _wrong(
             made,
             schema,
-            f"{what} needs a key, and the table has none: give it one with message.key.columns, or use mode log",
+            f"{what} needs a key, but the table has none: set one with message.key.columns, or use mode log",
         )
 
 
@@ -248,16 +250,14 @@ def _computed(spark: SparkSession, made: Projection, schema: TableSchema, what: 
     try:
         type_ = T.DataType.fromDDL(found.type)
     except PySparkException as e:
-        said = (
-            f"{what} is of the type {found.type}, whose fields have odd names: give them names of letters, digits and _"
-        )
+        said = f"{what} has the type {found.type} with unusual field names: use only letters, digits and _ in the names of fields"
         raise _wrong(made, schema, said) from e
     if odd := next((part for part in parts_of(type_) if not is_storable_type(part)), None):
         of = "" if odd is type_ else f" ({found.type})"
         raise _wrong(
             made,
             schema,
-            f"{what} is of the type {odd.simpleString()}{of}, which tables do not have: cast it to another one",
+            f"{what} has the type {odd.simpleString()}{of}, which tables do not support: cast it to another type",
         )
     return found
 
@@ -274,7 +274,7 @@ def _analyzed(spark: SparkSession, made: Projection, schema: TableSchema, what: 
             name.startswith("UnresolvedStar")
             for name in _nodes(spark._jsparkSession.sessionState().sqlParser().parseExpression(sql))
         ):
-            said = f"{what}: {sql!r} has *, which would be columns of the job, too, and those that the source adds: name the columns"
+            said = f"{what}: {sql!r} has *, which would include columns of the job and columns that the source adds later: name the columns"
             raise _wrong(made, schema, said)
         selected = empty.select(F.expr(sql).alias("v"))
         plan = selected._jdf.queryExecution().analyzed()
@@ -282,9 +282,9 @@ def _analyzed(spark: SparkSession, made: Projection, schema: TableSchema, what: 
         # an aggregate, and what makes rows, would have got another plan
         rows = empty.where(F.expr(sql).isNotNull()) if plan.nodeName() == "Project" else None
         if rows is None:
-            raise _wrong(made, schema, f"{what}: {sql!r} is not an expression about one row")
+            raise _wrong(made, schema, f"{what}: {sql!r} is not an expression over one row")
         if getattr(spark._jvm, _SUBQUERIES).hasSubquery(expression):
-            said = f"{what}: {sql!r} has a subquery: what it gives for a row would change with another table, and nobody would notice"
+            said = f"{what}: {sql!r} has a subquery: its result for a row could change with another table, and the apply would not notice"
             raise _wrong(made, schema, said)
         needs = expression.references().toSeq()
         found = frozenset(needs.apply(i).name() for i in range(needs.size()))
@@ -292,7 +292,7 @@ def _analyzed(spark: SparkSession, made: Projection, schema: TableSchema, what: 
             raise _wrong(
                 made,
                 schema,
-                f"{what}: {sql!r} gives another result each time, so that a repeated run would give another table",
+                f"{what}: {sql!r} has a different result each time, so that a repeated run would build a different table",
             )
         return RuleExpression(sql, selected.schema.fields[0].dataType.simpleString(), found)
     except PySparkException as e:
@@ -353,7 +353,7 @@ def _wrong(made: Projection, schema: TableSchema, what: str) -> ConfigError:
     return ConfigError(
         f"The rule for {', '.join(made.rule.tables)} does not fit {schema.id}: {what}.",
         safe="No table was changed.",
-        remedy="correct the rule; rules are looked at in their order, and a rule for this table alone may stand before it",
+        remedy="correct the rule; rules are checked in their order, so a rule for this table alone can precede it",
     )
 
 

@@ -59,7 +59,7 @@ class ColumnOriginRecorder:
                 self._kept.write({"target": target, "location": location, "tables": self._known})
                 self._changed = False
             except (CdcError, OSError) as e:
-                log.warning("Where columns come from could not be written down; a later round tries again: %s", e)
+                log.warning("The origins of columns could not be stored; a later round tries again: %s", e)
 
     def _tables(self) -> dict[str, dict[str, Any]]:
         with self._lock:
@@ -67,7 +67,7 @@ class ColumnOriginRecorder:
                 try:
                     self._known = self._kept.read(*self._of)
                 except (CdcError, OSError) as e:
-                    log.warning("Where columns come from could not be read; it is found again: %s", e)
+                    log.warning("The origins of columns could not be loaded; they are determined again: %s", e)
                 self._read = True
             return self._known
 

@@ -256,7 +256,9 @@ class _VariantResolver:
         :return: its name
         """
         old = self.placed[column]
-        log.info("%s: column %s goes on in %s; %s stays as it is.", self.whole.topic, column, new, old)
+        log.info(
+            "%s: column %s continues in the new column %s; %s stays unchanged.", self.whole.topic, column, new, old
+        )
         schema = self.whole.schemas.get(version - 1)
         type_ = self.types.get(old.lower()) or (self._type(schema.get_column(column)) if schema else "")
         if type_:
@@ -306,17 +308,17 @@ class _VariantResolver:
         :raises TargetError: the values of the column identify rows
         """
         if column.name in schema.key:
-            why = f"column {column.name} is part of the key, and rows are told by its values"
+            why = f"column {column.name} is part of the key, and its values identify rows"
         elif not schema.key and self.plain.mode != "log":
-            why = "the table has no key, and its rows are told by all their values"
+            why = "the table has no key, so all values of a row identify it"
         else:
             return
         raise TargetError(
-            f"Column {column.name} of {schema.id} is {there} in the table and would have to become {wants}, and cannot go on in a new column: {why}.",
+            f"Column {column.name} of {schema.id} has the type {there} in the table and needs the type {wants}, but it cannot continue in a new column: {why}.",
             where=f"{self.target.location}, batches {self.whole.first} to {self.whole.last}",
             safe="The table was not changed; the change log keeps the batches.",
-            remedy="let the rule of the table say type_changes: rewrite; if there are values that the new type does not hold, have the source table "
-            "read again (schema.change.rewrite.mode=snapshot does so after such a change)",
+            remedy="set type_changes: rewrite in the rule of the table; if the new type cannot hold some of the values, snapshot the source table "
+            "again (schema.change.rewrite.mode=snapshot does so after such a change)",
         )
 
 

@@ -44,15 +44,15 @@ def check_exact(rows: DataFrame, changed: Changed, where: str) -> None:
     if not changed:
         return
     if any(VARIANT in types for types in changed.values()):
-        raise _refused(changed, where, "a text and a VARIANT are not made of each other in place")
+        raise _refused(changed, where, "text and VARIANT cannot be converted into each other in place")
     try:
         counts = rows.agg(*[F.count_if(_lost(name, *types)) for name, types in changed.items()]).head()
     except AnalysisException as e:
-        raise _refused(changed, where, "there is no such cast") from e
+        raise _refused(changed, where, "no such cast exists") from e
     assert counts is not None
     for (name, types), number in zip(changed.items(), counts, strict=True):
         if number:
-            raise _refused({name: types}, where, f"{number} values have no equal one")
+            raise _refused({name: types}, where, f"{number} values have no equal value of the new type")
 
 
 def _lost(name: str, old: str, new: str) -> Expression:
@@ -62,12 +62,12 @@ def _lost(name: str, old: str, new: str) -> Expression:
 
 def _refused(changed: Changed, where: str, why: str) -> TargetError:
     columns = "; ".join(
-        f"{name} is {old} in the table and would have to become {new}" for name, (old, new) in changed.items()
+        f"{name} has the type {old} in the table and needs the type {new}" for name, (old, new) in changed.items()
     )
     return TargetError(
-        f"The types of columns have changed at the source: {columns}, and {why}.",
+        f"Column types changed at the source: {columns}, but {why}.",
         where=where,
         safe="The table was not changed; the change log keeps the batches.",
-        remedy="have the source table read again (schema.change.rewrite.mode=snapshot does so after such a change), cast the column to one type with "
+        remedy="snapshot the source table again (schema.change.rewrite.mode=snapshot does so after such a change), cast the column to one type with "
         "columns.cast in a rule with another location, or leave it out with column.exclude.list",
     )

@@ -35,7 +35,7 @@ def present_version(target: Target, pending: PendingBatches, app: str, shape: Pr
     """
     base, at = base_version(pending), target.read_schema_version(app)
     if at > pending.schema_version:
-        raise WriteConflict(f"its columns are at schema version {at} already")
+        raise WriteConflict(f"its columns are already at schema version {at}")
     if not base < at < pending.schema_version:
         return base
     half = evolution_of(pending, app, base, at, shape)

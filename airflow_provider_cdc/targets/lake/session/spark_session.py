@@ -104,9 +104,9 @@ def open_spark_session(name: str, *formats: TableFormat, extra: Mapping[str, str
         found = spark.conf.get(key, None)
         if not set(value.split(",")) <= set((found or "").split(",")):
             raise ConfigError(
-                f"The Spark session that the job was started in has {key}={found}, and needs {value}.",
+                f"The Spark session of the job has {key}={found}, but needs {value}.",
                 safe="Nothing was read or changed.",
-                remedy=f"start the job in a session of its own, or with --conf {key}={value}",
+                remedy=f"start the job in a separate session, or with --conf {key}={value}",
             )
     _name_s3(spark)
     spark.sparkContext.setLogLevel("WARN")
@@ -181,13 +181,13 @@ def refuse_ended(spark: SparkSession) -> None:
     try:
         stopped = spark.sparkContext._jsc.sc().isStopped()
     except Exception as e:  # py4j's own errors, and those of the system, say that there is nobody
-        log.warning("Spark does not answer: %s", e)
+        log.warning("Spark does not respond: %s", e)
         stopped = True
     if stopped:
         raise CdcError(
             "The Spark session of the apply has ended.",
-            safe="Each table has what was committed to it; the change log keeps the rest.",
-            remedy="run the apply again: each table goes on from its last batch",
+            safe="Each table has all changes that were committed to it; the change log keeps the rest.",
+            remedy="run the apply again: each table continues from its last batch",
         )
 
 
@@ -238,7 +238,7 @@ def options_by_connector(connectors: Sequence[str]) -> dict[str, dict[str, Any]]
     wrong = sorted(name for name, options in found.items() if name not in connectors or not isinstance(options, dict))
     if wrong:
         raise ConfigError(
-            f"The environment variable {STORAGE_OPTIONS} is to hold options by connector; {wrong[0]!r} is none that is applied.",
+            f"The environment variable {STORAGE_OPTIONS} must hold options by connector, but the job does not apply {wrong[0]!r}.",
             where=f"connectors: {', '.join(connectors)}",
             safe="Nothing was read or changed.",
             remedy=f"for example {STORAGE_OPTIONS}='{example}'",

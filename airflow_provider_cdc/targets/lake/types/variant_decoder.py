@@ -34,16 +34,16 @@ def decode_variant(value: bytes, metadata: bytes) -> str:
     try:
         return _VariantReader(value, _names(metadata)).read_text(0)
     except (IndexError, UnicodeDecodeError, OverflowError, ValueError) as e:
-        raise DamagedVariant(f"A value is no variant: {type(e).__name__}.") from None
+        raise DamagedVariant(f"A value is not a valid variant: {type(e).__name__}.") from None
     except Exception as e:  # struct.error has no common class
         if type(e).__name__ != "error":
             raise
-        raise DamagedVariant("A value is no variant: it ends too early.") from None
+        raise DamagedVariant("A value is not a valid variant: it ends too early.") from None
 
 
 def _names(metadata: bytes) -> list[str]:
     if metadata[0] & 0x0F != 1:
-        raise DamagedVariant("A value is a variant of a version that is not known.")
+        raise DamagedVariant("A variant has an unknown version.")
     size = (metadata[0] >> 6) + 1
     count = int.from_bytes(metadata[1 : 1 + size], "little")
     first = 1 + size
@@ -54,7 +54,7 @@ def _names(metadata: bytes) -> list[str]:
 
 def _numbers(data: bytes, at: int, count: int, size: int) -> list[int]:
     if at + count * size > len(data):
-        raise DamagedVariant("A value is no variant: it ends too early.")
+        raise DamagedVariant("A value is not a valid variant: it ends too early.")
     return [int.from_bytes(data[p : p + size], "little") for p in range(at, at + count * size, size)]
 
 
@@ -117,7 +117,7 @@ class _VariantReader:
             length = _LENGTH.unpack_from(value, at)[0]
             data = value[at + 4 : at + 4 + length]
             if len(data) < length:
-                raise DamagedVariant("A value is no variant: it ends too early.")
+                raise DamagedVariant("A value is not a valid variant: it ends too early.")
             return quote_json_text(data.decode()) if kind == 16 else _binary(data)
         return self._other(kind, at)
 
@@ -128,7 +128,7 @@ class _VariantReader:
             return f'{{"{name}": {int.from_bytes(self._value[at : at + size], "little", signed=True)}}}'
         if kind == 20:
             return f'{{"$uuid": "{self._value[at : at + 16].hex()}"}}'
-        raise DamagedVariant(f"A variant has a type that is not known: {kind}.")
+        raise DamagedVariant(f"A variant has an unknown type: {kind}.")
 
 
 def _floating(number: float) -> str:

@@ -70,12 +70,10 @@ class VariantEncoder:
             self._ids = {}
             value = _text(text)
         except UnicodeEncodeError as e:
-            raise NotExtendedJson("A text of a document has a half of a character.") from e
+            raise NotExtendedJson("A text in a document contains half of a character.") from e
         except (json.JSONDecodeError, RecursionError) as e:
             at = getattr(e, "pos", None)
-            raise NotExtendedJson(
-                f"The text of a document cannot be read as JSON: {type(e).__name__} at {at}."
-            ) from None
+            raise NotExtendedJson(f"The text of a document is not valid JSON: {type(e).__name__} at {at}.") from None
         return value, self._dictionary()
 
     def _dictionary(self) -> bytes:
@@ -149,7 +147,7 @@ def _whole(value: int) -> bytes:
         return _INT4.pack(_header(5), value)
     if -(2**63) <= value < 2**63:
         return _INT8.pack(_header(6), value)
-    raise NotExtendedJson("A whole number of a document has more than 64 bits.")
+    raise NotExtendedJson("An integer in a document has more than 64 bits.")
 
 
 def _double(value: float) -> bytes:

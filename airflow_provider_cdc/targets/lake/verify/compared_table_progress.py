@@ -22,9 +22,7 @@ from airflow_provider_cdc.verify.verification_report import TableVerification
 
 _LOOK_S = 2.0
 """Seconds between two looks at a table that is behind."""
-_ELSEWHERE = (
-    "; if a rule has it elsewhere, or in several tables, --applied names the change log in which the last apply says so"
-)
+_ELSEWHERE = "; if a rule gives it another location or several tables, set --applied to the change log with the report of the last apply"
 
 
 class VerifiedTables:
@@ -82,7 +80,7 @@ class VerifiedTables:
             through = self.find_applied_batch(topic, topic)
             if through >= since.required_batch or (through >= 0 and not since.has_missing_events(topic, through)):
                 return max(through, since.required_batch)
-            self._wait(wanted, "its rows are in several tables, and the last one stands before that")
+            self._wait(wanted, "its rows are in several tables, and the last one is at an earlier batch")
 
     def wait_for_table(
         self, target: Target, wanted: SourceReference, name: str, result: TableVerification, owner: Owner
@@ -102,9 +100,9 @@ class VerifiedTables:
             if there and (found := target.read_owner()) != owner.recorded_owner:
                 other = owner.recorded_owner.is_but_for_its_log(found)
                 result.problem = (
-                    "the table there was made from another change log than the one that is there"
+                    "the table was built from another change log than the present one"
                     if other
-                    else f"the table there belongs to {found or 'nobody'}"
+                    else f"the table belongs to {found or 'no connector'}"
                 )
                 return None
             if there:
@@ -117,9 +115,9 @@ class VerifiedTables:
                 not there and self.find_applied_batch(wanted.topic, name) >= wanted.reached_batch
             ):
                 unknown = self._plan is None and self.read_report() is None
-                result.problem = "there is no such table" + (_ELSEWHERE if unknown else "")
+                result.problem = "the table does not exist" + (_ELSEWHERE if unknown else "")
                 return None
-            self._wait(wanted, f"it stands at batch {marker}" if there else "it is not there")
+            self._wait(wanted, f"it is at batch {marker}" if there else "it does not exist")
 
     def _behind(self, wanted: SourceReference, name: str, marker: int) -> bool:
         """Return whether a table with this last batch lacks something from before the position."""
@@ -155,6 +153,6 @@ class VerifiedTables:
             return
         assert self._plan is not None
         raise NotComparable(
-            f"the apply has not brought it to batch {wanted.reached_batch} within {self._plan.wait_s:.0f} s, which has the position at which "
-            f"the source was read ({wanted.at}); {stands}: run the apply, then verify it again"
+            f"it did not reach batch {wanted.reached_batch} within {self._plan.wait_s:.0f} s, which is the batch with the position of the "
+            f"reference ({wanted.at}); {stands}: run the apply, then verify it again"
         )

@@ -90,8 +90,8 @@ def build_expected_rows(
     if not pending.schema.key or keys_differ or event_reduction.key_changed(pending, 0):
         if first is not None and first.event_count:
             raise NotComparable(
-                "its rows have no key, and it was being written to at the position at which the source was read: verify it again when "
-                "less is written"
+                "its rows have no key, and the source table was changing at the position of the reference: verify it again when "
+                "fewer changes are written"
             )
         return ExpectedTableRows(_counted(spark, rows, pending), pending.schema, about)
     if first is not None and find_partial_documents(first) is not None:
@@ -122,8 +122,8 @@ def _version_at(
     if not found:
         there = [name for name, _ in _columns(schemas[max(v for v in schemas if v <= newest)])] if schemas else []
         raise NotComparable(
-            f"at the position at which the source was read, its columns were {', '.join(source.column_names)}; those of the change log "
-            f"were {', '.join(there) or 'not known'}: if a DDL statement has just changed them, verify it again"
+            f"at the position of the reference, its columns were {', '.join(source.column_names)}; in the change log, they "
+            f"were {', '.join(there) or 'unknown'}: if a DDL statement has just changed them, verify it again"
         )
     known = replace(pending, schemas={**pending.schemas, **{v: schemas[v] for v in found}})
     if any(
@@ -131,9 +131,7 @@ def _version_at(
         for v in found[1:]
         for name, origin in trace_columns(known, found[0], until=v).items()
     ):  # fmt: skip
-        raise NotComparable(
-            "its columns were being changed at the position at which the source was read: verify it again"
-        )
+        raise NotComparable("its columns were changing at the position of the reference: verify it again")
     return found[0]
 
 

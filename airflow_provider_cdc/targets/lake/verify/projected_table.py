@@ -29,7 +29,7 @@ from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, spar
 from airflow_provider_cdc.verify.batches_after_reference import NeverComparable, NotComparable
 from airflow_provider_cdc.verify.verification_documents import why_not
 
-NOBODY_SAYS = "it is kept by a rule, and nobody says by which one: the report of the last apply does not have its rules, and none were given"
+NOBODY_SAYS = "it has a rule, but it is unknown which one: the report of the last apply does not contain its rules, and no rules were given"
 _OVER = {"soft_delete": "NOT coalesce(_is_deleted, false)", "history": "_is_current"}
 """Mode → which rows of its tables the source has now."""
 
@@ -118,7 +118,7 @@ def refuse_unknown(rows: DataFrame, where: RowCondition) -> None:
     needed = F.array(*[F.lit(name) for name in sorted(where.needs)]).cast("array<string>")
     if rows.where(F.arrays_overlap(UNKNOWN, needed)).head(1):
         raise NotComparable(
-            f"the {where.rule_option} of its rule needs {', '.join(sorted(where.needs))}, and the reference lacks values of them"
+            f"the {where.rule_option} of its rule needs {', '.join(sorted(where.needs))}, but the reference lacks some of their values"
         )
 
 
@@ -161,7 +161,7 @@ def build_projected_table(
         same_rule(made_by, made.format_recorded_rule(), schema) or (made.is_identity and not changes_rows(made_by))
     ):
         raise NotComparable(
-            f"it was made by another rule ({made_by or 'none'}) than the last apply had ({made.format_recorded_rule() or 'none'}): run the apply, which says how to go on"
+            f"it was built by another rule ({made_by or 'none'}) than the rule of the last apply ({made.format_recorded_rule() or 'none'}): run the apply, which reports the remedy"
         )
     return ProjectedTable(made, schema)
 

@@ -40,7 +40,7 @@ def load_plan_references(changelog: ChangeLog, plan: VerificationPlan, source: C
                 f"The scratch change log has {len(contents)} of the {one.batches} batches that were written to it.",
                 where=f"{changelog.storage.url}, {one.name}",
                 safe="No table was changed.",
-                remedy="run the comparison again, and let nobody delete its scratch change log meanwhile",
+                remedy="run the verification again, and make sure that its scratch change log is not deleted meanwhile",
             )
         found = collect_topics(changelog, contents)
         since = BatchesAfterReference(source, plan.connector, one.first, straddles=one.straddles)
@@ -56,7 +56,7 @@ def load_plan_references(changelog: ChangeLog, plan: VerificationPlan, source: C
 
 def _nothing(changelog: ChangeLog, connector: str) -> ConfigError:
     return ConfigError(
-        f"There is nothing to compare with: the change log has no table of connector {connector}.",
+        f"Nothing to verify against: the change log has no table of connector {connector}.",
         where=changelog.storage.url,
         remedy="capture the reference first: the same connector under another name with snapshot.mode=initial_only",
     )

@@ -57,7 +57,7 @@ def tables_of(
         if matched.rule.unrouted_rows_action != "default":
             missing.discard(ELSE)
         if len(missing) > MOST:
-            raise NotComparable(f"its route would make more than {MOST:,} tables of it")
+            raise NotComparable(f"its route would create more than {MOST:,} tables of it")
         made = [
             (place, placement.resolve_branch_location(matched, topic, wanted.schema.id, place)) for place in missing
         ]

@@ -62,7 +62,7 @@ class RowComparison:
             result.source, result.target = sides.source, sides.target
             if not sides.wrong:
                 return
-            result.not_compared = "several rows have one key, at the source and in the table"
+            result.not_compared = "several rows have the same key, at the source and in the table"
             both = _side(bucket_checksums.select_buckets(source, sides.wrong, buckets), _SOURCE).unionAll(
                 _side(bucket_checksums.select_buckets(target, sides.wrong, buckets), _TARGET)
             )

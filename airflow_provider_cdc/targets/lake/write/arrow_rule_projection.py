@@ -35,7 +35,7 @@ def needs_spark(shape: Projection, pending: PendingBatches) -> str:
     if shape.mode not in ("current", "soft_delete"):
         return f"its mode is {shape.mode}"
     if shape.variants or shape.left:
-        return "a column goes on in another one"
+        return "a column continues in another column"
     if shape.documents:
         return "its documents are variants"
     if shape.filter is not None:
@@ -45,9 +45,9 @@ def needs_spark(shape: Projection, pending: PendingBatches) -> str:
     if inexact := [old for old, (there, wanted) in _casts(shape, pending.schema).items() if not _exact(there, wanted)]:
         return f"its rule casts {', '.join(inexact)}"
     if others := sorted({what for what in shape.rule.metadata_columns.values() if what not in {*TOLD, *shape.places}}):
-        return f"its rule asks for {', '.join(others)}"
+        return f"its rule requests {', '.join(others)}"
     if shape.mode == "soft_delete" and (lacking := event_reduction.list_sparse_columns(pending, 0, deletes=True)):
-        return f"deletes leave values out: {', '.join(lacking)}"
+        return f"deletes lack values: {', '.join(lacking)}"
     return ""
 
 

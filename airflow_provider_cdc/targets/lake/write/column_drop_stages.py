@@ -130,7 +130,7 @@ def build_changed_rows(there: DataFrame, changes: DataFrame, names: Sequence[str
 
     :param there: its rows: ``names``, and columns that the source has dropped
     :param changes: as :func:`airflow_provider_cdc.targets.lake.events.row_images.read_image_differences` gives them
-    :raises AbsentRows: a row goes that is not there. Where the table has no more columns, the query fails instead, with :data:`airflow_provider_cdc.targets.lake.rows.multiset_rewrite.ABSENT`
+    :raises AbsentRows: a row to remove does not exist. Where the table has no more columns, the query fails instead, with :data:`airflow_provider_cdc.targets.lake.rows.multiset_rewrite.ABSENT`
     """
     types = {f.name: f.dataType for f in there.schema.fields}  # they may have more room
     changes = changes.select(

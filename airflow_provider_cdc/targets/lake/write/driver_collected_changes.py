@@ -130,9 +130,7 @@ def _arrays(rows: DataFrame) -> pa.Table:
     except (PySparkException, Py4JJavaError) as e:
         if "maxResultSize" not in str(e):
             raise
-        raise CollectLimitExceeded(
-            "its rows are more than spark.driver.maxResultSize lets through to the driver"
-        ) from e
+        raise CollectLimitExceeded("its rows are larger than spark.driver.maxResultSize allows") from e
 
 
 def _completed(

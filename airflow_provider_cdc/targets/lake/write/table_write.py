@@ -217,7 +217,7 @@ class TableWrite:
         reason = self.target.upsert_arrays(new, lambda: new.build_key_frame(self.spark), self.marker)
         if not reason:
             log.info(
-                "%s is committed: %d rows, made by Spark: its mode is %s.",
+                "%s is committed: %d rows, computed by Spark: its mode is %s.",
                 self.pending.topic,
                 new.number_of_rows(),
                 self.shape.mode,
@@ -254,7 +254,7 @@ class TableWrite:
             present = self.read_current_rows()
             rows = final(present)
             self._check_undisturbed(inherits)
-            log.info("%s is written anew: its columns cannot be changed in place.", self.pending.topic)
+            log.info("%s is rewritten: its columns cannot be changed in place.", self.pending.topic)
             target.replace(build_merged_table(present, _apart(rows), key, types), self.marker)
 
     def _commit(self, merge: KeyedMerge, there: PinnedTableState, *, inherits: bool) -> str:
@@ -276,7 +276,7 @@ class TableWrite:
         if reason := self.target.upsert_arrays(changes, lambda: changes.build_key_frame(self.spark), self.marker):
             return reason
         keys, rows = changes.keys.num_rows, changes.number_of_rows()
-        log.info("%s is committed: %d keys, %d rows, made by Spark: %s.", pending.topic, keys, rows, self.by_spark)
+        log.info("%s is committed: %d keys, %d rows, computed by Spark: %s.", pending.topic, keys, rows, self.by_spark)
         return ""
 
     def _check_undisturbed(self, inherits: bool) -> None:
@@ -291,7 +291,7 @@ class TableWrite:
 
     def _check_at(self, found: int) -> None:
         if found != (NEVER if self.at is None else self.at):
-            raise WriteConflict(f"another run has brought it to batch {found}")
+            raise WriteConflict(f"another run has advanced the table to batch {found}")
 
     def _needs_a_rewrite(self, evolution: ColumnEvolution) -> bool:
         """Return whether columns would change for rows of other topics, too, if they were changed in place."""
@@ -321,19 +321,17 @@ class TableWrite:
 
     def _stopped(self, others: Changed) -> TargetError:
         changes = "; ".join(
-            f"{name} is {old} in the table and would have to become {new}" for name, (old, new) in others.items()
+            f"{name} has the type {old} in the table and needs the type {new}" for name, (old, new) in others.items()
         )
         says = self.shape.rule.type_changes
         only = (
-            ""
-            if says == "stop"
-            else ", by which columns of the source go on in new ones, and not those that the rule makes"
+            "" if says == "stop" else ", which applies to columns of the source, and not to columns that the rule adds"
         )
         return TargetError(
-            f"Columns of {self.pending.schema.id} have got other types: {changes}. The rule of the table says type_changes: {says}{only}.",
+            f"Columns of {self.pending.schema.id} have changed their types: {changes}. The rule of the table has type_changes: {says}{only}.",
             where=f"{self.target.location}, batches {self.pending.first} to {self.pending.last}",
             safe="The table was not changed; the change log keeps the batches.",
-            remedy="let the rule say type_changes: rewrite, or cast the column to one type with columns.cast and give the rule another location",
+            remedy="set type_changes: rewrite in the rule, or cast the column to one type with columns.cast and give the rule another location",
         )
 
     def bring_columns_up(self) -> bool:
@@ -397,11 +395,11 @@ class TableWrite:
             ):
                 continue
             raise TargetError(
-                f"Column {origin.column} of {pending.schema.id}, which the rule leaves out, is called {name} at the source now, which the rule does not leave out: "
-                "rows of the table lack its values.",
+                f"Column {origin.column} of {pending.schema.id}, which the rule leaves out, was renamed to {name} at the source, which the rule does not leave out: "
+                "existing rows of the table lack its values.",
                 where=f"{self.target.location}, batches {pending.first} to {pending.last}",
                 safe="The table was not changed; the change log keeps the batches.",
-                remedy=f"have the table read again: `{pending.read_again}`; or move it away: then it is built again from the change log",
+                remedy=f"snapshot the table again with `{pending.read_again}`; or move it away: the apply then rebuilds it from the change log",
             )
 
     def refuse_removed_columns(self, start: int) -> None:
@@ -424,10 +422,10 @@ class TableWrite:
         ]
         if taken:
             raise TargetError(
-                f"The table has no column {', '.join(taken)} any more: new batches do not have the values of rows that are there.",
+                f"The table no longer has the column {', '.join(taken)}: new batches do not contain its values for existing rows.",
                 where=f"{self.target.location}, batches {pending.first} to {pending.last}",
                 safe="The table was not changed; the change log keeps the batches.",
-                remedy="give the column its name again, or undo the statement that has dropped it; otherwise move the table away and run the apply again: it is built again "
+                remedy="give the column its name back, or undo the statement that dropped it; otherwise move the table away and run the apply again, which rebuilds it "
                 "from the change log",
             )
 
@@ -441,12 +439,12 @@ class TableWrite:
             for given in getattr(rule, what):
                 if laid_out_by(given).lower() in gone:
                     raise TargetError(
-                        f"Column {laid_out_by(given)} of {self.pending.schema.id} was dropped at the source. The rule of its table says dropped_columns: drop, "
-                        f"and lays it out by this column: {what}: {given}.",
+                        f"Column {laid_out_by(given)} of {self.pending.schema.id} was dropped at the source. The rule of its table has dropped_columns: drop, "
+                        f"but partitions or clusters the table by this column: {what}: {given}.",
                         where=f"{self.target.location}, batches {self.pending.first} to {self.pending.last}",
                         safe="The table was not changed; the change log keeps the batches.",
-                        remedy="let the rule say dropped_columns: keep, so that the column stays with its values; or give it another layout and another location: "
-                        "then the table is built again from the change log",
+                        remedy="set dropped_columns: keep in the rule, so that the column stays with its values; or give the rule another layout and another location: "
+                        "the apply then builds the table from the change log",
                     )
 
     def read_current_rows(self, *, fills: bool = True) -> DataFrame:
@@ -486,10 +484,10 @@ def key_is_another(write: TableWrite, what: str) -> TargetError:
     """Build the error of a table whose key has changed at the source, so that rows cannot be followed."""
     pending = write.pending
     return TargetError(
-        f"The key of {pending.schema.id} has changed at the source: {what} cannot be brought over the change, as its rows are told by their keys.",
+        f"The key of {pending.schema.id} changed at the source. The apply cannot continue {what} across this change, because keys identify its rows.",
         where=f"{write.target.location}, batches {pending.first} to {pending.last}",
         safe="The table was not changed; the change log keeps the batches.",
-        remedy=f"have the source table read again by `{pending.read_again}`, move the table away, and run the apply again: it begins "
+        remedy=f"snapshot the source table again with `{pending.read_again}`, move the target table away, and run the apply again: the new table starts "
         "with that snapshot; or keep the old key with message.key.columns",
     )
 

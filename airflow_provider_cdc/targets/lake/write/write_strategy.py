@@ -48,11 +48,11 @@ class WriteStrategy:
         if reason := not_on_arrays(pending) or needs_spark(shape, pending):
             return reason
         if pending.file_bytes > LARGE_BATCH:
-            return f"{pending.file_bytes >> 20} MB of change log are too many for the memory of the driver"
+            return f"{pending.file_bytes >> 20} MB of change log are too much for the memory of the driver"
         if pending.event_count > MOST_EVENTS:
             return f"{pending.event_count} events are too many for the memory of the driver"
         if more := set(target.read_column_names()) ^ {*shape.map_column_types(pending.schema), *shape.map_flag_types()}:
-            return f"its columns are not those of the source: {', '.join(sorted(more))}"
+            return f"its columns differ from the source columns: {', '.join(sorted(more))}"
         return ""
 
     def find_merge_reason(self, target: Target, pending: PendingBatches, shape: Projection, *, by_spark: bool) -> str:
@@ -61,13 +61,13 @@ class WriteStrategy:
         :param by_spark: whether Spark makes their rows, so that it would be in vain if the table refused them
         """
         if self.writes == "merge":
-            return "it was asked for"
+            return "writes=merge is set"
         if not by_spark:
             return ""
         if odd := [name for name, type_ in _key_types(pending, shape).items() if type_.startswith(_NOT_KEYS)]:
-            return f"the key has columns of other types than numbers, texts and times: {', '.join(odd)}"
+            return f"the key has columns with other types than numbers, texts and times: {', '.join(odd)}"
         if shape.mode != "log" and "t" in pending.count_operations():
-            return "the table is emptied in between"
+            return "the table is truncated in between"
         if pending.file_bytes > LARGE_FRAME or pending.event_count > MOST_CHANGES:
             return f"{pending.event_count} events in {pending.file_bytes >> 20} MB of change log are too many for the memory of the driver"
         return target.find_upsert_obstacle(inserts_only=shape.mode == "log" or new_keys_only(pending))
@@ -75,7 +75,7 @@ class WriteStrategy:
     def find_rewrite_reason(self, pending: PendingBatches) -> str:
         """Return the reason to rewrite a table without a key for these batches; empty if rows may be removed from it."""
         if self.writes == "merge":
-            return "it was asked for"
+            return "writes=merge is set"
         if pending.file_bytes > LARGE_BAG or pending.event_count > MOST_CHANGES:
             return f"{pending.event_count} events in {pending.file_bytes >> 20} MB of change log are too many for the memory of the driver"
         return ""

@@ -290,7 +290,7 @@ def test_other_writers_that_never_stop_are_an_error(lake: Lake, monkeypatch: pyt
     with db.transaction() as t:
         t.insert("s.keyed", {"id": 1})
     lake.hook = busy
-    with pytest.raises(TargetError, match=r"changed by other writers 6 times .* the last time: again"):
+    with pytest.raises(TargetError, match=r"changed the table of .* 6 times .*Last conflict: again"):
         lake.follow()
     lake.hook = None
     lake.apply()

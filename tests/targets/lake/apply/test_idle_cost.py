@@ -88,7 +88,7 @@ def test_a_view_of_a_log_whose_end_is_lost_says_where_it_ends(
 ) -> None:
     view = view_of(changelog, "c", _report(LAST + 3, tmp_path), "")
     assert (view.start, view.last, view.reported) == (0, LAST, False)
-    assert f"ends with batch {LAST}, and was at {LAST + 3} before" in caplog.text
+    assert f"ends with batch {LAST}, but ended with batch {LAST + 3} before" in caplog.text
     # the last one alone is gone, and others have come after it
     changelog.storage.delete(changelog.path_of("c", LAST - 1))
     view = view_of(changelog, "c", _report(LAST - 1, tmp_path), "")

@@ -201,5 +201,5 @@ def test_the_fast_profile_begins_with_deletion_vectors_and_keeps_old_tables_as_t
 
 
 def test_an_unknown_profile_is_refused_with_those_that_there_are(lake: Lake) -> None:
-    with pytest.raises(ConfigError, match=r"'quick' is not a profile of tables\. Valid values are: compatible, fast"):
+    with pytest.raises(ConfigError, match=r"'quick' is not a table profile\. Valid values are: compatible, fast"):
         lake.apply(profile="quick")

@@ -83,7 +83,7 @@ def test_a_table_says_whose_it_is_from_its_first_commit_on(lake: Lake) -> None:
 def test_a_table_of_somebody_else_is_refused_until_it_is_adopted_by_name(lake: Lake) -> None:
     rows = _foreign(lake)
     _orders(lake, 1, 2)
-    text = _refused(lake, "is not one of a connector")
+    text = _refused(lake, "does not belong to a connector")
     assert f"--adopt '{TOPIC}'" in text
     assert lake.rows("s.orders") == rows
     with pytest.raises(ConfigError, match=r"no topic p\.s\.other"):
@@ -146,11 +146,11 @@ def test_files_that_are_no_table_are_refused(lake: Lake) -> None:
     folder = Path(lake.path("s.orders"))
     lake.spark.range(3).write.parquet(str(folder))
     for adopt in ((), (TOPIC,)):
-        assert "part-0" in _refused(lake, "There is no table, but there is", adopt=adopt)
+        assert "part-0" in _refused(lake, "does not exist, but the folder contains", adopt=adopt)
     shutil.rmtree(folder)
     log = lake.log("s.orders")
     log.mkdir(parents=True)
-    _refused(lake, f"There is no table, but there is {log.name}")
+    _refused(lake, f"does not exist, but the folder contains {log.name}")
     log.rmdir()
     lake.apply()
     lake.check()
@@ -235,5 +235,5 @@ def test_what_is_neither_a_path_nor_a_name_is_refused(location: str) -> None:
 
 
 def test_a_kind_without_catalogs_refuses_a_name(spark: SparkSession) -> None:
-    with pytest.raises(ConfigError, match="found by path only"):
+    with pytest.raises(ConfigError, match="need a path as their location"):
         load_format("memory").open_target(spark, "lake.shop.orders")

@@ -111,7 +111,7 @@ def test_a_change_log_that_ends_before_a_table_is_an_error(lake: Lake) -> None:
         path.unlink()
     rows = lake.rows("s.orders")
     with pytest.raises(
-        TargetError, match=r"1 of 2 tables[\s\S]*stands at batch 3.*ends with batch 1[\s\S]*restore the change log"
+        TargetError, match=r"1 of 2 tables[\s\S]*is at batch 3.*ends with batch 1[\s\S]*restore the change log"
     ):
         lake.apply()
     for path in manifests.iterdir():
@@ -239,7 +239,7 @@ def test_the_job_ends_at_once_when_nothing_is_new(lake: Lake, monkeypatch: pytes
 
     monkeypatch.setattr(apply_changes, "open_spark_session", started)
     assert apply_changes.main(where) == 0
-    assert "every table of test stands at batch 1" in capsys.readouterr().out
+    assert "every table of test is at batch 1" in capsys.readouterr().out
     assert _report(lake)["tables"] == []
     with pytest.raises(AssertionError):
         apply_changes.main([*where, "--adopt", "p.s.orders"])
@@ -279,4 +279,4 @@ def test_what_cannot_be_looked_at_without_spark_is_left_to_it(lake: Lake, caplog
     reports.write(report)
     with caplog.at_level(logging.INFO):
         assert not _nothing(lake)
-    assert "cannot be looked at without Spark" in caplog.text
+    assert "cannot be inspected without Spark" in caplog.text

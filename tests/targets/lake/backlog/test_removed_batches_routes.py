@@ -125,7 +125,7 @@ def test_a_history_is_not_lost_by_building_a_table_again(memory: Lake) -> None:
     filled(memory)
     read_again(memory, "a")
     memory.apply()
-    with pytest.raises(BatchesRemoved, match="mode history, and would lose what its rows were before"):
+    with pytest.raises(BatchesRemoved, match="mode history and would lose earlier states of its rows"):
         _rebuild(memory, "s.a")
     _rebuild(memory, "s.a", to=f"{memory.folder}/built/{{table}}")
 

@@ -289,7 +289,7 @@ def test_new_keys_are_appended_to_a_large_table_of_the_plainest_kind(
     ("profile", "large_", "said"),
     [
         ("compatible", False, "is committed: 1 keys"),
-        ("compatible", True, "is merged: it is large; the table has no deletion vectors, and has some"),
+        ("compatible", True, "is merged: it is large; the table has no deletion vectors and already has some"),
         ("fast", True, "is committed: 1 keys"),
     ],
 )
@@ -318,7 +318,7 @@ def test_a_create_of_a_key_that_the_table_has_replaces_its_row(
     [
         ("ALTER TABLE {} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", "it has changeDataFeed"),
         ("ALTER TABLE {} ADD CONSTRAINT small CHECK (n < 100000)", "it has checkConstraints"),
-        ("ALTER TABLE {} ADD COLUMN more STRING", "its columns are not those of the source: more"),
+        ("ALTER TABLE {} ADD COLUMN more STRING", "its columns differ from the source columns: more"),
         ("ALTER TABLE {} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')", "it has domainMetadata, rowTracking"),
     ],
 )
@@ -369,12 +369,12 @@ def test_batches_are_merged_if_asked_for(table: Lake, caplog: pytest.LogCaptureF
     for writes, said in (
         ("auto", "is committed"),
         ("commit", "is committed"),
-        ("merge", "is merged: it was asked for"),
+        ("merge", "is merged: writes=merge is set"),
     ):
         _change(table, 3)
         table.apply(writes=writes)
         assert said in _said(caplog, "s.t")[0]
-    with pytest.raises(ConfigError, match=r"'never' is not a way to write\. Valid values are: auto, merge, commit"):
+    with pytest.raises(ConfigError, match=r"'never' is not a write strategy\. Valid values are: auto, merge, commit"):
         table.apply(writes="never")
 
 

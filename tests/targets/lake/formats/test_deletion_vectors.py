@@ -153,7 +153,7 @@ def test_what_is_too_much_for_the_driver_is_left_to_spark(
     monkeypatch.setattr(parquet_key_lookup, limit, value)
     _update(large, 5, 6)
     large.apply()
-    assert f"Spark looks for the rows that go: {said}." in caplog.messages
+    assert f"Spark searches for the rows to remove: {said}." in caplog.messages
     large.check()
 
 

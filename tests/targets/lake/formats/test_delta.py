@@ -197,5 +197,5 @@ def test_a_table_with_markers_of_two_is_nobodys(lake: Lake) -> None:
         options = {"txnAppId": lake.owner(topic).application_name, "txnVersion": 1}
         rows.write.format("delta").mode("append").options(**options).save(lake.path("s.orders"))
     for adopt in ((), (TOPIC,)):
-        with pytest.raises(TargetError, match="of others before"):
+        with pytest.raises(TargetError, match="of this connector and of others"):
             lake.apply(adopt=adopt)

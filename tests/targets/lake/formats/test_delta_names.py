@@ -113,7 +113,7 @@ def test_a_table_that_the_catalog_has_elsewhere_is_written_there(lake: Lake, sch
     [
         ("CREATE TABLE {}.orders (id BIGINT) USING parquet", "a table of another format called"),
         ("CREATE VIEW {}.orders AS SELECT 1 AS id", "a view called"),
-        ("CREATE TABLE {}.orders (id BIGINT) USING delta", "not one of a connector"),
+        ("CREATE TABLE {}.orders (id BIGINT) USING delta", "does not belong to a connector"),
     ],
 )
 def test_what_has_the_name_already_is_left_alone(lake: Lake, schema: str, made: str, said: str) -> None:
@@ -128,11 +128,11 @@ def test_what_has_the_name_already_is_left_alone(lake: Lake, schema: str, made: 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("other.shop.orders", "Delta tables are made in the session's own catalog"),
-        ("spark_catalog.a.b.orders", "Delta tables are made in the session's own catalog"),
-        ("spark_catalog.shop.`or-ders`", "takes letters, digits and _ only"),
-        ("spark_catalog.`s'hop`.orders", "takes letters, digits and _ only"),
-        ("spark_catalog.shop.bücher", "takes letters, digits and _ only"),
+        ("other.shop.orders", "use a name in the session's own catalog"),
+        ("spark_catalog.a.b.orders", "use a name in the session's own catalog"),
+        ("spark_catalog.shop.`or-ders`", "only letters, digits and _"),
+        ("spark_catalog.`s'hop`.orders", "only letters, digits and _"),
+        ("spark_catalog.shop.bücher", "only letters, digits and _"),
     ],
 )
 def test_names_that_the_catalog_cannot_have_are_refused(lake: Lake, name: str, said: str) -> None:

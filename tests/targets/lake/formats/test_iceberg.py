@@ -291,7 +291,7 @@ def test_a_table_that_was_copied_by_its_files_is_refused(lake: Lake) -> None:
     """It would write where the other one is."""
     _orders(lake, 1)
     shutil.copytree(lake.folder / "lake", lake.folder / "copy")
-    with pytest.raises(TargetError, match=r"says that it is at .*/lake/s/orders.*moved or copied"):
+    with pytest.raises(TargetError, match=r"records .*/lake/s/orders.*moved or copied"):
         replace(lake, name="copy").apply()
     shutil.rmtree(lake.folder / "copy")
     replace(lake, name="copy").apply()

@@ -199,10 +199,10 @@ def test_keys_that_come_and_go_leave_the_marker_alone_in_their_commit(table: Lak
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("ALTER TABLE {} ADD COLUMN more STRING", "its columns are not those of the source: more"),
-        ("ALTER TABLE {} SET TBLPROPERTIES ('format-version' = '3')", "positions are deleted by vectors"),
+        ("ALTER TABLE {} ADD COLUMN more STRING", "its columns differ from the source columns: more"),
+        ("ALTER TABLE {} SET TBLPROPERTIES ('format-version' = '3')", "it uses deletion vectors"),
         ("partition", "it is partitioned by n"),
-        ("require", "its columns may not be NULL: id"),
+        ("require", "some columns are NOT NULL: id"),
     ],
 )
 def test_a_table_with_more_than_rows_is_merged(
@@ -371,7 +371,7 @@ def test_rows_of_files_from_when_the_table_was_partitioned_are_replaced(
         lake.follow()
         lake.check()
         (said,) = _said(caplog, "s.t")
-        assert ("it has files from when it was partitioned" in said) == (way == "merge")
+        assert ("it has files from an earlier partitioning" in said) == (way == "merge")
         if key and way == "merge":
             compaction.compact_files(lake.spark, _loaded(lake))
 
@@ -417,7 +417,7 @@ def test_what_is_too_much_for_the_driver_is_left_to_spark(
     monkeypatch.setattr(parquet_key_lookup, limit, value)
     _change(table, 3, 22)
     table.apply(writes="commit")
-    assert f"Spark looks for the rows that go: {said}." in caplog.messages
+    assert f"Spark searches for the rows to remove: {said}." in caplog.messages
     table.check()
 
 

@@ -189,10 +189,10 @@ def test_a_table_that_is_gone_is_told_and_if_all_are_that_is_no_success(table: L
     shutil.rmtree(table.path("s.u"))
     done = _maintain(table)
     assert not done.has_failed
-    assert [one.steps["look"].said for one in done.tables if one.topic == "p.s.u"] == ["there is no table any more"]
+    assert [one.steps["look"].said for one in done.tables if one.topic == "p.s.u"] == ["the table no longer exists"]
     shutil.rmtree(table.path("s.t"))  # as if the folder of all tables were not mounted
     done = _maintain(table)
-    assert [one.problem[:29] for one in done.tables] == ["there is no table any more, a"] * 2
+    assert [one.problem[:28] for one in done.tables] == ["no table of this target exis"] * 2
 
 
 def test_a_table_with_another_one_below_it_is_left_alone(table: Lake) -> None:
@@ -205,7 +205,7 @@ def test_a_table_with_another_one_below_it_is_left_alone(table: Lake) -> None:
     )
     version = table.version("s.t")
     done = _maintain(table)
-    assert {t.topic: "is below it" in t.problem for t in done.tables} == {"p.s.t": True, "p.s.b": False}
+    assert {t.topic: "contains the table at" in t.problem for t in done.tables} == {"p.s.t": True, "p.s.b": False}
     assert table.version("s.t") == version
 
 
@@ -217,12 +217,12 @@ def test_another_table_below_is_found_whatever_its_location_is_called(table: Lak
     more = {"target": table.kind, "location": "another", "stands": {"p.x": {"location": below, "batch": 1}}}
     ApplyReports(storage, "other").write({**report, **more})
     (done,) = _maintain(table).tables
-    assert "is below it" in done.problem
+    assert "contains the table at" in done.problem
     ApplyReports(storage, "other").write({**report, **more, "stands": {"p.x": {"location": "cat.s.x", "batch": 1}}})
     assert _maintain(table).tables[0].problem == ""
     origins = {"target": table.kind, "location": "another", "tables": {"p.x": {"path": below}}}
     ColumnOrigins(storage, "other").write(origins)  # one with a name is in a folder, too
-    assert "is below it" in _maintain(table).tables[0].problem
+    assert "contains the table at" in _maintain(table).tables[0].problem
 
 
 @pytest.mark.only_kind("delta")

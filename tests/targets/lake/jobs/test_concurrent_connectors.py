@@ -402,7 +402,7 @@ def test_the_job_applies_what_it_can_and_names_what_it_cannot(torn: Any, tmp_pat
     said = process.said()
     whole.check()
     assert "bil-l.ing_2: bil-ling_2.s.a: 1 events, batches 1 to 1" in said
-    assert re.search(r"1 of 2 connectors could not be applied as a whole:\n  shop: .*manifest of batch 2", said)
+    assert re.search(r"1 of 2 connectors could not be applied completely:\n  shop: .*manifest of batch 2", said)
 
 
 @pytest.mark.slow
@@ -432,7 +432,7 @@ def test_after_kill_9_the_next_run_goes_on_with_all_and_sigterm_ends_it_cleanly(
         assert re.search(rf"\[{re.escape(lake.connector.name)}\] Round [12]: 1 tables", said)
         assert turns(lake).find_turn("next")["ended"]  # type: ignore[index]
         assert "no sign of life" in turns(lake).find_turn("killed")["error"]  # type: ignore[index]
-    assert "Got warm" in said
+    assert "The session warm-up took" in said
     assert killed.wait() != 0
 
 
@@ -454,7 +454,7 @@ def test_where_nothing_is_new_spark_is_not_started(
     )
     assert apply_connectors.main(["--apply", str(file), "--target", lakes[0].kind]) == 0
     said = capsys.readouterr().out
-    assert all(f"every table of {lake.connector.name} stands at batch 1" in said for lake in lakes)
+    assert all(f"every table of {lake.connector.name} is at batch 1" in said for lake in lakes)
     more(lakes[0], 2)
     with pytest.raises(AssertionError, match="Spark is started"):
         apply_connectors.main(["--apply", str(file), "--target", lakes[0].kind])
@@ -468,10 +468,10 @@ GIVEN = {"connector": "shop", "changelog": "/log", "location": "/lake/{table}"}
     [
         ([{**GIVEN, "profil": "fast"}], r"connector shop: 'profil' is not known; did you mean 'profile'\?"),
         ([{"connector": "shop", "location": "/x"}], "connector shop: changelog is missing"),
-        ([{**GIVEN, "profile": "quick"}], "connector shop: 'quick' is not a profile"),
+        ([{**GIVEN, "profile": "quick"}], "connector shop: 'quick' is not a table profile"),
         ([{**GIVEN, "tables": [{"tables": "a", "mode": "histroy"}]}], "did you mean 'history'"),
         ([{**GIVEN, "threads": 0}], "connector shop: threads: "),
-        ([GIVEN, GIVEN], "connector shop is there twice"),
+        ([GIVEN, GIVEN], "connector shop is given twice"),
         (["shop"], "connector: it: Input should be"),
         ("{", "--apply is not JSON"),
         ("/nowhere/at all.json", "/nowhere/at all.json cannot be read"),

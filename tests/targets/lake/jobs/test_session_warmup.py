@@ -43,7 +43,7 @@ def test_it_applies_all_kinds_of_events_to_a_table_that_is_gone_afterwards(
 
     rehearse_apply(job)
     assert found == [({"r": 200}, 200), ({"c": 50, "u": 100, "d": 50}, 200)]
-    assert "Got warm" in caplog.text
+    assert "The session warm-up took" in caplog.text
     assert not any(record.levelno >= logging.ERROR for record in caplog.records)
     (place,) = {str(one._location) for one in made}
     assert not Path(place).parent.parent.exists()

@@ -171,36 +171,36 @@ def test_a_table_without_a_key_is_filtered_and_shaped_too(memory: Lake) -> None:
 
 WRONG = [
     ({"filter": "agee > 1"}, "filter names column 'agee', which the table does not have; did you mean 'age'?"),
-    ({"filter": "age"}, "filter is of the type int, and has to be a condition"),
+    ({"filter": "age"}, "filter has the type int, but must be a condition"),
     ({"filter": "age >"}, "filter: 'age >' cannot be used"),
-    ({"filter": "rand() > 0.5"}, "gives another result each time"),
-    ({"filter": "current_timestamp() > '2024-01-01'"}, "gives another result each time"),
+    ({"filter": "rand() > 0.5"}, "has a different result each time"),
+    ({"filter": "current_timestamp() > '2024-01-01'"}, "has a different result each time"),
     ({"filter": "sum(age) > 1"}, "filter: 'sum(age) > 1'"),
     ({"filter": "id IN (SELECT 1)"}, "filter: 'id IN (SELECT 1)' has a subquery"),
     ({"filter": "EXISTS (SELECT 1)"}, "has a subquery"),
     ({"columns": {"computed": {"x": "to_json(struct(*))"}}}, "columns.computed.x: 'to_json(struct(*))' has *"),
     ({"columns": {"computed": {"x": "concat_ws(',', * EXCEPT (age))"}}}, "has *"),
-    ({"filter": "to_date(name) > DATE 'yesterday'"}, "gives another result each time"),
-    ({"filter": "to_date(name) > 'Today'"}, "gives another result each time"),
-    ({"filter": "cast(' now ' AS timestamp) > to_timestamp(name)"}, "gives another result each time"),
+    ({"filter": "to_date(name) > DATE 'yesterday'"}, "has a different result each time"),
+    ({"filter": "to_date(name) > 'Today'"}, "has a different result each time"),
+    ({"filter": "cast(' now ' AS timestamp) > to_timestamp(name)"}, "has a different result each time"),
     ({"columns": {"computed": {"x": "1 + (SELECT max(id) FROM range(9))"}}}, "columns.computed.x: '1 + (SELECT max(id) FROM range(9))' has a subquery"),
-    ({"columns": {"computed": {"x": "user()"}}}, "gives another result each time"),
-    ({"columns": {"computed": {"x": "concat(name, session_user())"}}}, "gives another result each time"),
+    ({"columns": {"computed": {"x": "user()"}}}, "has a different result each time"),
+    ({"columns": {"computed": {"x": "concat(name, session_user())"}}}, "has a different result each time"),
     ({"columns": {"computed": {"x": "explode(array(1, 2))"}}}, "columns.computed.x"),
     ({"columns": {"computed": {"x": "nme"}}}, "did you mean 'name'?"),
-    ({"columns": {"computed": {"x": "NULL"}}}, "columns.computed.x is of the type void, which tables do not have: cast it"),
-    ({"columns": {"computed": {"x": "array(interval '1' day)"}}}, "is of the type interval day (array<interval day>), which tables do not have"),
-    ({"columns": {"computed": {"x": "name COLLATE UTF8_LCASE"}}}, "is of the type string collate UTF8_LCASE, which tables do not have"),
-    ({"columns": {"computed": {"x": "named_struct('a b', 1)"}}}, "whose fields have odd names"),
+    ({"columns": {"computed": {"x": "NULL"}}}, "columns.computed.x has the type void, which tables do not support: cast it"),
+    ({"columns": {"computed": {"x": "array(interval '1' day)"}}}, "has the type interval day (array<interval day>), which tables do not support"),
+    ({"columns": {"computed": {"x": "name COLLATE UTF8_LCASE"}}}, "has the type string collate UTF8_LCASE, which tables do not support"),
+    ({"columns": {"computed": {"x": "named_struct('a b', 1)"}}}, "with unusual field names"),
     ({"columns": {"drop": ["contry"]}}, "columns.drop names column 'contry', which the table does not have; did you mean 'country'?"),
-    ({"columns": {"drop": ["id"]}}, "column id is part of the key, and cannot be left out in mode current"),
-    ({"columns": {"cast": {"id": "tinyint"}}}, "different keys could become one"),
+    ({"columns": {"drop": ["id"]}}, "column id is part of the key, so it cannot be left out in mode current"),
+    ({"columns": {"cast": {"id": "tinyint"}}}, "different keys could become equal"),
     ({"columns": {"cast": {"age": "strnig"}}}, "columns.cast.age"),
     ({"columns": {"rename": {"name": "age"}}}, "two columns called age"),
     ({"columns": {"constant": {"NAME": "x"}}}, "two columns called"),
     ({"partition_by": "contry"}, "partition_by names column 'contry', which the table will not have; did you mean 'country'?"),
     ({"tables": r"s\.bag", "mode": "history"}, "mode history needs a key"),
-    ({"tables": r"s\.bag", "shard": {"t": "{table}"}}, "a table that is shared needs a key"),
+    ({"tables": r"s\.bag", "shard": {"t": "{table}"}}, "a shared table needs a key"),
 ]  # fmt: skip
 
 
@@ -226,7 +226,7 @@ def test_a_rule_that_is_changed_later_is_refused_and_what_does_not_matter_is_not
         t.update("s.people", {"id": 0}, {"age": 31})
     memory.connector.capture()
     for other in ({}, {"mode": "history"}, {"mode": "soft_delete", "columns": {"drop": ["name", "country"]}}):
-        with pytest.raises(TargetError, match="made by another rule"):
+        with pytest.raises(TargetError, match="built by another rule"):
             memory.apply(tables=_rules(other))
     with pytest.raises(TargetError, match='mode: "history" → nothing'):
         memory.apply()
@@ -375,14 +375,14 @@ def test_a_rule_of_a_table_without_new_events_is_not_called_useless(
     memory.connector.capture()
     rules = TableRules.parse([{"tables": r"s\.people", "mode": "history"}, {"tables": r"s\.none", "mode": "log"}])
     memory.apply(tables=rules)
-    assert "is kept by the rule for s\\.none" in caplog.text
-    assert "is kept by the rule for s\\.people" not in caplog.text
+    assert "uses the rule for s\\.none" in caplog.text
+    assert "uses the rule for s\\.people" not in caplog.text
     caplog.clear()
     with memory.connector.database.transaction() as t:
         t.insert("s.other", {"id": 20})
     memory.connector.capture()
     memory.apply(tables=rules)
-    assert "is kept by the rule" not in caplog.text
+    assert "uses the rule for" not in caplog.text
 
 
 @pytest.mark.every_kind
@@ -415,7 +415,7 @@ def test_values_that_events_leave_out_and_a_filter_needs_are_an_error(memory: La
     with db.transaction() as t:
         t.update("s.docs", {"id": 1}, {"n": 2})
     memory.connector.capture()
-    with pytest.raises(TargetError, match="filter needs column doc, and events leave it out"):
+    with pytest.raises(TargetError, match="filter needs column doc, but events do not contain it"):
         memory.apply(tables=rules)
 
 
@@ -436,7 +436,7 @@ def test_a_type_that_the_kind_of_table_does_not_have_is_refused_before_anything_
     _people(lake, "s.other")
     lake.connector.capture()
     rule = {"tables": r"s\.people", "columns": {"computed": {"x": "map('age', age)"}}}
-    with pytest.raises(ConfigError, match=r"Column x would be of the type map<string,int>(.|\n)*to_json"):
+    with pytest.raises(ConfigError, match=r"Column x would have the type map<string,int>(.|\n)*to_json"):
         lake.apply(tables=TableRules.parse([rule]))
     assert not (lake.folder / lake.name).exists()
 
@@ -491,7 +491,7 @@ def test_a_rule_that_is_changed_is_noticed_without_new_events(memory: Lake, what
             memory.apply(tables=later)
             continue
         with pytest.raises(
-            TargetError, match=r"made by another rule|that has all of its rows|is not this connector"
+            TargetError, match=r"built by another rule|that has all of its rows|only to its own tables"
         ) as error:
             memory.apply(tables=later)
         assert "move the table away" in str(error.value)

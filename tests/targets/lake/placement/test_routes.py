@@ -248,9 +248,9 @@ def test_tables_that_no_row_enters_or_leaves_are_not_touched(memory: Lake) -> No
 
 WRONG = [
     ({"by": "regoin", "location": "/l/{value}"}, "route: step 1: by names column 'regoin', which the table does not have; did you mean 'region'?"),
-    ({"when": "n", "location": "/l/x"}, "route: step 1: when is of the type int, and has to be a condition"),
-    ({"by": "rand()", "location": "/l/{value}"}, "gives another result each time"),
-    ({"by": "array(region)", "location": "/l/{value}"}, "whose values are no texts"),
+    ({"when": "n", "location": "/l/x"}, "route: step 1: when has the type int, but must be a condition"),
+    ({"by": "rand()", "location": "/l/{value}"}, "has a different result each time"),
+    ({"by": "array(region)", "location": "/l/{value}"}, "which cannot be used as text"),
 ]  # fmt: skip
 
 
@@ -282,7 +282,7 @@ def test_rows_that_no_step_takes_are_an_error_where_that_is_asked_for_and_the_ch
         t.insert("s.other", {"id": 1})
     memory.connector.capture()
     for _ in range(2):
-        with pytest.raises(TargetError, match="taken by no step of the route, and otherwise is error"):
+        with pytest.raises(TargetError, match="match no step of the route, and otherwise is set to error"):
             memory.apply(tables=_rules(memory, otherwise="error"))
     assert {place for place in STORED if STORED[place] is not before.get(place)} == {memory.path("s.other")}
     memory.apply(tables=_rules(memory, otherwise="drop"))
@@ -295,7 +295,7 @@ def test_what_is_somebody_elses_at_a_place_stays_and_the_other_places_are_writte
     Work(memory, 1, regions=PLAIN)
     STORED[f"{memory.folder}/lake/of us"] = "a folder of somebody"
     memory.connector.capture()
-    with pytest.raises(TargetError, match="there is a folder of somebody"):
+    with pytest.raises(TargetError, match="contains a folder of somebody"):
         memory.apply(tables=_rules(memory))
     assert STORED.pop(f"{memory.folder}/lake/of us") == "a folder of somebody"
     memory.apply(tables=_rules(memory))
@@ -323,7 +323,7 @@ def test_a_route_to_more_tables_than_anybody_wants_is_refused(memory: Lake) -> N
         for i in range(1001):
             t.insert("s.many", {"id": i})
     memory.connector.capture()
-    with pytest.raises(TargetError, match="would make more than 1,000 tables"):
+    with pytest.raises(TargetError, match="would create more than 1,000 tables"):
         memory.apply(tables=TableRules.parse([{"tables": ".*", "route": {"by": "id", "location": "/l/{value}"}}]))
     assert not STORED
 
@@ -410,7 +410,7 @@ def test_a_table_with_all_rows_is_no_place_of_a_route_that_came_later(memory: La
         t.insert("s.t", {"id": 100, "region": None, "n": 1})
     memory.tables = _rules(memory)
     memory.connector.capture()
-    with pytest.raises(TargetError, match="to a table that has all of its rows, or those of an earlier rule"):
+    with pytest.raises(TargetError, match="to a table that has all of its rows or the rows of an earlier rule"):
         memory.apply()
     assert STORED[memory.path("s.t")] is before
     assert len(_rows(memory, f"{memory.folder}/lake/of eu")) == 1

@@ -84,8 +84,8 @@ def test_values_that_a_catalog_cannot_tell_apart_or_cannot_have_are_refused_and_
         lake.apply()
     text = str(error.value)
     assert '"value": "EU"' in text
-    assert "make two values one, for example by lower(…)" in text
-    assert "The catalog cannot have a name such as" in text
+    assert "map two values to one, for example with lower(…)" in text
+    assert "The catalog does not accept the name" in text
     found = tables(lake, namespace)
     assert found["of_eu"] == [{"id": 1, "region": "eu", "n": 2}]
     assert found["of_new"] == [{"id": 6, "region": "new", "n": 1}]

@@ -272,9 +272,9 @@ def test_one_table_of_a_route_is_built_by_its_location_and_one_that_is_gone_is_m
     assert {d.location for d in _rebuild(memory, "s.to_current")} == set(there.values())
     for key, location in there.items():
         assert _content(memory, location) == _content(memory, now[key]), key
-    with pytest.raises(ConfigError, match="no table of a route is called so"):
+    with pytest.raises(ConfigError, match="no table of a route has this name"):
         _rebuild(memory, f"{memory.folder}/lake/current nowhere")
-    with pytest.raises(ConfigError, match=r"have \{place\} in it"):
+    with pytest.raises(ConfigError, match=r"use \{place\} in --to"):
         _rebuild(memory, "s.to_current", to=f"{memory.folder}/beside/{{table}}")
 
 
@@ -304,9 +304,9 @@ def test_if_one_of_several_tables_cannot_be_built_none_is(memory: Lake) -> None:
     found = sound[last]
     assert isinstance(found, MemoryTableState)
     refused(replace(found, owner=Owner("other", "p.s.to_current")), "belongs to connector other")
-    refused("a folder of somebody", "but there is a folder of somebody")
-    refused(replace(found, layout=replace(found.layout, rule="")), "made by another rule")
-    refused(replace(found, layout=sound[eu].layout), "made by another rule")  # type: ignore[union-attr]
+    refused("a folder of somebody", "but the location contains a folder of somebody")
+    refused(replace(found, layout=replace(found.layout, rule="")), "built by another rule")
+    refused(replace(found, layout=sound[eu].layout), "built by another rule")  # type: ignore[union-attr]
 
 
 def test_what_a_rule_has_given_up_is_left_alone_and_what_nobody_knows_is_refused(memory: Lake) -> None:
@@ -337,11 +337,11 @@ def test_what_a_rule_has_given_up_is_left_alone_and_what_nobody_knows_is_refused
     assert set(_content(memory, built.location)[0]) == set(COLUMNS) - {"region"} | {
         name for name in _content(memory, built.location)[0] if name.startswith("c")
     }
-    with pytest.raises(TargetError, match="made by another rule than the one that is in force now"):
+    with pytest.raises(TargetError, match="built by another rule than the present one"):
         _rebuild(memory, "s.only_history", rules=TableRules.parse(other))
     ApplyReports(memory.connector.changelog.storage, "test").write({**_without(memory, ""), "table_rules": ""})
     for name in ("s.to_current", "s.only_history"):
-        with pytest.raises(TargetError, match="nobody says by which one"):
+        with pytest.raises(TargetError, match="unknown which one"):
             _rebuild(memory, name)
 
 
@@ -449,7 +449,11 @@ def test_what_the_change_log_does_not_have_is_not_thrown_away_and_built_beside(
         t.insert("s.t", {"id": 100, "region": "eu"})
     lake.follow()
     before = dict(STORED)
-    match = {"dropped": "has no column n any more", "variants": "others went on from", "shared": "shared by several"}
+    match = {
+        "dropped": "no longer has a column n",
+        "variants": "continue in new columns",
+        "shared": "shared by several",
+    }
     with pytest.raises(TargetError, match=match[change]):
         _rebuild(lake, "s.t")
     assert before == STORED

@@ -250,7 +250,7 @@ def test_random_work_on_equal_rows_ends_equal_in_each_way(
         assert [text.split(":")[0] for text in _said(caplog)] == ["committed"], seed
         _same(bag)
         anew.apply(writes="merge")
-        assert _said(caplog) == ["written anew: it was asked for"]
+        assert _said(caplog) == ["rewritten: writes=merge is set"]
         _same(anew)
 
 
@@ -274,7 +274,7 @@ def test_a_change_of_a_large_table_writes_what_it_changes(
         t.insert("s.bag", {"a": 5000})
     lake.follow()
     lake.check()
-    assert _said(caplog) == ["committed: 4 rows go, 4 come"]
+    assert _said(caplog) == ["committed: 4 rows removed, 4 rows added"]
     new = {path: size for path, size in _files(lake).items() if path not in there}
     assert 0 < sum(new.values()) < max(there.values()) / 4
     with db.transaction() as t:
@@ -341,7 +341,7 @@ def test_what_cannot_be_taken_is_written_anew_and_the_log_says_why(
         t.insert("s.bag", {"n": 4})
         t.delete("s.bag", {"n": 4})
     bag.follow()
-    assert _said(caplog) == ["written anew: its columns cannot be changed in place"]
+    assert _said(caplog) == ["rewritten: its columns cannot be changed in place"]
     _same(bag)
     with db.transaction() as t:
         t.insert("s.bag", {"i8": 1})
@@ -359,7 +359,7 @@ def test_what_cannot_be_taken_is_written_anew_and_the_log_says_why(
     with db.transaction() as t:
         t.update("s.bag", {"n": 5}, {"renamed": 8})
     bag.follow()
-    assert _said(caplog)[-1].startswith("written anew: it has changeDataFeed")
+    assert _said(caplog)[-1].startswith("rewritten: it has changeDataFeed")
     _same(bag)
 
 

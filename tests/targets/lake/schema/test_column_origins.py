@@ -91,7 +91,7 @@ def test_an_apply_goes_on_if_it_cannot_be_written_down(lake: Lake, caplog: pytes
     _insert(lake, 1)
     lake.follow()
     lake.check()
-    assert "could not be written down" in caplog.text
+    assert "could not be stored" in caplog.text
 
 
 @pytest.mark.only_kind("iceberg")

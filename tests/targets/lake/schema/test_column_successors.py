@@ -446,6 +446,6 @@ def test_a_column_that_the_rule_computes_stops_the_apply_if_its_type_changes(mem
     lake = _lake(memory(schema_change_rewrite_mode="ignore"), columns={"computed": {"m": "n + 1"}})
     lake.connector.database.change_column("s.t", "n", "decimal128(9, 2)", Decimal)
     _change(lake, 1, n=Decimal(3))
-    with pytest.raises(TargetError, match="m is int in the table and would have to become decimal"):
+    with pytest.raises(TargetError, match="m has the type int in the table and needs the type decimal"):
         lake.follow()
     assert lake.rows("s.t", "n") == [{"n": 0}, {"n": 10}, {"n": 20}]

@@ -136,7 +136,10 @@ def test_only_what_is_dropped_from_now_on_goes(spark: SparkSession, tmp_path: Pa
     [
         ({"columns": {"computed": {"m": "upper(note)"}}}, "columns.computed.m names column 'note'"),
         ({"filter": "note > ''"}, "filter names column 'note'"),
-        ({"partition_by": ["note"]}, r"lays it out by this column: partition_by: note[\s\S]*dropped_columns: keep"),
+        (
+            {"partition_by": ["note"]},
+            r"partitions or clusters the table by this column: partition_by: note[\s\S]*dropped_columns: keep",
+        ),
     ],
     ids=["computed", "filter", "partition_by"],
 )

@@ -304,6 +304,6 @@ def test_a_table_without_a_key_that_is_written_anew_stops_where_its_rule_says_so
     before = lake.rows("s.t")
     lake.connector.database.change_column("s.t", "n", "string", str)  # type: ignore[attr-defined]
     lake.connector.capture()
-    with pytest.raises(TargetError, match="n is int in the table and would have to become string"):
+    with pytest.raises(TargetError, match="n has the type int in the table and needs the type string"):
         lake.apply(writes="merge")
     assert lake.rows("s.t") == before

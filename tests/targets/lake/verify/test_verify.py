@@ -123,7 +123,7 @@ def test_tables_and_columns_that_are_not_there_are_differences(lake: Lake) -> No
     db.add_column("s.bag", "b", "int64")
     verified = _verify(lake)
     assert not verified.is_equal
-    assert _of(verified, "late").problem.startswith("there is no such table")
+    assert _of(verified, "late").problem.startswith("the table does not exist")
     assert _of(verified, "orders").problem == "the table has no column c"
     assert _of(verified, "bag").problem == "column b is bigint at the source and string in the table"
     assert (_of(verified, "orders").source, _of(verified, "orders").target) == (50, 50)
@@ -143,7 +143,7 @@ def test_a_table_that_cannot_be_read_keeps_no_other_one_from_being_compared(lake
 
 def test_nothing_to_compare_with_is_an_error(lake: Lake, tmp_path: Path) -> None:
     job = VerifyTables(lake.spark, ChangeLog(str(tmp_path / "none")), "none", location=lake.location, target=lake.kind)
-    with pytest.raises(ConfigError, match="nothing to compare with"):
+    with pytest.raises(ConfigError, match="Nothing to verify against"):
         job.run()
 
 

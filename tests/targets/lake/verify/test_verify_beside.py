@@ -111,7 +111,7 @@ def test_each_table_is_compared_at_its_own_batch_with_what_was_captured_since(la
     assert sorted((row["key"]["id"], row["what"], row["columns"]) for row in written) == [
         (5, "missing", []), (6, "different", ["c"]), (111, "missing", []), (900, "surplus", []),
     ]  # fmt: skip
-    with pytest.raises(ConfigError, match="There is something in"):
+    with pytest.raises(ConfigError, match="is not empty"):
         _verify(lake, lambda: None, keys=keys)
 
 
@@ -121,9 +121,9 @@ def test_a_table_that_is_behind_is_waited_for_and_one_that_is_not_there_is_not(l
         t.insert("s.orders", {"id": 100})
     verified = _verify(lake, lake.connector.capture, wait_s=3)
     assert verified.exit_status == 2
-    assert "the apply has not brought it to batch 1 " not in verified.format_text()
-    assert "has not brought it to batch 2 within 3 s" in _of(verified, "orders").not_compared
-    assert "it stands at batch 1: run the apply" in _of(verified, "orders").not_compared
+    assert "it did not reach batch 1 " not in verified.format_text()
+    assert "it did not reach batch 2 within 3 s" in _of(verified, "orders").not_compared
+    assert "it is at batch 1: run the apply" in _of(verified, "orders").not_compared
     assert _of(verified, "bag").is_equal  # nothing of it is in the second batch
     later = threading.Timer(2, lake.apply)
     later.start()
@@ -132,7 +132,7 @@ def test_a_table_that_is_behind_is_waited_for_and_one_that_is_not_there_is_not(l
     lake.sql("DELETE FROM {}", "s.bag")
     _removed(lake, "s.bag")
     verified = _verify(lake, lambda: None)
-    assert (_of(verified, "bag").problem, verified.exit_status) == ("there is no such table", 1)
+    assert (_of(verified, "bag").problem, verified.exit_status) == ("the table does not exist", 1)
 
 
 def _removed(lake: Lake, table: str) -> None:
@@ -223,7 +223,7 @@ def test_a_table_of_somebody_else_or_with_a_rule_is_not_compared(lake: Lake) -> 
     _filled(lake)
     shared = f"{lake.folder}/{lake.name}/s/orders"
     verified = _verify_at(lake, shared)
-    assert [t.problem for t in verified.tables] == ["the table there belongs to connector test, topic p.s.orders"]
+    assert [t.problem for t in verified.tables] == ["the table belongs to connector test, topic p.s.orders"]
 
 
 def _verify_at(lake: Lake, location: str) -> VerificationReport:

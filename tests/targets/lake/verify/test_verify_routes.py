@@ -108,7 +108,7 @@ def test_what_is_gone_or_was_never_made_is_a_difference_that_the_next_apply_or_a
     us = f"{memory.folder}/lake/of us"
     del STORED[us]
     verified = verify(memory, repair=True)
-    assert (_places(verified)["of us"].problem, verified.exit_status) == ("there is no such table", 1)
+    assert (_places(verified)["of us"].problem, verified.exit_status) == ("the table does not exist", 1)
     (advice,) = memory.connector.repairs.items()  # type: ignore[attr-defined]
     assert advice[0] == f"p.s.t → {us}"
     assert "run the apply; if it is so afterwards" in advice[1]
@@ -122,7 +122,7 @@ def test_what_is_gone_or_was_never_made_is_a_difference_that_the_next_apply_or_a
     assert report is not None
     reports.write({**report, "stands": {name: e for name, e in report["stands"].items() if e["location"] != us}})
     verified = verify(memory)
-    assert (_places(verified)["of us"].problem, verified.exit_status) == ("there is no such table", 1)
+    assert (_places(verified)["of us"].problem, verified.exit_status) == ("the table does not exist", 1)
 
 
 def test_rows_without_a_key_and_keys_that_are_twice_are_told_with_the_table_to_build_again(lake: Lake) -> None:
@@ -196,10 +196,10 @@ def test_a_comparison_at_rest_knows_the_tables_of_a_route_by_the_last_apply_or_s
     unknown = at_rest()
     assert unknown.exit_status == 1
     assert [table.is_equal for table in unknown.tables] == [False, False]
-    assert "--applied names the change log in which the last apply says so" in unknown.format_text()
+    assert "set --applied to the change log with the report of the last apply" in unknown.format_text()
     given = at_rest(rules=memory.tables)
     assert (given.exit_status, [table.is_equal for table in given.tables]) == (2, [True, False])
-    assert "only the report of the last apply says in which: give --applied" in given.format_text()
+    assert "only the report of the last apply lists them: set --applied" in given.format_text()
 
 
 def test_tables_of_events_do_not_count_unless_they_are_named_and_nothing_else_is_an_error(memory: Lake) -> None:
@@ -247,23 +247,23 @@ def test_what_is_not_sure_of_a_route_is_not_called_different(memory: Lake) -> No
         t.insert("s.t", {"id": 100, "region": "new", "n": 1})
     verified = verify(memory, memory.connector.capture, wait_s=0)
     (table,) = verified.tables
-    assert "the apply has not brought it to batch 2 within 0 s" in table.not_compared
+    assert "it did not reach batch 2 within 0 s" in table.not_compared
     assert "its rows are in several tables" in table.not_compared
     assert verified.exit_status == 2
     memory.apply()
     assert verify(memory).is_equal
     other = TableRules.parse([{"tables": ".*", "filter": "n > 0"}])
-    assert "the rules that were given have none" in verify(memory, rules=other).format_text()
+    assert "the given rules have no route" in verify(memory, rules=other).format_text()
     other = TableRules.parse([{"tables": ".*", "route": {"by": "lower(region)", "location": "/x/{value}"}}])
     said = [table.not_compared or table.problem for table in verify(memory, rules=other).tables]
-    assert all("another rule" in text or text == "there is no such table" for text in said), said
+    assert all("another rule" in text or text == "the table does not exist" for text in said), said
     wrong = TableRules.parse([{"tables": ".*", "route": {"by": "regoin", "location": "/x/{value}"}}])
     assert "did you mean 'region'?" in verify(memory, rules=wrong).format_text()
     reports = ApplyReports(memory.connector.changelog.storage, "test")
     report = reports.read(memory.kind, memory.location)
     assert report is not None
     reports.write({**report, "table_rules": ""})  # of an earlier release
-    assert "nobody says by which one" in verify(memory).format_text()
+    assert "unknown which one" in verify(memory).format_text()
 
 
 def test_a_source_table_without_rows_has_no_tables_and_is_equal(memory: Lake) -> None:

@@ -225,7 +225,7 @@ def test_rules_that_are_not_known_or_have_changed_are_named(lake: Lake, tmp_path
     assert verify(lake).is_equal
     other = TableRules.parse([{"tables": ".*", "filter": "age > 5"}])
     said = _of(verify(lake, rules=other), "s.people").not_compared
-    assert "it was made by another rule" in said
+    assert "it was built by another rule" in said
     assert "age > 5" in said
     wrong = TableRules.parse([{"tables": ".*", "filter": "agee > 5"}])
     assert "did you mean 'age'?" in _of(verify(lake, rules=wrong), "s.people").not_compared
@@ -234,7 +234,7 @@ def test_rules_that_are_not_known_or_have_changed_are_named(lake: Lake, tmp_path
     report = reports.read(lake.kind, lake.location)
     assert report is not None
     reports.write({**report, "table_rules": ""})  # of an earlier release
-    assert "nobody says by which one" in _of(verify(lake), "s.people").not_compared
+    assert "unknown which one" in _of(verify(lake), "s.people").not_compared
     lake.apply()
     assert verify(lake).is_equal
 

@@ -30,7 +30,7 @@ COLUMNS = {
     "exact": "timestamp[ns]", "vector": "list<item: float>", "doc": "string",
 }  # fmt: skip
 KEY = ("id", "b")
-ARRAYS, SPARK = "arrays", "made by Spark"
+ARRAYS, SPARK = "arrays", "computed by Spark"
 TABLES: dict[str, tuple[dict[str, Any], str]] = {
     "columns": (
         {
@@ -181,8 +181,8 @@ def test_tables_by_rules_that_are_committed_are_those_that_a_merge_makes(
         for name in ("history", "marked_filtered", "logged"):
             world.db.truncate_table(f"s.{name}")
         said = applied(3)
-        assert said["columns"][0].endswith("made by Spark: the table's columns change.")
-        assert said["marked_filtered"] == said["history"] == ["merged: the table is emptied in between."]
+        assert said["columns"][0].endswith("computed by Spark: the table's columns change.")
+        assert said["marked_filtered"] == said["history"] == ["merged: the table is truncated in between."]
     # rows are read again beside the stream
     number = snapshot(lake.connector, *world.tables)
     properties = {"read.only": True, "signal.poll.interval.ms": 50}
@@ -220,7 +220,7 @@ REASONS = [
     ({"filter": "n > 0"}, "its rule has a filter"),
     ({"columns": {"computed": {"m": "n + 1"}}}, "its rule computes m"),
     ({"columns": {"cast": {"n": "string", "note": "string", "id": "bigint"}}}, "its rule casts n"),
-    ({"columns": {"metadata": ["source", "op"]}}, "its rule asks for source"),
+    ({"columns": {"metadata": ["source", "op"]}}, "its rule requests source"),
     ({"mode": "history"}, "its mode is history"),
     ({"route": {"by": "note", "location": "{there}/{{value}}"}}, "its rule has a route"),
 ]
@@ -238,7 +238,7 @@ def test_the_log_says_why_spark_makes_the_rows_of_a_commit(
     memory.apply(tables=rules)
     ((said,),) = _said(caplog).values()
     assert said.startswith("committed: ")
-    assert said.endswith(f"made by Spark: {why}.")
+    assert said.endswith(f"computed by Spark: {why}.")
 
 
 def test_what_is_too_much_for_the_driver_is_merged(
@@ -269,7 +269,7 @@ def test_what_spark_does_not_let_through_to_the_driver_is_merged(
     monkeypatch.setattr("airflow_provider_cdc.targets.lake.write.table_write.collect_changes", limited)
     caplog.clear()
     memory.apply(tables=rules)
-    assert "merged: its rows are more than spark.driver.maxResultSize lets through" in _said(caplog)["t"][0]
+    assert "merged: its rows are larger than spark.driver.maxResultSize allows" in _said(caplog)["t"][0]
     assert {row["id"]: row["n"] for row in memory.rows("s.t")} == {1: 7, 2: 2}
 
 
@@ -290,7 +290,7 @@ def test_a_column_that_the_source_has_dropped_keeps_its_values_in_a_commit(
     caplog.clear()
     lake.apply()
     ((said,),) = _said(caplog).values()
-    assert said == "committed: 5 keys, 3 rows, made by Spark: its columns are not those of the source: note."
+    assert said == "committed: 5 keys, 3 rows, computed by Spark: its columns differ from the source columns: note."
     assert {row["id"]: (row["n"], row["note"]) for row in lake.rows("s.t")} == {1: (7, "x"), 5: (0, None), 8: (8, None)}
 
 

@@ -114,7 +114,7 @@ class DeltaArrayCommit:
         if not changes.inserts_only:
             return f"{reason}; {_NO_VECTORS}"
         if find_matching_rows(self._now(), keys(), changes).head(1):
-            return f"{reason}; {_NO_VECTORS}, and has some of the keys already"
+            return f"{reason}; {_NO_VECTORS} and already has some of the keys"
         self._transaction.filterFiles()
         self._put([], changes, marker)
         return ""
@@ -136,7 +136,7 @@ class DeltaArrayCommit:
             files = [DeltaDataFile.from_action(action, self._log) for action in self._few_files()]
             return self._vectors_of().build_key_removals(files, self._made.to_file_columns(changes.keys))
         except ArrowUnsupported as e:
-            log.info("Spark looks for the rows that go: %s.", e)
+            log.info("Spark searches for the rows to remove: %s.", e)
         return self._delta.build_deletion_vectors(
             self._transaction, self._log, find_matching_rows(self._now(), keys(), changes)
         )

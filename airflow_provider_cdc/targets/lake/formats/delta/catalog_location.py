@@ -39,16 +39,16 @@ class CatalogTableName:
         catalog, *others = split_table_name(name)
         if catalog.lower() != _SESSION or len(others) != 2:
             raise ConfigError(
-                f"{name!r} is not the name of a table that Delta could make.",
+                f"{name!r} is not a valid name for a Delta table.",
                 safe="No table was changed.",
-                remedy=f"Delta tables are made in the session's own catalog, {_SESSION}.{{database}}.{{table}}, or at a path",
+                remedy=f"use a name in the session's own catalog, {_SESSION}.{{database}}.{{table}}, or a path",
             )
         if odd := [part for part in others if not _PLAIN.fullmatch(part)]:
             raise ConfigError(
-                f"The catalog cannot have a name such as {odd[0]!r}: it takes letters, digits and _ only.",
+                f"The catalog does not accept the name {odd[0]!r}: names may contain only letters, digits and _.",
                 where=name,
                 safe="No table was changed.",
-                remedy="give the table a path as its location by a rule, for example /lake/{topic}; or leave it out with table.exclude.list",
+                remedy="set a path as the location of the table with a rule, for example /lake/{topic}; or leave it out with table.exclude.list",
             )
         self._schema, self._table = others
 
@@ -63,7 +63,7 @@ class CatalogTableName:
         if (provider := table.provider()).isEmpty() or str(provider.get()).lower() != "delta":
             kind = "a view" if str(table.tableType().name()) == "VIEW" else "a table of another format"
             raise ConfigError(
-                f"There is {kind} called {self._name}.",
+                f"The name {self._name} is in use for {kind}.",
                 safe="Nothing was changed.",
                 remedy="give the table another location, or leave it out with table.exclude.list",
             )

@@ -71,7 +71,7 @@ class DeltaCopyOnWrite:
             rows = self._files.read_rows(file, ())
             going = match_multiset(rows, self._made.to_file_columns(wanted))
             if going.sum() != wanted.num_rows:
-                raise ArrowUnsupported("Arrow does not find the rows that Spark has found")
+                raise ArrowUnsupported("Arrow does not find the rows that Spark found")
             gone.append(file)
             if not going.all():
                 left.append(rows.filter(pa.array(~going)))

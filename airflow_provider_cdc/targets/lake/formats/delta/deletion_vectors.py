@@ -65,7 +65,7 @@ class DeletionVectorWriter:
         :raises NotOnArrays: Spark has to write the vectors
         """
         if any(file.number_of_rows is None for file, _ in places):
-            raise ArrowUnsupported("the table does not say how many rows a file has")
+            raise ArrowUnsupported("the table does not record the number of rows in a file")
         store = self._classes.load_scala_object(f"{_STORE}.DeletionVectorStore").createInstance(self._conf)
         found: list[Any] = []
         bitmaps: list[tuple[DeltaDataFile, Any]] = []

@@ -52,9 +52,9 @@ def not_for(layout: DeltaFileLayout, names: Sequence[str], *, others: bool = Fal
     if odd:
         return f"it has {', '.join(sorted(odd))}"
     if more := set(names) - there if others else there ^ set(names):
-        return f"its columns are not those of the source: {', '.join(sorted(more))}"
+        return f"its columns differ from the source columns: {', '.join(sorted(more))}"
     if required := [field["name"] for field in layout.fields if not field["nullable"]]:
-        return f"its columns may not be NULL: {', '.join(required)}"
+        return f"some columns are NOT NULL: {', '.join(required)}"
     if any(
         set(field["metadata"]) - {k for k in field["metadata"] if k.startswith(_MAPPING)} - _HARMLESS
         for field in layout.fields
@@ -62,11 +62,11 @@ def not_for(layout: DeltaFileLayout, names: Sequence[str], *, others: bool = Fal
         return "its columns have conditions or generated values"
     rules = [name for name in layout.properties if name.startswith("delta.constraints.")]
     if rules or layout.properties.get("delta.enableChangeDataFeed") == "true":
-        return "it has constraints, or a feed of its changes"
+        return "it has constraints or a change data feed"
     if layout.properties.get("delta.columnMapping.mode") == "id":
-        return "its files have other names of columns"
+        return "its files use other column names"
     if layout.properties.get("delta.appendOnly") == "true":
-        return "it takes no deletes"
+        return "it is append-only"
     for field in layout.fields:
         if arrow_of(field["type"]) is None:
             return f"column {field['name']} has the type {field['type']}"

@@ -88,7 +88,7 @@ class DeltaKeylessCommit(DeltaArrayCommit):
                 done = self._old.remove_rows(touched, others)
                 return [file.action.remove() for file in done.gone], done.rows, []
             except ArrowUnsupported as e:
-                log.info("Spark writes the files anew: %s.", e)
+                log.info("Spark rewrites the files: %s.", e)
         made = self._by_spark([file.action for file, _ in touched], gone)
         sizes = [int(action.size()) for action in made]
         return [*(file.action.remove() for file, _ in touched), *made], [], sizes

@@ -61,14 +61,14 @@ class DeltaMaintenance:
         assert found is not None
         if found["small"] <= FEW and not found["worn"]:
             return MaintenanceStepResult(
-                False, f"of {found['all']} files {found['small']} are small, and none has many deleted rows"
+                False, f"of {found['all']} files, {found['small']} are small, and none has many deleted rows"
             )
         with self._set(_OPTIMIZE):
             done = self._spark.sql(f"OPTIMIZE {self._table}").first()
         assert done is not None
         metrics = done["metrics"]
         if not metrics["numFilesRemoved"]:
-            return MaintenanceStepResult(False, f"{found['all']} files are as few as they can be")
+            return MaintenanceStepResult(False, f"the {found['all']} files cannot be compacted further")
         return MaintenanceStepResult(True, f"{metrics['numFilesRemoved']} files became {metrics['numFilesAdded']}")
 
     def write_checkpoint(self) -> MaintenanceStepResult:
@@ -79,7 +79,7 @@ class DeltaMaintenance:
         if commits < COMMITS:
             return MaintenanceStepResult(False, f"{commits} commits since the last checkpoint")
         log.checkpoint(snapshot, DeltaClasses(self._spark).load_class("scala.Option").empty())
-        return MaintenanceStepResult(True, f"{commits} commits since the last one are in a new checkpoint")
+        return MaintenanceStepResult(True, f"a new checkpoint contains the {commits} commits since the last one")
 
     def remove_old_files(self, keep: timedelta) -> MaintenanceStepResult:
         """Remove files that no state of the table since then has, and what killed writers have left.
@@ -93,9 +93,9 @@ class DeltaMaintenance:
         after, left = self._listing()
         if before <= after:
             return MaintenanceStepResult(
-                False, f"no file went out of use more than {keep.total_seconds() / 3600:g} hours ago"
+                False, f"no file has been unused for more than {keep.total_seconds() / 3600:g} hours"
             )
-        return MaintenanceStepResult(True, f"{before - after} files with {(bytes_ - left) / 1e6:.1f} MB are removed")
+        return MaintenanceStepResult(True, f"{before - after} files with {(bytes_ - left) / 1e6:.1f} MB were removed")
 
     @contextlib.contextmanager
     def _set(self, settings: Mapping[str, str]) -> Iterator[None]:

@@ -51,10 +51,10 @@ def unfit_partitions(where: str) -> Iterator[None]:
             raise
         name = text.partition(";")[0]
         raise TargetError(
-            f"A row has an empty text, or {OF_NULL}, in {name}, by which the table is partitioned. Delta would have NULL in its place.",
+            f"A row has an empty text or {OF_NULL} in {name}, a partition column of the table. Delta would store NULL instead.",
             where=where,
             safe="The table was not changed; the change log keeps the batches.",
-            remedy=f'in the table\'s rule, partition by a computed column that always has a value, as {{"columns": {{"computed": {{"{name}_part": '
-            f'"concat(\'=\', {name})"}}}}, "partition_by": "{name}_part"}}, or say cluster_by in the place of partition_by; if the table is there '
-            "already, move it away; then run the apply again: it is built from the change log",
+            remedy=f'in the table rule, partition by a computed column that always has a value, as {{"columns": {{"computed": {{"{name}_part": '
+            f'"concat(\'=\', {name})"}}}}, "partition_by": "{name}_part"}}, or use cluster_by instead of partition_by; if the table exists '
+            "already, move it away; then run the apply again, which builds it from the change log",
         ) from e

@@ -254,8 +254,8 @@ class DeltaTarget(Target):
             raise ConfigError(
                 f"partition_by: Delta tables are partitioned by columns, not by {transforms[0]!r}.",
                 where=self.location,
-                safe="The table was not made.",
-                remedy='name a column; columns.computed makes one, for example {"day": "to_date(created_at)"}; or use cluster_by',
+                safe="The table was not created.",
+                remedy='name a column; columns.computed can add one, for example {"day": "to_date(created_at)"}; or use cluster_by',
             )
 
     def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
@@ -300,7 +300,9 @@ class DeltaTarget(Target):
             return ""
         version = str(int(transaction.snapshot().version()))
         if changes.made_from not in ("", version):
-            raise WriteConflict(f"rows were made from version {changes.made_from}, and it is at {version} by now")
+            raise WriteConflict(
+                f"rows were computed from version {changes.made_from}, but the table is now at version {version}"
+            )
         layout = self._layout(transaction.snapshot())
         if reason := not_for(layout, changes.column_names):
             return reason
@@ -333,7 +335,7 @@ class DeltaTarget(Target):
         if found >= marker.batch:
             return None
         if self.stand is not None and self.stand.app == marker.application_name and found != self.stand.batch:
-            raise WriteConflict(f"another run has brought it from batch {self.stand.batch} to {found}")
+            raise WriteConflict(f"another run has advanced the table from batch {self.stand.batch} to {found}")
         return transaction
 
     def _commit(self, kind: type[_C], transaction: Any, layout: DeltaFileLayout) -> _C:
@@ -407,7 +409,7 @@ class DeltaTarget(Target):
         transaction = log.startTransaction(none, none)
         found = read_snapshot_markers(self.spark, transaction.snapshot()).get(marker.application_name, NEVER)
         if found != marker.batch:
-            raise WriteConflict(f"another run has brought it to batch {found}")
+            raise WriteConflict(f"another run has advanced the table to batch {found}")
         rows = guard_partition_values(rows, self._partitions())
         with self._writing(marker):
             gone = [file.remove() for file in delta.read_all_files(transaction)]

@@ -138,7 +138,7 @@ class IcebergArrayCommit:
         try:
             return RowPositionFinder(self._spark, self._table, files).find_positions(physical, self._bounds(physical))
         except ArrowUnsupported as e:
-            log.info("Spark looks for the rows that go: %s.", e)
+            log.info("Spark searches for the rows to remove: %s.", e)
         return self._by_spark(keys(), physical)
 
     def _by_spark(self, keys: DataFrame, physical: pa.Table) -> pa.Table:
@@ -177,11 +177,11 @@ def unfit_table(spark: SparkSession, table: Any, names: Sequence[str], *, others
 def no_positions(table: Any) -> str:
     """Why there cannot be a file of deleted positions; empty if there can."""
     if table.operations().current().formatVersion() >= _VECTORS:
-        return f"its positions are deleted by vectors (format version {_VECTORS})"
+        return f"it uses deletion vectors (format version {_VECTORS})"
     # deleted positions hold for files of the same partition, and what is written here is of none
     older = {number for number, spec in dict(table.specs()).items() if spec.isPartitioned()}
     if older and any(manifest.partitionSpecId() in older for manifest in _manifests(table)):
-        return "it has files from when it was partitioned"
+        return "it has files from an earlier partitioning"
     return ""
 
 

@@ -256,9 +256,9 @@ def explain_unfit_columns(columns: Sequence[Mapping[str, Any]], names: Sequence[
     """
     there = {column["name"] for column in columns}
     if more := set(names) - there if others else there ^ set(names):
-        return f"its columns are not those of the source: {', '.join(sorted(more))}"
+        return f"its columns differ from the source columns: {', '.join(sorted(more))}"
     if required := [column["name"] for column in columns if column["required"]]:
-        return f"its columns may not be NULL: {', '.join(required)}"
+        return f"some columns are NOT NULL: {', '.join(required)}"
     odd = [
         f"{column['name']} has the type {column['type']}" for column in columns if arrow_type(column["type"]) is None
     ]

@@ -84,7 +84,7 @@ def refused_by_hive(e: Exception, location: str) -> TargetError | None:
     if "types incompatible with the existing columns" not in " ".join(str(e).split()):
         return None
     return TargetError(
-        "The Hive metastore refuses that the columns of the table change.",
+        "The Hive metastore rejects the column changes of the table.",
         where=location,
         safe="The table was not changed; the change log keeps the batches.",
         remedy="set hive.metastore.disallow.incompatible.col.type.changes=false in the hive-site.xml of the metastore and restart it, then run the apply again",

@@ -46,15 +46,15 @@ class IcebergMaintenance:
         table = self._load()
         files, deletes, small = compaction.count_files(table)
         if not deletes and small <= FEW:
-            return MaintenanceStepResult(False, f"of {files} files {small} are small, and there are no deletes")
+            return MaintenanceStepResult(False, f"of {files} files, {small} are small, and no delete files exist")
         with self._alone():
             table = self._load()
             done = compaction.compact_files(self._spark, table)
         rewritten, added = int(done.rewrittenDataFilesCount()), int(done.addedDataFilesCount())
         if not rewritten:
-            return MaintenanceStepResult(False, f"{files} files are as few as they can be")
+            return MaintenanceStepResult(False, f"the {files} files cannot be compacted further")
         return MaintenanceStepResult(
-            True, f"{rewritten} files became {added}, and {deletes} files of deletes went into them"
+            True, f"{rewritten} files became {added}, with {deletes} delete files merged into them"
         )
 
     def rewrite_manifests(self) -> MaintenanceStepResult:
@@ -64,7 +64,7 @@ class IcebergMaintenance:
         manifests = [] if snapshot is None else list(snapshot.dataManifests(table.io()))
         small = [one for one in manifests if one.length() < SMALL_MANIFEST]
         if len(small) <= FEW:
-            return MaintenanceStepResult(False, f"of {len(manifests)} manifests {len(small)} are small")
+            return MaintenanceStepResult(False, f"of {len(manifests)} manifests, {len(small)} are small")
         with self._alone():
             done = self._action("rewriteManifests", self._load()).execute()
         before, after = (sum(1 for _ in found) for found in (done.rewrittenManifests(), done.addedManifests()))
@@ -79,7 +79,7 @@ class IcebergMaintenance:
         current = table.currentSnapshot()
         if not [one for one in old if one.snapshotId() != current.snapshotId()]:
             return MaintenanceStepResult(
-                False, f"no snapshot is older than {keep.total_seconds() / 3600:g} hours, but the current one"
+                False, f"no snapshot except the current one is older than {keep.total_seconds() / 3600:g} hours"
             )
         with self._alone():
             table = self._load()
@@ -91,7 +91,8 @@ class IcebergMaintenance:
         data += int(done.deletedEqualityDeleteFilesCount())
         lists = int(done.deletedManifestsCount()) + int(done.deletedManifestListsCount())
         return MaintenanceStepResult(
-            went > 0, f"{went} snapshots expired; {data} files of rows or deletes and {lists} lists are removed"
+            went > 0,
+            f"{went} snapshots expired; {data} data or delete files and {lists} manifests or manifest lists were removed",
         )
 
     def remove_orphans(self, keep: timedelta) -> MaintenanceStepResult:
@@ -103,7 +104,7 @@ class IcebergMaintenance:
         found = sum(1 for _ in done.orphanFileLocations())
         if not found:
             return MaintenanceStepResult(False, f"no orphan file is older than {keep.total_seconds() / 3600:g} hours")
-        return MaintenanceStepResult(True, f"{found} files that no snapshot has are removed")
+        return MaintenanceStepResult(True, f"{found} files that no snapshot refers to were removed")
 
     def _action(self, name: str, table: Any) -> Any:
         activate_session(self._spark)
@@ -116,4 +117,4 @@ class IcebergMaintenance:
 
 def _kept_by_itself(table: Any) -> str:
     off = to_python_dict(table.properties()).get("gc.enabled", "true").lower() == "false"
-    return "the table's property gc.enabled is false: its files may be another table's, too" if off else ""
+    return "the table property gc.enabled is false: another table may use the same files" if off else ""

@@ -72,7 +72,7 @@ class RowPositionFinder:
         with self._open(file) as source:
             columns = self._made.in_file(source.schema_arrow, keys.column_names)
             if columns is None:
-                raise ArrowUnsupported("a file's columns have other types, or no numbers")
+                raise ArrowUnsupported("the columns of a file have other types or no field IDs")
             return find_key_rows(source, keys, columns, self._made.as_now)
 
     def _gone(self, file: Any) -> pa.Table:
@@ -82,7 +82,7 @@ class RowPositionFinder:
     @contextlib.contextmanager
     def _open(self, file: Any) -> Iterator[pq.ParquetFile]:
         if file.format().name() != "PARQUET":
-            raise ArrowUnsupported(f"a file is of the format {file.format().name()}")
+            raise ArrowUnsupported(f"a file has the format {file.format().name()}")
         location = str(file.location())
         if local := _on_disk(load_jvm_class(self._spark, "org.apache.hadoop.fs.Path")(location)):
             yield open_parquet_file(local)

@@ -68,9 +68,9 @@ def list_schema_updates(
 
 def _other_type(name: str, old: str, new: str, location: str) -> TargetError:
     return TargetError(
-        f"Column {name} is {old} in the table and would have to become {new}, which Iceberg cannot do in place.",
+        f"Column {name} has the type {old} in the table and needs the type {new}, but Iceberg cannot change it in place.",
         where=location,
         safe="The table was not changed; the change log keeps the batches.",
-        remedy="set schema.change.rewrite.mode=snapshot, so that the table is read again after such a change, or drop "
-        "the target table and read it again with snapshot.mode=always for one run",
+        remedy="set schema.change.rewrite.mode=snapshot, so that the connector snapshots the table again after such a change, or drop "
+        "the target table and snapshot the source table again with snapshot.mode=always for one run",
     )

@@ -296,7 +296,9 @@ class IcebergTarget(Target):
             return ""
         table = self._table()
         if changes.made_from not in ("", version := _version(table)):
-            raise WriteConflict(f"rows were made from snapshot {changes.made_from}, and it is at {version} by now")
+            raise WriteConflict(
+                f"rows were computed from snapshot {changes.made_from}, but the table is now at {version}"
+            )
         commit = IcebergArrayCommit(self.spark, table, changes)
         if why := commit.find_merge_reason() or commit.write_batch(
             keys, f"{SNAPSHOT_MARKER}{marker.application_name}", marker.batch
@@ -346,7 +348,7 @@ class IcebergTarget(Target):
     def rebuild_rows(self, rows: DataFrame, marker: Marker) -> None:
         table, found = self._table(), self.read_marker(marker.application_name)
         if found != marker.batch:
-            raise WriteConflict(f"another run has brought it to batch {found}")
+            raise WriteConflict(f"another run has advanced the table to batch {found}")
         self._write(table, marker, lambda: spark_plans.overwrite_rows(self.spark, table, rows))
         self._publish()
 
@@ -414,7 +416,7 @@ class IcebergTarget(Target):
     def _table(self) -> Any:
         """Return the table within the transaction."""
         if self._loaded is None and not self.exists():
-            raise WriteConflict("there is no table any more")
+            raise WriteConflict("the table no longer exists")
         return self._view
 
     def _metadata(self) -> Any:
@@ -435,7 +437,7 @@ class IcebergTarget(Target):
         """Make what the transaction has done the table's state, if no other writer has changed it."""
         table, before = self._view, self._before
         if self._overtaken:
-            raise WriteConflict("another writer has committed in between")
+            raise WriteConflict("another writer committed meanwhile")
         try:
             with translate_conflicts(), self._place.lock_metadata():
                 self._loaded.operations().commit(before, table.operations().current())
@@ -448,7 +450,7 @@ class IcebergTarget(Target):
             if refused := refused_by_hive(e, self.location):
                 raise refused from e
             # the table tells whether it was done, when it is read again
-            raise WriteConflict(f"it is unknown whether the commit was done: {e}") from e
+            raise WriteConflict(f"it is unknown whether the commit succeeded: {e}") from e
         self.exists()
         # what the caller knows of the table is true only until somebody else commits
         self._overtaken = _snapshot_id(self._table()) != _snapshot_id(table)
@@ -457,9 +459,7 @@ class IcebergTarget(Target):
         try:
             remove_new_files(table, before, self._place.load_table())
         except (Py4JJavaError, PySparkException) as e:
-            log.warning(
-                "Files of a commit to %s that was not done may be left: %s", self.location, extract_error_message(e)
-            )
+            log.warning("Files of a failed commit to %s may remain: %s", self.location, extract_error_message(e))
 
 
 def _or_conflict(step: Callable[[], MaintenanceStepResult]) -> Callable[[], MaintenanceStepResult]:

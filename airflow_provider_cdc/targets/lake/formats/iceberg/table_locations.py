@@ -74,11 +74,11 @@ class FolderLocation(IcebergLocation):
         table = tables.load(self.location)
         if self._qualified(table.location()) != self._qualified(self.location):
             raise TargetError(
-                f"The table in this folder says that it is at {table.location()}: it was moved or copied by its files, and names those of "
-                "the other place.",
+                f"The table in this folder records {table.location()} as its location: its files were moved or copied, but still refer to "
+                "the other location.",
                 where=self.location,
                 safe="No table was changed.",
-                remedy="move it back; or move it away and run the apply again: it is built again from the change log",
+                remedy="move it back; or move it away and run the apply again, which rebuilds it from the change log",
             )
         return table
 
@@ -112,9 +112,9 @@ class FolderLocation(IcebergLocation):
         type_of = getattr(load_jvm_class(self.spark, f"{ICEBERG}.MetadataTableType"), "from")
         if base and type_of(kind) is not None:
             raise ConfigError(
-                f"No Iceberg table can be at {self.location!r}: what ends with #{kind} is a view of a table's metadata.",
+                f"No Iceberg table can be at {self.location!r}: a location that ends with #{kind} is a view of a table's metadata.",
                 safe="No table was changed.",
-                remedy="leave the table out with table.exclude.list, or give tables other places, for example /lake/{topic}/rows",
+                remedy="leave the table out with table.exclude.list, or use another location, for example /lake/{topic}/rows",
             )
         return load_jvm_class(self.spark, f"{ICEBERG}.hadoop.HadoopTables")(self._conf())
 
@@ -178,7 +178,7 @@ class CatalogLocation(IcebergLocation):
                     raise
 
     def find_foreign_content(self, owner: Owner) -> str:
-        return "there is a table of another format" if self._other else ""
+        return "the location contains a table of another format" if self._other else ""
 
     def _catalog(self) -> Any:
         activate_session(self.spark)  # the settings of catalogs are looked up in the thread's session

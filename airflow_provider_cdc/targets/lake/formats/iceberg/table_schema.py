@@ -61,9 +61,9 @@ def check_types(types: Mapping[str, str]) -> None:
     if odd := [(name, type_) for name, type_ in types.items() if not is_known_type(to_iceberg_type(type_))]:
         name, type_ = odd[0]
         raise ConfigError(
-            f"Column {name} would be of the type {type_}, and Iceberg tables get no columns of such a type.",
+            f"Column {name} would have the type {type_}, which is not supported for Iceberg tables.",
             safe="No table was changed.",
-            remedy="make it a text in the rule, for example by to_json(…), or have a column for each of its parts",
+            remedy="convert it to text in the rule, for example with to_json(…), or define a column for each of its parts",
         )
 
 
@@ -186,7 +186,7 @@ def parse_transform(text: str) -> tuple[str, tuple[int, ...], str]:
     if name in ("bucket", "truncate") and number is not None:
         return name, (int(number),), column
     raise ConfigError(
-        f"partition_by: {text!r} is not a transform. Valid are: {', '.join(f'{t}(column)' for t in _TIMES)}, "
+        f"partition_by: {text!r} is not a transform. Valid transforms are: {', '.join(f'{t}(column)' for t in _TIMES)}, "
         "bucket(number, column), truncate(number, column).",
         safe="No table was changed.",
         remedy="correct the rule",

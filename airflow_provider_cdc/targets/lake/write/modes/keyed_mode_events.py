@@ -26,7 +26,7 @@ def read_followed_events(write: TableWrite) -> tuple[DataFrame | None, list[tupl
     if event_reduction.key_changed(pending, 0):
         after = event_reduction.last_truncate(write.spark, pending)
         if not (write.fresh and after) or event_reduction.key_changed(pending, after):
-            raise key_is_another(write, f"a table of mode {shape.mode}")
+            raise key_is_another(write, f"a table in mode {shape.mode}")
     sparse = shape.list_sparse_columns(event_reduction.list_sparse_columns(pending, after), pending.schema)
     if shape.needs_deleted:
         sparse = shape.left_out(event_reduction.list_sparse_columns(pending, after, deletes=True), pending.schema)

@@ -59,7 +59,7 @@ def write_soft_delete(write: TableWrite) -> None:
     def final(there: DataFrame) -> DataFrame:
         if pending.changes and there.groupBy(*map(quote_name, key)).count().where("count > 1").head(1):
             raise key_is_another(
-                write, "a table of mode soft_delete, in which a deleted row has the new key of another row,"
+                write, "a table in mode soft_delete in which a deleted row has the new key of another row"
             )
         found = inherit_values(rows, there, key, sparse, shape.retired_columns) if ORIGIN in rows.columns else rows
         found = found.drop(UNKNOWN)
