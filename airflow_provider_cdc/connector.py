@@ -57,8 +57,8 @@ class ConnectorDefinition:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
-                f"{self.name!r} cannot be a connector's name.",
-                remedy="use letters, digits, dots, hyphens and underscores, at most 200, beginning with a letter or digit",
+                f"{self.name!r} is not a valid connector name.",
+                remedy="use letters, digits, dots, hyphens and underscores, at most 200 characters, beginning with a letter or digit",
             )
 
     def to_document(self) -> dict[str, Any]:
@@ -86,8 +86,8 @@ def refuse_secrets(definition: ConnectorDefinition) -> None:
         raise ConfigError(
             f"The definition of connector {definition.name} holds a secret: {', '.join(sorted(found))}.",
             safe="Definitions are shown and stored; secrets come from Airflow connections only.",
-            remedy="remove it: the source's login and password belong into its connection, those of the change log's storage into "
-            "the extra of another one, which storage_conn_id names",
+            remedy="remove it: put the login and password of the source into its connection, and those of the change log's storage into "
+            "the extra of a separate connection, which storage_conn_id names",
         )
 
 

@@ -18,7 +18,7 @@ _STATE: dict[str, Any] = {
     "conn-fields": {
         "schema": {
             "label": "Database schema",
-            "description": "where the state tables are, if not in the default schema",
+            "description": "schema of the state tables, if it is not the default schema",
             "schema": {"type": ["string", "null"]},
         },
     },
@@ -30,7 +30,7 @@ def get_provider_info() -> dict[str, Any]:
     return {
         "package-name": "airflow-provider-cdc",
         "name": "Change data capture",
-        "description": "Change data capture from database logs to lakehouse tables, by Airflow and Spark alone.",
+        "description": "Change data capture from database logs to lakehouse tables, with Airflow and Spark only.",
         "integrations": [
             {"integration-name": "Change data capture", "external-doc-url": _URL, "tags": ["software"]},
         ],
@@ -78,7 +78,7 @@ def get_provider_info() -> dict[str, Any]:
                 "description": "Change data capture.",
                 "options": {
                     "show_rows_of": {
-                        "description": "Connectors of which ``airflow cdc row`` may show rows, with commas between them; ``*`` = all. Rows are data: by default none are shown.",
+                        "description": "Comma-separated connectors of which ``airflow cdc row`` may show rows; ``*`` = all. Rows are data: by default, no rows are shown.",
                         "version_added": "0.1.0",
                         "type": "string",
                         "example": "shop",

@@ -29,21 +29,25 @@ def parse_seconds(text: str) -> float:
 
 
 CONNECTOR = build_argument("connector", help="name of the connector")
-SOME_CONNECTOR = build_argument("connector", nargs="?", help="name of a connector; without it, all of them")
+SOME_CONNECTOR = build_argument("connector", nargs="?", help="name of a connector (default: all connectors)")
 STATE = build_argument(
     "--state-conn-id", default="cdc_state_default", help="connection to the state tables (default: %(default)s)"
 )
 OUTPUT = build_argument(
     "-o", "--output", choices=("table", "json"), default="table", help="form of the output (default: table)"
 )
-LIMIT = build_argument("--limit", type=int, default=20, help="how many, newest first (default: %(default)s)")
-WAIT = build_argument("--wait", action="store_true", help="wait until it is over; exit status 0 done, 1 not done")
+LIMIT = build_argument(
+    "--limit", type=int, default=20, help="maximum number of entries, newest first (default: %(default)s)"
+)
+WAIT = build_argument(
+    "--wait", action="store_true", help="wait until the signal has ended; exit status: 0 done, 1 not done"
+)
 DRY = build_argument(
     "--dry-run",
     action="store_true",
-    help="change nothing, and print what would be done; without --confirm this is the default",
+    help="print the planned changes without making them; this is the default without --confirm",
 )
-CONFIRM = build_argument("--confirm", metavar="NAME", help="carry it out; NAME is the connector's name")
+CONFIRM = build_argument("--confirm", metavar="NAME", help="make the changes; NAME is the connector's name")
 
 
 def define_command(name: str, help_: str, *args: Arg, where: str, description: str | None = None) -> ActionCommand:

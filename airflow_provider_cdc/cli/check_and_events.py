@@ -36,7 +36,7 @@ def check_source(args: argparse.Namespace) -> None:
     if access is None and args.conn_id is None:
         raise ConfigError(
             "Name a connector or a connection to check.",
-            remedy="give the name of a connector that has run, which `airflow cdc connectors` lists, or --conn-id and the connection to a database",
+            remedy="give the name of a connector that `airflow cdc connectors` lists, or --conn-id with a connection to a database",
         )
     found = (
         Readiness(CdcSourceHook(args.conn_id, source=args.source).check_prerequisites())
@@ -61,7 +61,7 @@ def _check_lines(found: Readiness) -> Iterator[str]:
         yield f"    {f.fix}"
     if found.position is not None:
         yield f"The log ends at {found.position}."
-        yield f"Something is to be captured: {found.waiting}." if found.waiting else "Everything is captured."
+        yield f"Pending work: {found.waiting}." if found.waiting else "All changes are captured."
 
 
 @cli_command
@@ -125,7 +125,7 @@ def _changelog(args: argparse.Namespace) -> tuple[ChangeLog, str | None]:
         access = access_of(find_connector(store, args.connector), args.state_conn_id)
     if access is None:
         raise CdcError(
-            f"It is not recorded where the change log of {args.connector} is.",
-            remedy="say where it is: --changelog and its folder or prefix",
+            f"The location of the change log of {args.connector} is not recorded.",
+            remedy="give its folder or prefix with --changelog",
         )
     return access.open_change_log(), access.definition.source

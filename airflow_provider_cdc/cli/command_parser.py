@@ -53,19 +53,19 @@ def build_commands() -> list[GroupCommand]:
 def _setup() -> ActionCommand:
     return define_command(
         "setup",
-        "Make the connection to the state tables, in Airflow's own metadata DB; better with --role than with Airflow's own login",
-        build_argument("--conn-id", default="cdc_state_default", help="connection to make (default: %(default)s)"),
+        "Create the connection to the state tables in Airflow's metadata database. Prefer --role to Airflow's own login",
+        build_argument("--conn-id", default="cdc_state_default", help="connection to create (default: %(default)s)"),
         build_argument(
             "--url",
-            help="SQLAlchemy URL of another database, whose tables 'airflow db migrate' does not make; - reads it from standard input",
+            help="SQLAlchemy URL of another database, in which 'airflow db migrate' does not create the tables; - reads the URL from standard input",
         ),
         build_argument(
             "--role",
             metavar="NAME",
-            help="have the connection log on as a role of its own, and print the SQL that makes it, with rights on the state tables only",
+            help="use a separate database role that has rights on the state tables only, and print the SQL that creates it",
         ),
         build_argument(
-            "--replace", action="store_true", help="replace a connection that is there and says something else"
+            "--replace", action="store_true", help="replace an existing connection that has different settings"
         ),
         where="setup.setup_connection",
     )
@@ -74,14 +74,14 @@ def _setup() -> ActionCommand:
 def _check() -> ActionCommand:
     return define_command(
         "check",
-        "Check that a database is ready for capture, and how far a connector is",
+        "Check that a database is ready for capture, and show the progress of a connector",
         build_argument("connector", nargs="?", help="name of a connector that has run"),
         build_argument("--conn-id", help="before the first run: the connection to the database"),
-        build_argument("--source", help="kind of source, where the connection's type does not say it"),
+        build_argument("--source", help="kind of source, if the connection type does not give it"),
         STATE,
         OUTPUT,
         where="check_and_events.check_source",
-        description="Exit status: 0 ready, 1 not ready, with the statements that repair it.",
+        description="Exit status: 0 ready; 1 not ready, and the output lists the statements that fix it.",
     )
 
 
@@ -96,12 +96,12 @@ def _lists() -> list[ActionCommand]:
         ),
         define_command(
             "metrics",
-            "Show what captures and applies have measured: totals over all runs, and latest values",
+            "Show the metrics of captures and applies: totals over all runs, and latest values",
             SOME_CONNECTOR,
             build_argument(
                 "--openmetrics",
                 action="store_true",
-                help="as OpenMetrics text, for Prometheus' textfile collector and others",
+                help="print OpenMetrics text, for example for Prometheus' textfile collector",
             ),
             STATE,
             OUTPUT,
@@ -127,22 +127,22 @@ def _events() -> ActionCommand:
         "events",
         "Print the change log of a connector as Debezium JSON, one record per line",
         CONNECTOR,
-        build_argument("--follow", "-f", action="store_true", help="go on with new batches until interrupted"),
+        build_argument("--follow", "-f", action="store_true", help="continue with new batches until interrupted"),
         build_argument("--topic", action="append", metavar="TOPIC", help="only this topic; may be repeated"),
-        build_argument("--from-batch", type=int, help="first batch; by default the first one that is kept"),
-        build_argument("--limit", type=int, help="end after this many records"),
+        build_argument("--from-batch", type=int, help="first batch to print (default: the log start)"),
+        build_argument("--limit", type=int, help="stop after this many records"),
         build_argument(
             "--form",
             default="debezium",
-            help="form of the events: debezium, or one that the source has of its own (default: %(default)s)",
+            help="form of the events: debezium, or a form specific to the source (default: %(default)s)",
         ),
         build_argument(
-            "--schemas", action="store_true", help="with the schemas of keys and values, as with schemas.enable"
+            "--schemas", action="store_true", help="include the schemas of keys and values, as with schemas.enable"
         ),
         _CHANGELOG,
         build_argument(
             "--storage-conn-id",
-            help="connection with fsspec options of the change log, where the run's are not known",
+            help="connection with the fsspec options of the change log, if the options of the connector's runs are not known",
         ),
         STATE,
         where="check_and_events.export_events",
@@ -154,44 +154,44 @@ def _row() -> ActionCommand:
     return define_command(
         "row",
         "Show every change of one row from the change log, newest first",
-        build_argument("table", help="<database>.<table> or <schema>.<table>, as it is called now"),
-        build_argument("key", nargs="+", help="values of its key columns in their order, or one JSON object with all of them"),
-        build_argument("--connector", help="that captures it, where several do"),
-        build_argument("--as-of", metavar="TIME", help="the row as of a time, for example 2026-03-01T12:00:00+00:00, under the key that it had then"),
-        build_argument("--compare", action="store_true", help="read the row at the source too, and say what differs"),
-        build_argument("--database-conn-id", action="append", metavar="CONN", help="a connection to a target database, to look at its row there; may be repeated"),
+        build_argument("table", help="current name of the table: <database>.<table> or <schema>.<table>"),
+        build_argument("key", nargs="+", help="values of the key columns in order, or one JSON object with all of them"),
+        build_argument("--connector", help="the connector, if several connectors capture the table"),
+        build_argument("--as-of", metavar="TIME", help="show the row as of a time, for example 2026-03-01T12:00:00+00:00, by the key that it had then"),
+        build_argument("--compare", action="store_true", help="also read the row from the source, and show the differences"),
+        build_argument("--database-conn-id", action="append", metavar="CONN", help="connection to a target database, to also read the row there; may be repeated"),
         build_argument(
             "--timeout", type=parse_seconds, default=60.0, metavar="SECONDS",
-            help="how long to look at batches that the index of keys does not have yet (default: %(default)s)",
+            help="maximum time to search batches that the index of keys does not contain yet (default: %(default)s)",
         ),
-        build_argument("--json", action="store_true", help="the same as -o json"),
+        build_argument("--json", action="store_true", help="same as -o json"),
         STATE,
         OUTPUT,
         where="row.show_row_history",
-        description="It shows data. Airflow's configuration has to allow it, [cdc] show_rows_of, and each look is among the connector's notifications. "
-        "Exit status: 0; 2 if there was no time for all batches.",
+        description="The output contains data: [cdc] show_rows_of in Airflow's configuration must allow it, and each call is recorded as a notification of the connector. "
+        "Exit status: 0; 2 if the timeout ended before all batches were searched.",
     )  # fmt: skip
 
 
 def _steering() -> list[ActionCommand]:
-    reason = build_argument("--reason", default="", help="why; the status and the page show it")
-    wait = build_argument("--wait", action="store_true", help="wait until the run that is alive has ended")
+    reason = build_argument("--reason", default="", help="reason, which the status and the page show")
+    wait = build_argument("--wait", action="store_true", help="wait until the active run has ended")
     return [
         define_command(
-            "status", "Show the status of a connector: state, offset, last error, signals under way", CONNECTOR, STATE,
+            "status", "Show the status of a connector: state, offset, last error, active signals", CONNECTOR, STATE,
             OUTPUT, where="lifecycle.show_status", description="Exit status: 0, or 1 when the last run failed.",
         ),
         define_command(
-            "pause", "Pause a connector: the run that is alive ends within seconds, new runs are skipped", CONNECTOR, reason, wait,
+            "pause", "Pause a connector: the active run ends within seconds, and new runs are skipped", CONNECTOR, reason, wait,
             STATE, where="lifecycle.pause_connector",
         ),
-        define_command("resume", "Resume a connector: the next run goes on where the offset stands", CONNECTOR, reason, STATE, where="lifecycle.resume_connector"),
+        define_command("resume", "Resume a connector: the next run continues from the offset", CONNECTOR, reason, STATE, where="lifecycle.resume_connector"),
         define_command(
-            "stop", "Stop a connector, until it is resumed", CONNECTOR, reason, wait, STATE,
+            "stop", "Stop a connector until it is resumed", CONNECTOR, reason, wait, STATE,
             where="lifecycle.stop_connector",
         ),
         define_command(
-            "restart", "End the run that is alive; the next one reads definition and connection anew", CONNECTOR, reason, STATE,
+            "restart", "End the active run; the next run reads definition and connection again", CONNECTOR, reason, STATE,
             where="lifecycle.restart_run",
         ),
     ]  # fmt: skip
@@ -202,11 +202,11 @@ def _delete() -> ActionCommand:
         "delete",
         "Delete the state of a connector: offset, histories, signals, notifications",
         CONNECTOR,
-        build_argument("--yes-delete", metavar="NAME", help="carry it out; NAME is the connector's name"),
+        build_argument("--yes-delete", metavar="NAME", help="delete the state; NAME is the connector's name"),
         build_argument("--with-changelog", action="store_true", help="delete its change log too"),
         STATE,
         where="lifecycle.delete_connector",
-        description="Tables that were written from it are not touched. Without --yes-delete nothing is deleted.",
+        description="Target tables are not changed. Without --yes-delete nothing is deleted.",
     )
 
 
@@ -214,50 +214,50 @@ def _offset() -> GroupCommand:
     change = (CONFIRM, DRY, STATE)
     return GroupCommand(
         name="offset",
-        help="Show, move, forget and restore the offset of a connector",
+        help="Show, set, reset and restore the offset of a connector",
         subcommands=[
             define_command("show", "Show the offset as it is stored", CONNECTOR, STATE, where="lifecycle.offset_show"),
             define_command(
-                "history", "List the offsets that a connector has had", CONNECTOR, LIMIT, STATE, OUTPUT,
+                "history", "List the offset history of a connector", CONNECTOR, LIMIT, STATE, OUTPUT,
                 where="lifecycle.offset_history",
             ),
             define_command(
-                "set", "Go on from another position in the log",
-                build_argument("--to", metavar="JSON", required=True, help="position, as 'offset show' has it"), CONNECTOR, *change,
+                "set", "Continue from another position in the log",
+                build_argument("--to", metavar="JSON", required=True, help="position, in the form that 'offset show' prints"), CONNECTOR, *change,
                 where="lifecycle.offset_set", description=_TELLS,
             ),
             define_command(
-                "reset", "Forget the position: the next run reads all tables again", CONNECTOR, *change,
+                "reset", "Remove the position: the next run takes a snapshot of all tables", CONNECTOR, *change,
                 where="lifecycle.offset_reset", description=_TELLS,
             ),
             define_command(
-                "restore", "Go back to an offset that the connector has had",
-                build_argument("version", type=int, help="as 'offset history' has it"), CONNECTOR, *change,
+                "restore", "Restore an offset from the history",
+                build_argument("version", type=int, help="version that 'offset history' lists"), CONNECTOR, *change,
                 where="lifecycle.offset_restore", description=_TELLS,
             ),
         ],
     )  # fmt: skip
 
 
-_TELLS = "Prints what would be skipped or repeated. The offset changes only with --confirm and the connector's name."
+_TELLS = "Prints which changes would be skipped or repeated. The offset changes only with --confirm and the connector's name."
 
 
 def _gap() -> ActionCommand:
     return define_command(
         "gap",
-        "Ask whether the source's log still holds a connector's position, and repair it if not",
+        "Check whether the source's log still contains a connector's position, and repair the gap if not",
         CONNECTOR,
         build_argument(
             "--repair",
             choices=("snapshot", "incremental", "skip"),
-            help="read all tables again first; or beside the stream; or accept the loss",
+            help="take a snapshot of all tables first; or an incremental snapshot beside the stream; or accept the loss",
         ),
         CONFIRM,
         DRY,
         STATE,
         OUTPUT,
         where="lifecycle.check_gap",
-        description="Exit status: 0 no gap, or repaired; 1 there is a gap. With --repair, only --confirm carries it out.",
+        description="Exit status: 0 no gap, or repaired; 1 gap found. The repair runs only with --confirm.",
     )
 
 
@@ -266,7 +266,7 @@ def _procedures() -> list[GroupCommand]:
     return [
         GroupCommand(
             name=kind,
-            help=f"Have something done at a {kind} database, so that tables can be captured",
+            help=f"Change a {kind} database so that tables can be captured",
             subcommands=[_procedure(procedure) for procedure in found.values()],
         )
         for kind in sorted(SOURCES)
@@ -286,44 +286,44 @@ def _procedure(procedure: Procedure) -> ActionCommand:
     return ActionCommand(
         name=procedure.name,
         help=procedure.help,
-        description="Prints the statements that would be run, and what follows from them. Nothing is done without --confirm and the connector's name.",
+        description="Prints the statements and their consequences. The statements run only with --confirm and the connector's name.",
         func=run,
         args=(
-            CONNECTOR, build_argument("table", help="its name, as signal.data.collection has it: <schema>.<table>"), *flags, CONFIRM, DRY,
+            CONNECTOR, build_argument("table", help="name of the table, in the form of signal.data.collection: <schema>.<table>"), *flags, CONFIRM, DRY,
             STATE, OUTPUT, ARG_VERBOSE,
         ),
     )  # fmt: skip
 
 
 def _signals() -> list[ActionCommand]:
-    id_ = build_argument("--id", help="id of the signal, for notifications; by default a random one")
+    id_ = build_argument("--id", help="id of the signal, for its notifications (default: a random id)")
     return [
         define_command(
             "signal", "Send a signal to a connector", CONNECTOR,
             build_argument("type", help="execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot, log, …"),
-            build_argument("--data", metavar="JSON", help="data of the signal; @FILE reads them from a file"), id_, WAIT, STATE,
+            build_argument("--data", metavar="JSON", help="data of the signal; @FILE reads the data from a file"), id_, WAIT, STATE,
             where="signals.send_signal",
         ),
         define_command(
-            "snapshot", "Read tables again while changes are captured", CONNECTOR,
+            "snapshot", "Take a snapshot of tables while changes are captured", CONNECTOR,
             build_argument("table", nargs="+", help="<database>.<table>, or a regular expression"),
             build_argument("--type", choices=("incremental", "blocking"), default="incremental", help="(default: %(default)s)"),
             build_argument(
                 "--filter", action="append", metavar="TABLE=SQL",
                 help="read only some rows: a condition (incremental), or a SELECT (blocking); may be repeated",
             ),
-            build_argument("--surrogate-key", metavar="COLUMN", help="column to cut chunks by, instead of the key"),
-            build_argument("--chunk-size", type=int, metavar="N", help="rows that are read at a time; by default as the connector has it"),
-            build_argument("--replace", action="store_true", help="empty the tables in the targets first, so that rows that are gone disappear"),
+            build_argument("--surrogate-key", metavar="COLUMN", help="column that divides the table into chunks, instead of the key"),
+            build_argument("--chunk-size", type=int, metavar="N", help="rows of a chunk (default: the connector's setting)"),
+            build_argument("--replace", action="store_true", help="empty the target tables first, so that deleted rows disappear"),
             id_, WAIT, STATE, where="signals.request_snapshot",
         ),
         define_command(
             "signals", "List the signals of a connector with their states", CONNECTOR, LIMIT,
-            build_argument("--number", type=int, help="only this one"), STATE, OUTPUT, where="signals.list_signals",
+            build_argument("--number", type=int, help="only the signal with this number"), STATE, OUTPUT, where="signals.list_signals",
         ),
         define_command(
-            "notifications", "Print the notifications of a connector: what has happened to its snapshots and signals", CONNECTOR, LIMIT,
-            build_argument("--follow", "-f", action="store_true", help="go on with new ones until interrupted"), STATE, OUTPUT,
+            "notifications", "Print the notifications of a connector about its snapshots and signals", CONNECTOR, LIMIT,
+            build_argument("--follow", "-f", action="store_true", help="continue with new notifications until interrupted"), STATE, OUTPUT,
             where="signals.list_notifications", description="With -o json, one object per line.",
         ),
     ]  # fmt: skip

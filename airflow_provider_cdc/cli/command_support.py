@@ -41,7 +41,7 @@ def cli_command(function: Command) -> Command:
             if not (e.name or "").startswith(("airflow.providers.apache", "pyspark")):
                 raise
             raise SystemExit(
-                f"This command starts a job of Spark, and {e.name} is not installed.\n"
+                f"This command starts a Spark job, but {e.name} is not installed.\n"
                 "  Repair: pip install 'airflow-provider-cdc[spark]'"
             ) from None
         except BrokenPipeError:  # the reader of the output has closed it
@@ -87,4 +87,4 @@ def find_current_user() -> str:
     try:
         return f"{getpass.getuser()} on {socket.gethostname()}"
     except (OSError, KeyError):  # a container without a name for the user
-        return f"somebody on {socket.gethostname()}"
+        return f"unknown user on {socket.gethostname()}"

@@ -49,7 +49,7 @@ def show_status(args: argparse.Namespace) -> None:
             print(line)
         for line in status_texts.work_lines(works):
             print(line)
-        print(f"  Tables:     {len(tables)}: {format_names(tables)}" if tables else "  Tables:     none is known yet")
+        print(f"  Tables:     {len(tables)}: {format_names(tables)}" if tables else "  Tables:     none known yet")
         for line in status_texts.metrics_lines(found.metrics):
             print(line)
         for line in status_texts.target_lines(targets, trouble):
@@ -79,7 +79,7 @@ def resume_connector(args: argparse.Namespace) -> None:
     """Resume a connector."""
     with _lifecycle(args) as lifecycle:
         lifecycle.resume(find_current_user(), args.reason)
-        print(f"Connector {args.connector} goes on with its next run.")
+        print(f"Connector {args.connector} continues with its next run.")
 
 
 @cli_command
@@ -88,9 +88,7 @@ def restart_run(args: argparse.Namespace) -> None:
     with _lifecycle(args) as lifecycle:
         control = lifecycle.restart(find_current_user(), args.reason)
         owner = lifecycle.inspect_status().owner
-    print(
-        f"The run {owner} ends at the next transaction." if owner else "No run is alive, so there is none to restart."
-    )
+    print(f"The run {owner} ends at the next transaction." if owner else "No run is active, so no run was restarted.")
     if control.wanted != "running":
         print(f"The connector stays {control.wanted}: {format_cdc_command('resume', args.connector)}")
 
@@ -105,13 +103,13 @@ def delete_connector(args: argparse.Namespace) -> None:
         f"State of {args.connector}: offset, history, schema history, signals, notifications, {row.last_batch} batches."
     )
     if too:
-        where = row.registration.changelog if row.registration else "it is not recorded where it is"
-        print(f"Change log: {where}, everything of {args.connector}.")
+        where = row.registration.changelog if row.registration else "location not recorded"
+        print(f"Change log: {where}, all data of {args.connector}.")
     print(
-        "Tables that were written from it are not touched; they remember the last batch they have, so give a new connector a new name."
+        "Target tables are not changed; they keep the number of their last batch, so give a new connector a new name."
     )
     if args.yes_delete is None:
-        raise SystemExit(f"Nothing was deleted. To delete it: add --yes-delete {args.connector}")
+        raise SystemExit(f"Nothing was deleted. To delete the connector, add --yes-delete {args.connector}")
     with _lifecycle(args, changelog=args.with_changelog) as lifecycle:
         lifecycle.delete(args.yes_delete, with_changelog=args.with_changelog)
     print(f"Connector {args.connector} was deleted{', with ' + too if too else '; its change log stays'}.")
@@ -191,11 +189,13 @@ def _carry_out(args: argparse.Namespace, lifecycle: ConnectorLifecycle, plan: Of
     for line in plan.consequences:
         print(f"  {line}")
     if plan.problems:
-        raise SystemExit("\n".join(["This cannot be done; nothing was changed.", *(f"  {p}" for p in plan.problems)]))
+        raise SystemExit(
+            "\n".join(["The change is not possible; nothing was changed.", *(f"  {p}" for p in plan.problems)])
+        )
     if is_dry(args):
         return
     stored = lifecycle.apply_offset(plan, args.confirm, find_current_user())
-    print(f"Done: the offset has version {stored.version} now; the one before stays in the history.")
+    print(f"Done: the offset is now at version {stored.version}; the previous offset stays in the history.")
 
 
 # -- gaps -------------------------------------------------------------------------------------------------------------
@@ -223,7 +223,8 @@ def check_gap(args: argparse.Namespace) -> None:
             return
         done = lifecycle.repair_gap(GapRepair(args.repair), args.confirm, find_current_user())
     print(
-        f"Done by {done.how.value}." + (f" Signal {done.signal} reads the tables." if done.signal is not None else "")
+        f"Repaired by {done.how.value}."
+        + (f" Signal {done.signal} requests the snapshot." if done.signal is not None else "")
     )
 
 
@@ -232,7 +233,7 @@ def _ways(connector: str) -> str:
     commands = [format_cdc_command("gap", connector, repair=way.repair) for way in WAYS_OUT]
     width = max(map(len, commands))
     lines = (f"  {command:<{width}}  {way.short}" for command, way in zip(commands, WAYS_OUT, strict=True))
-    return "\n".join(["Ways to go on:", *lines])
+    return "\n".join(["Options to continue:", *lines])
 
 
 # -- plumbing ---------------------------------------------------------------------------------------------------------
@@ -242,7 +243,7 @@ def is_dry(args: argparse.Namespace) -> bool:
     """Check whether this is a dry run; if so, print how to confirm the change."""
     if args.confirm is not None and not args.dry_run:
         return False
-    print(f"Nothing was changed. To carry it out: add --confirm {args.connector}")
+    print(f"Nothing was changed. To make the change, add --confirm {args.connector}")
     return True
 
 
@@ -253,9 +254,7 @@ def _report_request(args: argparse.Namespace, lifecycle: ConnectorLifecycle, bac
         print(f"The run {owner} ends at the next transaction.")
     while args.wait and lifecycle.inspect_status().owner is not None:
         time.sleep(POLL_S)
-    print(
-        f"Connector {args.connector}: {status_texts.state_text(lifecycle.inspect_status())}. It goes on after: {back}"
-    )
+    print(f"Connector {args.connector}: {status_texts.state_text(lifecycle.inspect_status())}. To resume it: {back}")
 
 
 @contextlib.contextmanager
@@ -271,7 +270,7 @@ def _lifecycle(args: argparse.Namespace, *, changelog: bool = False) -> Iterator
         access = access_of(row, args.state_conn_id) if changelog else None
         if changelog and access is None:
             raise CdcError(
-                f"It is not recorded where the change log of {args.connector} is.", safe="Nothing was changed."
+                f"The location of the change log of {args.connector} is not recorded.", safe="Nothing was changed."
             )
         log: Any = None if access is None else access.open_change_log()
         yield ConnectorLifecycle(args.connector, store, log)

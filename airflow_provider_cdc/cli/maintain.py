@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperator
     from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 
-_NOT_FORGOTTEN = "The target is known as before; no batch was removed."
+_NOT_FORGOTTEN = "The target is still registered; no batch was removed."
 
 
 @cli_command
@@ -133,7 +133,7 @@ def list_targets(args: argparse.Namespace) -> None:
         print_json({"first": plan.first, "last": plan.last, "targets": found})
         return
     print_table(
-        ("target", "location", "has batches up to", "needs more since", "its last apply", "tables behind"),
+        ("target", "location", "applied up to batch", "behind since", "last apply", "tables behind"),
         [
             (
                 one["target"], one["location"], one["after"], one["since"] + (" (silent)" if one["silent"] else ""), one["applied_at"],
@@ -141,7 +141,7 @@ def list_targets(args: argparse.Namespace) -> None:
             )
             for one in found
         ],
-        f"Nothing was applied for {args.connector}: no batch of its change log is removed.",
+        f"No target has applied changes of {args.connector}: no batch of its change log is removed.",
     )  # fmt: skip
     print(f"The change log has batches {plan.first} to {plan.last}.")
 
@@ -157,11 +157,11 @@ def forget_target(args: argparse.Namespace) -> None:
     storage = access.open_change_log().storage
     need = find_forgettable_target(access, args.connector, args.target, args.location)
     print(
-        f"{need.display_name} has batches up to {need.after}. Once it is forgotten, batches after that may be removed from the change log by the next maintenance.\n"
-        "Its tables are not touched. If changes are applied to it again, it is known again; tables that lack batches which are gone by then cannot go on."
+        f"{need.display_name} has applied batches up to {need.after}. After you forget it, the next maintenance may remove later batches from the change log.\n"
+        "Its tables are not changed. The next apply to it registers it again; tables that need batches removed by then cannot continue."
     )
     if args.dry_run or args.confirm is None:
-        print(f"Nothing was changed. To forget it: add --confirm {args.connector}")
+        print(f"Nothing was changed. To forget the target, add --confirm {args.connector}")
         return
     if args.confirm != args.connector:
         raise ConfigError(
@@ -170,4 +170,4 @@ def forget_target(args: argparse.Namespace) -> None:
             remedy=f"--confirm {args.connector}",
         )
     ApplyReports(storage, args.connector).delete_report(args.target, args.location)
-    print("The target is forgotten.")
+    print("The target was forgotten.")

@@ -24,7 +24,7 @@ def carry_out(args: argparse.Namespace) -> None:
                 print(f"! {line}")
         if plan.problems:
             raise SystemExit(
-                "\n".join(["This cannot be done; nothing was changed.", *(f"  {p}" for p in plan.problems)])
+                "\n".join(["The change is not possible; nothing was changed.", *(f"  {p}" for p in plan.problems)])
             )
         if args.output == "json" and dry:
             return
@@ -33,4 +33,7 @@ def carry_out(args: argparse.Namespace) -> None:
         number = lifecycle.carry_out(
             plan, args.confirm, find_current_user(), lambda line: print(f"… {line}", flush=True)
         )
-    print("Done." + (f" Signal {number} has the table read again by the next run." if number is not None else ""))
+    print(
+        "Done."
+        + (f" Signal {number} requests a snapshot of the table from the next run." if number is not None else "")
+    )

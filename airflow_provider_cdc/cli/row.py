@@ -57,7 +57,7 @@ def _time(text: str | None) -> datetime | None:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
-            f"--as-of is {text!r}, which is no time.",
+            f"--as-of is {text!r}, which is not a time.",
             safe="Nothing was shown.",
             remedy="for example 2026-03-01T12:00:00+00:00",
         ) from None
@@ -87,20 +87,20 @@ def format_row_history(story: RowHistory) -> Iterator[str]:
         yield ""
         yield from _change(change)
     if not story.changes:
-        yield "No change of this row is in the change log."
+        yield "The change log has no change of this row."
     yield ""
-    yield f"Batches {story.first_batch:,} to {story.last_batch:,} were looked at."
+    yield f"Batches {story.first_batch:,} to {story.last_batch:,} were searched."
     yield from story.notes
     for first, last in story.left_out:
-        yield f"There was no time for batches {first:,} to {last:,}: run the command again, which goes on from here, or {format_cdc_command('maintain', story.connector, only='retention')}."
+        yield f"The timeout ended before batches {first:,} to {last:,} were searched: run the command again to continue from here, or run {format_cdc_command('maintain', story.connector, only='retention')}."
     yield from _elsewhere(story)
 
 
 def _now(story: RowHistory) -> str:
     if story.row.state == "unknown":
-        return "what it is, the change log that is kept does not tell"
+        return "the kept change log does not show whether the row exists"
     if story.row.row is None:
-        return "there is no such row"
+        return "the row does not exist"
     lacking = dict.fromkeys(story.row.unavailable, "(not known)")
     return _values({**story.row.row, **lacking})
 
@@ -111,7 +111,7 @@ def _change(change: RowChange) -> Iterator[str]:
     moved += f", since then {_key(change.next_key)}" if change.next_key else ""
     snapshot = f" (snapshot: {change.snapshot})" if change.snapshot else ""
     again = change.operation == "truncate" and change.snapshot is not None
-    operation = "emptied to be read again" if again else change.operation
+    operation = "emptied before a snapshot" if again else change.operation
     yield f"{change.committed_at}  {operation}{snapshot} {change.table}{key}{moved}"
     if change.statement:
         yield f"  {change.statement}"
@@ -164,19 +164,19 @@ def _applied(one: TargetOutcome) -> str:
 def _elsewhere(story: RowHistory) -> Iterator[str]:
     yield from map(_target, story.targets)
     if (source := story.source) is not None:
-        found = "no such row" if source.row is None else _values(source.row)
+        found = "the row does not exist" if source.row is None else _values(source.row)
         same = {True: "equal", False: "not equal", None: "cannot be compared"}[source.equal]
         which = f" ({', '.join(source.different)})" if source.different else ""
-        yield f"The source now, its log at {source.position}: {found}: {same}{which}"
+        yield f"The source at log position {source.position}: {found}: {same}{which}"
 
 
 def _target(target: CurrentTargetRow) -> str:
     where = f"{target.target} {target.table or target.location}"
     where += "" if target.batch is None else f", batch {target.batch:,}"
     if target.state == "not looked at":
-        return f"{where}: not looked at: {target.why}"
-    held = "no such row" if target.row is None else _values(target.row)
-    several = "" if target.versions is None else f", {target.versions:,} rows of it"
+        return f"{where}: not read: {target.why}"
+    held = "the row does not exist" if target.row is None else _values(target.row)
+    several = "" if target.versions is None else f", {target.versions:,} rows with this key"
     deleted = ", deleted" if target.state == "deleted" else ""
     why = f" ({target.why})" if target.why else ""
     return f"{where}, mode {target.mode}{several}{deleted}: {held}{why}"

@@ -25,7 +25,7 @@ def setup_connection(args: argparse.Namespace) -> None:
 
     if args.role and args.url:
         raise ConfigError(
-            "--role and --url exclude each other.", remedy="give the URL of the role's own login with --url"
+            "--role and --url cannot be used together.", remedy="give the URL of the role's own login with --url"
         )
     url = sys.stdin.readline().strip() if args.url == "-" else args.url or _airflows_url()
     schema = None if args.url else conf.get("database", "sql_alchemy_schema", fallback="") or None
@@ -69,8 +69,8 @@ def _arguments(given: Mapping[str, Any]) -> dict[str, str]:
         else:
             raise ConfigError(
                 f"[database] sql_alchemy_connect_args has {name}, which cannot be written into a URL.",
-                safe="No connection was made.",
-                remedy=f"write a SQLAlchemy URL with what the driver needs into a file, and give it to `{format_cdc_command('setup', url='-')}` as its standard input",
+                safe="No connection was created.",
+                remedy=f"write a SQLAlchemy URL with the driver's arguments to a file, and pass the file to `{format_cdc_command('setup', url='-')}` on standard input",
             )
     return found
 
@@ -122,14 +122,14 @@ def _store(args: argparse.Namespace, url: str, schema: str | None) -> bool:
             return True
         if there is not None and not args.replace:
             raise ConfigError(
-                f"Connection {args.conn_id} exists and says something else.",
+                f"Connection {args.conn_id} already exists and has different settings.",
                 safe="It was not changed.",
                 remedy=format_cdc_command("setup", conn_id=args.conn_id, role=args.role, replace=True),
             )
         if there is not None:
             session.delete(there)
             session.flush()
-        description = "State of change data capture; made by airflow cdc setup."
+        description = "State tables of change data capture; created by airflow cdc setup."
         session.add(
             Connection(conn_id=args.conn_id, conn_type="cdc_state", password=url, extra=extra, description=description)
         )
@@ -142,15 +142,17 @@ def _report(args: argparse.Namespace, url: str, same: bool, statements: list[str
 
     shown = make_url(url).render_as_string(hide_password=True)
     ready, text = CdcStateHook(args.conn_id).test_connection()
-    print(f"Connection {args.conn_id} {'is as it should be' if same else 'was made'}: {shown}")
+    print(f"Connection {args.conn_id} {'is up to date' if same else 'was created'}: {shown}")
     if statements:
-        print(f"An administrator of the database makes the role {args.role}; after an upgrade, the GRANTs again:")
+        print(
+            f"A database administrator creates the role {args.role} with these statements, and runs the GRANTs again after an upgrade:"
+        )
         print("\n".join(["", *(f"{statement};" for statement in statements), ""]))
         if not ready:
-            print(f"Then look again: {format_cdc_command('setup', conn_id=args.conn_id, role=args.role)}")
+            print(f"Then check again: {format_cdc_command('setup', conn_id=args.conn_id, role=args.role)}")
     elif not args.url and make_url(url).get_backend_name() != "sqlite":
         print(
-            "It has Airflow's own login: everybody who may use it can read and change all of Airflow. Better: "
+            "The connection uses Airflow's own login: every user of the connection can read and change all data of Airflow. Use a separate role: "
             + format_cdc_command("setup", role="cdc", replace=True)
         )
     print(text)

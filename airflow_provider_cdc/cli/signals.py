@@ -71,7 +71,7 @@ def _send(args: argparse.Namespace, type_: str, data: str | None) -> None:
     try:
         parse_request(Signal(0, id_, type_, data))
     except SignalRejected as e:
-        raise ConfigError(f"The signal would be refused: {e}.", safe="Nothing was sent.") from None
+        raise ConfigError(f"The signal would be rejected: {e}.", safe="Nothing was sent.") from None
     with open_store(args) as store:
         find_connector(store, args.connector)
         number = store.send(args.connector, SentSignal(id_, type_, data, "airflow", None, find_current_user()))
@@ -88,7 +88,7 @@ def _wait(store: StateStore, connector: str, number: int) -> None:
     while True:
         found = store.signals_of(connector, 1, number=number)
         if not found:
-            raise CdcError(f"Signal {number} is gone: connector {connector} was deleted.")
+            raise CdcError(f"Signal {number} no longer exists: connector {connector} was deleted.")
         row = found[0]
         line = ": ".join(filter(None, (row.state, row.message, progress_text(row.progress))))
         if row.state.is_final:

@@ -64,7 +64,7 @@ def rebuild_tables(args: argparse.Namespace) -> None:
         return
     for table in report["tables"]:
         print(
-            f"{table.get('name') or table['topic']}: built as of batch {table['batch']} at {table['location']}, {table['seconds']} s"
+            f"{table.get('name') or table['topic']}: rebuilt as of batch {table['batch']} at {table['location']}, {table['seconds']} s"
         )
 
 

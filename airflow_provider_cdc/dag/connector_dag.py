@@ -126,14 +126,12 @@ def _refuse_two_targets(
     :raises ConfigError: there are two targets, or something is said of a target that is not given
     """
     if location is None and (tables or (apply and database is None)):
-        raise ConfigError("tables and apply say how changes are applied, and without location they are not.")
+        raise ConfigError("tables and apply need location: without location, no changes are applied.")
     if (sink or on_spark) and database is None:
-        raise ConfigError(
-            "sink and on_spark say how changes are applied to a database, and without database they are not."
-        )
+        raise ConfigError("sink and on_spark need database: without database, no changes are applied to a database.")
     if location is not None and database is not None:
         raise ConfigError(
-            "location and database are two targets: one DAG captures, and another one applies to each of them."
+            "location and database are two targets: use one DAG to capture, and a separate DAG to apply to each target."
         )
 
 
@@ -216,11 +214,9 @@ def arguments_of(
     :param dag: what the user says
     """
     if continuous and refused:
-        raise ConfigError(
-            "continuous=True has a schedule of its own: a run every run_for, an hour if nothing else is said."
-        )
+        raise ConfigError("continuous=True sets its own schedule: one run every run_for (default: one hour).")
     if continuous and dag.get("max_active_runs", 2) < 2:
-        raise ConfigError("continuous=True needs max_active_runs of 2 at least: a run hands over to the next one.")
+        raise ConfigError("continuous=True needs max_active_runs of at least 2: a run hands over to the next one.")
     delay = timedelta(seconds=10 if continuous else 30)
     return length_of(run_for) if continuous else schedule, {
         "start_date": datetime(2024, 1, 1, tzinfo=UTC),  # Airflow schedules nothing without one

@@ -108,16 +108,16 @@ def cdc_dags(directory: str | Path, *, default_args: Mapping[str, Any] | None = 
 def _listed(folder: Path) -> list[LayeredDefinition]:
     if not folder.is_absolute():
         raise ConfigError(
-            f"The directory of definitions is not absolute: {folder}.",
-            safe="Airflow keeps what it knows of the DAGs of this file.",
+            f"The path of the definitions directory is not absolute: {folder}.",
+            safe="Airflow keeps the existing DAGs of this file.",
             remedy=f'write cdc_dags(Path(__file__).parent / "{folder}")',
         )
     try:
         return list(find_definition_files(folder))
     except OSError as e:
         raise ConfigError(
-            f"The directory of definitions cannot be listed: {folder} ({e.strerror or e}).",
-            safe="Airflow keeps what it knows of the DAGs of this file, and starts none of them. Offsets and tables stay as they are.",
+            f"The definitions directory cannot be listed: {folder} ({e.strerror or e}).",
+            safe="Airflow keeps the existing DAGs of this file, but starts none of them. Offsets and tables are unchanged.",
             remedy="make the directory available to Airflow's DAG processor and its workers, or correct the path",
         ) from e
 
@@ -136,7 +136,11 @@ def _parsed(stack: LayeredDefinition) -> _DefinitionFile:
         dag_id = definition.dag_id or f"cdc_{definition.name}"
         if dag_id != _fit(dag_id):
             raise DefinitionFileError(
-                [stack.locate_problem(("dag_id",), "dag_id may have letters, digits, _, . and -, at most 250")]
+                [
+                    stack.locate_problem(
+                        ("dag_id",), "dag_id may contain letters, digits, _, . and -, at most 250 characters"
+                    )
+                ]
             )
         file.definition, file.dag_id = definition, dag_id
     except DefinitionFileError as e:
@@ -251,9 +255,9 @@ def _stub(dag_id: str, text: str, shared: Mapping[str, Any]) -> DAG:
         start_date=datetime(2024, 1, 1, tzinfo=UTC),
         catchup=False,
         max_active_runs=1,
-        dag_display_name=f"{dag_id} (its definition is broken)",
+        dag_display_name=f"{dag_id} (broken definition)",
         tags=["cdc", BROKEN],
-        doc_md=f"This connector is not captured, as its definition cannot be used:\n\n{quoted}\n",
+        doc_md=f"This connector is not captured, because its definition cannot be used:\n\n{quoted}\n",
         default_args=dict(shared),
         auto_register=False,
     ) as dag:
@@ -262,10 +266,10 @@ def _stub(dag_id: str, text: str, shared: Mapping[str, Any]) -> DAG:
     return dag
 
 
-_SAFE = "Nothing is captured for this one until then; its offset, its change log and its tables stay as they are. Other definitions go on."
+_SAFE = "This connector is not captured until then; its offset, change log and tables are unchanged. Other definitions are not affected."
 _REMEDY = (
-    "correct the file. Airflow reads it again within [dag_processor] min_file_process_interval (30 s), and the next run goes on where the last one "
-    "has ended"
+    "correct the file. Airflow reads it again within [dag_processor] min_file_process_interval (30 s), and the next run continues where the last run "
+    "ended"
 )
 
 
@@ -279,7 +283,7 @@ def _of_code(name: str, error: CdcError) -> ConfigError:
         f"The definition {name} cannot be used:\n  {error.what}",
         where=error.where,
         safe=_SAFE,
-        remedy=f"{error.remedy}; in the file, which Airflow reads again within half a minute"
+        remedy=f"{error.remedy}; change the file, which Airflow reads again within half a minute"
         if error.remedy
         else _REMEDY,
     )

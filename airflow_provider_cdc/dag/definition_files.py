@@ -61,7 +61,7 @@ class DefaultsFolder:
         found = [] if self.above is None else list(self.above.read_defaults())
         if len(self.names) > 1:
             raise DefinitionFileError(
-                [DefinitionProblem(None, None, f"there are two files with defaults: {' and '.join(self.names)}")]
+                [DefinitionProblem(None, None, f"the folder has two files with defaults: {' and '.join(self.names)}")]
             )
         for name, path in zip(self.names, self.paths, strict=True):
             try:

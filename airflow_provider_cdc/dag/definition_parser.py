@@ -27,7 +27,7 @@ _LONGEST = 2**63 - 1
 _TEXT, _MERGE, _TIMESTAMP = (f"tag:yaml.org,2002:{name}" for name in ("str", "merge", "timestamp"))
 
 type_names: Mapping[type, str] = {
-    dict: "a mapping", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number", type(None): "nothing"
+    dict: "a mapping", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number", type(None): "nothing"
 }  # fmt: skip
 """Types of values, as people who write files call them."""
 
@@ -85,7 +85,7 @@ def read_file(path: Path) -> ParsedFile:
     except OSError as e:
         raise DefinitionFileError([DefinitionProblem(None, None, f"the file cannot be read: {e.strerror or e}")]) from e
     except RecursionError:
-        raise DefinitionFileError([DefinitionProblem(None, None, "values are too deep below each other")]) from None
+        raise DefinitionFileError([DefinitionProblem(None, None, "values are nested too deeply")]) from None
 
 
 def _read(path: Path) -> ParsedFile:
@@ -93,10 +93,14 @@ def _read(path: Path) -> ParsedFile:
     if stat.S_ISDIR(about.st_mode):
         list(path.iterdir())
     if not stat.S_ISREG(about.st_mode):
-        raise DefinitionFileError([DefinitionProblem(None, None, "it is not a file that can be read")])
+        raise DefinitionFileError([DefinitionProblem(None, None, "it is not a regular file")])
     if about.st_size > MOST_BYTES:
         raise DefinitionFileError(
-            [DefinitionProblem(None, None, f"it has {about.st_size:,} bytes, and a definition at most {MOST_BYTES:,}")]
+            [
+                DefinitionProblem(
+                    None, None, f"it has {about.st_size:,} bytes, but a definition may have at most {MOST_BYTES:,}"
+                )
+            ]
         )
     text = _decoded(path.read_bytes())
     if not text.strip():
@@ -108,7 +112,7 @@ def _read(path: Path) -> ParsedFile:
         raise DefinitionFileError(
             [
                 DefinitionProblem(
-                    None, 1, f"it holds {_called(found.values)}, where a mapping is wanted: name: …, source: …"
+                    None, 1, f"it contains {_called(found.values)} instead of a mapping: name: …, source: …"
                 )
             ]
         )
@@ -147,13 +151,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise _InvalidValue(f"{key!r} is there twice")
+            raise _InvalidValue(f"{key!r} occurs twice")
         found[key] = value
     return found
 
 
 def _no_number(text: str) -> Any:
-    raise _InvalidValue(f"{text} is not a number that can be used")
+    raise _InvalidValue(f"{text} is not a valid number")
 
 
 def _lines_of_json(text: str) -> dict[ValuePath, int]:
@@ -195,7 +199,7 @@ def _from_yaml(text: str) -> ParsedFile:
     except ValueError:
         # the message has the value, which may be a secret
         raise DefinitionFileError(
-            [DefinitionProblem(None, None, "it is not YAML: a value is not what its tag says")]
+            [DefinitionProblem(None, None, "it is not YAML: a value does not match its tag")]
         ) from None
 
 
@@ -214,7 +218,7 @@ def _refuse_depths(text: str) -> None:
             level -= 1
         if level > MOST_LEVELS:
             raise DefinitionFileError(
-                [DefinitionProblem(None, event.start_mark.line + 1, "values are too deep below each other")]
+                [DefinitionProblem(None, event.start_mark.line + 1, "values are nested too deeply")]
             )
 
 
@@ -245,12 +249,12 @@ def _wrong_keys(document: Any) -> Iterator[DefinitionProblem]:
             line = key.start_mark.line + 1
             if key.id != "scalar":
                 yield DefinitionProblem(
-                    None, line, f"a key cannot be {key.id}: put texts that begin with {{{{ into quotes"
+                    None, line, f"a key cannot be {key.id}: put strings that begin with {{{{ into quotes"
                 )
             elif key.tag not in (_TEXT, _MERGE):
-                yield DefinitionProblem(None, line, f"the key {key.value} is not a text: put it into quotes")
+                yield DefinitionProblem(None, line, f"the key {key.value} is not a string: put it into quotes")
             elif key.value in seen and key.tag == _TEXT:
-                yield DefinitionProblem(None, line, f"{key.value!r} is there twice, first in line {seen[key.value]}")
+                yield DefinitionProblem(None, line, f"{key.value!r} occurs twice, first in line {seen[key.value]}")
             else:
                 seen[key.value] = line
 
@@ -291,10 +295,10 @@ def _unfit(document: Mapping[str, Any]) -> Iterator[tuple[ValuePath, str]]:
         path, value = waiting.pop()
         seen += 1
         if len(path) > MOST_LEVELS:
-            yield path[:1], "values are too deep below each other"
+            yield path[:1], "values are nested too deeply"
             return
         if seen > MOST_VALUES:
-            yield path[:1], f"there are more than {MOST_VALUES:,} values"
+            yield path[:1], f"it has more than {MOST_VALUES:,} values"
             return
         if isinstance(value, Mapping):
             if not all(map(_storable, value)):
@@ -309,11 +313,11 @@ def _unfit(document: Mapping[str, Any]) -> Iterator[tuple[ValuePath, str]]:
 def _wrong(value: Any) -> str | None:
     """Why a value that holds no others cannot be used."""
     if isinstance(value, str):
-        return None if _storable(value) else "the text has a character that cannot be stored"
+        return None if _storable(value) else "the string has a character that cannot be stored"
     if type(value) not in type_names:
         return f"a {type(value).__name__} cannot be used"
     if isinstance(value, float) and not math.isfinite(value):
-        return f"{value} is not a number that can be used"
+        return f"{value} is not a valid number"
     if isinstance(value, int) and abs(value) > _LONGEST:
         return "the number is too large"
     return None

@@ -27,15 +27,15 @@ _LONGEST_S = 10 * 366 * 86400
 
 def _duration(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError("must be seconds, or a text like 90s, 10m, 6h, 1d 12h")
+        raise ValueError("must be a number of seconds, or a duration such as 90s, 10m, 6h, 1d 12h")
     if isinstance(value, str):
         found = _DURATION.fullmatch(value)
         parts = {name: int(text) for name, text in found.groupdict().items() if text} if found else {}
         if not parts or any(number > _LONGEST_S for number in parts.values()):
-            raise ValueError("must be seconds, or a text like 90s, 10m, 6h, 1d 12h")
+            raise ValueError("must be a number of seconds, or a duration such as 90s, 10m, 6h, 1d 12h")
         value = timedelta(**parts).total_seconds()
     if not (math.isfinite(value) and 0 < value <= _LONGEST_S):
-        raise ValueError("must be more than nothing, and at most ten years")
+        raise ValueError("must be more than 0 and at most ten years")
     return timedelta(seconds=value)
 
 
@@ -48,7 +48,7 @@ def _moment(value: Any) -> Any:
         if not 1970 <= found.astimezone(UTC).year <= 9000:
             raise ValueError
     except (ValueError, OverflowError):
-        raise ValueError("must be a moment like 2025-01-31 or 2025-01-31T06:00:00+00:00") from None
+        raise ValueError("must be a time such as 2025-01-31 or 2025-01-31T06:00:00+00:00") from None
     return found
 
 
@@ -185,7 +185,7 @@ class DagDefinition(ConnectorPart, DagPart):
 
 
 _WANTED = {
-    "string_type": "must be a text", "int_type": "must be a whole number", "float_type": "must be a number", "bool_type": "must be true or false",
+    "string_type": "must be a string", "int_type": "must be a whole number", "float_type": "must be a number", "bool_type": "must be true or false",
     "dict_type": "must be a mapping", "model_type": "must be a mapping", "list_type": "must be a list", "missing": "is required",
 }  # fmt: skip
 
@@ -228,7 +228,7 @@ def _explained(error: ValidationError) -> Iterator[tuple[ValuePath, str]]:
                 f"{'.'.join(map(str, path[:-1]))}{': ' if len(path) > 1 else ''}{describe_unknown_name(str(path[-1]), sorted(model.model_fields))}",
             )
             continue
-        found = "" if one["type"] == "missing" else f", and is {type_names.get(type(one['input']), 'something else')}"
+        found = "" if one["type"] == "missing" else f", but is {type_names.get(type(one['input']), 'something else')}"
         wanted = _WANTED.get(one["type"])
         yield path, f"{name} {wanted}{found}" if wanted else f"{name}: {one['msg'].removeprefix('Value error, ')}"
 

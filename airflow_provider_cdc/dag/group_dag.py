@@ -63,11 +63,11 @@ def cdc_group_dag(
     """
     applied = location is not None or bool(tables_of)
     if not applied and apply:
-        raise ConfigError("apply says how changes are applied, and without location they are not.")
+        raise ConfigError("apply needs location: without location, no changes are applied.")
     common: dict[str, Any] = {"connectors": connectors, "state_conn_id": state_conn_id}
     names = ", ".join(f"**{one.definition.name}**" for one in connectors)
     schedule, arguments = arguments_of(schedule, run_for=None, continuous=False, refused=False, dag=dag)
-    done = f"Keeps what is captured of the connectors {names} up to date."
+    done = f"Keeps the captured changes of the connectors {names} up to date."
     arguments = {"tags": ["cdc"], "doc_md": done, **arguments}
     with DAG(dag_id, schedule=schedule, **arguments) as made:
         # a source that is down is asked by the sensor of the next run: there is nothing to try again meanwhile
@@ -101,7 +101,7 @@ def _applied(
     if different:
         raise ConfigError(
             f"tables_of names connectors that the group does not capture: {', '.join(different)}.",
-            where=f"captured are {', '.join(one.definition.name for one in connectors)}",
-            remedy="capture them here, or apply them by the DAG that captures them",
+            where=f"captured: {', '.join(one.definition.name for one in connectors)}",
+            remedy="add them to this group, or apply them in the DAG that captures them",
         )
     return found

@@ -13,11 +13,11 @@ from airflow_provider_cdc.dag.snapshot_dags import _manual
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.lifecycle import TITLES, ConnectorLifecycleOperator
 
-_CHANGE, _SURE = "Where to go on from", "Safety, for what cannot be taken back"
+_CHANGE, _SURE = "Where to continue", "Safety, for changes that cannot be undone"
 _REPAIRS = {
-    "snapshot": "snapshot: read all tables, then go on",
-    "incremental": "incremental: go on at once, read all tables beside it",
-    "skip": "skip: go on, and lose what was in between",
+    "snapshot": "snapshot: take a snapshot of all tables, then continue",
+    "incremental": "incremental: continue at once, with an incremental snapshot of all tables beside it",
+    "skip": "skip: continue, and lose the changes in between",
 }
 
 
@@ -41,22 +41,22 @@ def lifecycle_dag(
     params = {
         "connector": form_params.connector_param(names, None),
         "action": form_params.build_choice_param("Action", "", None, {action.value: title for action, title in TITLES.items()}),
-        "reason": form_params.build_text_param("Reason", "shown to people who wonder why the connector stands still", None),
-        "position": form_params.build_json_param("Position", "to go on from, as airflow cdc offset show prints it", _CHANGE),
+        "reason": form_params.build_text_param("Reason", "shown with the status of the connector", None),
+        "position": form_params.build_json_param("Position", "to continue from, in the form that airflow cdc offset show prints", _CHANGE),
         "version": Param(
-            None, "of the offset to go back to, as airflow cdc offset history lists it", type=["null", "integer"], minimum=1,
+            None, "version of the offset to restore, from airflow cdc offset history", type=["null", "integer"], minimum=1,
             title="Version", section=_CHANGE,
         ),
         "at_version": Param(
-            None, "do it only if the offset has this version still, as a plan had it", type=["null", "integer"], minimum=0,
+            None, "change the offset only if it still has this version, from the plan", type=["null", "integer"], minimum=0,
             title="Present version", section=_CHANGE,
         ),
         "repair": form_params.build_choice_param("Repair of a gap", "", _CHANGE, _REPAIRS),
-        "plan_only": form_params.build_switch_param("Plan only", "what would be done; nothing is changed", _SURE, on=True),
+        "plan_only": form_params.build_switch_param("Plan only", "show the plan; nothing is changed", _SURE, on=True),
         "confirm": form_params.build_text_param("Confirm", "the connector's name, typed", _SURE),
         "with_changelog": form_params.build_switch_param("Delete the change log too", "when the connector is deleted", _SURE),
     }  # fmt: skip
-    with _manual(dag_id, params, _DOC, "CDC: steer a connector", dag) as made:
+    with _manual(dag_id, params, _DOC, "CDC: control a connector", dag) as made:
         ConnectorLifecycleOperator(
             task_id="steer",
             connector="{{ params.connector }}",
@@ -75,8 +75,8 @@ def lifecycle_dag(
 
 
 _DOC = """
-Steers a connector, as `airflow cdc` does. What was done, or would be done, is in the log of **steer**, and in what it returns.
+Controls a connector, as `airflow cdc` does. The log and the return value of **steer** show the changes, or the plan.
 
-A connector that is paused or stopped ends its run at the next boundary between two transactions; its DAG's runs are skipped until
+A paused or stopped connector ends its run at the next boundary between two transactions; the runs of its DAG are skipped until
 it is resumed.
 """

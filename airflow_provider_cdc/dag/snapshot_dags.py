@@ -53,7 +53,7 @@ def ad_hoc_snapshot_dag(
     names = form_params.connector_names(connectors)
     known = form_params.known_tables(connectors, tables or {})
     params = _snapshot_params(names, known)
-    with _manual(dag_id, params, _SNAPSHOT_DOC, "CDC: read tables again", dag) as made:
+    with _manual(dag_id, params, _SNAPSHOT_DOC, "CDC: snapshot tables again", dag) as made:
         connector = "{{ params.connector }}"
         request: Any = _check.override(task_id="check")(state_conn_id=state_conn_id)
         send: Any = SendSignalOperator(
@@ -88,11 +88,11 @@ def signal_dag(
     params = {
         "connector": form_params.connector_param(names, None),
         "type": Param(
-            "log", "one of the documented types, one of the source, or one of your own", type="string", minLength=1,
+            "log", "a documented type, a type of the source, or a custom type", type="string", minLength=1,
             examples=list(TYPES), title="Type",
         ),
-        "data": form_params.build_json_param("Data", 'what the type needs, for example {"message": "we were here at {}"}', None),
-        "id": form_params.build_text_param("Id", "what the signal is called in notifications; by default the run", None),
+        "data": form_params.build_json_param("Data", 'data of the signal, for example {"message": "we were here at {}"}', None),
+        "id": form_params.build_text_param("Id", "id of the signal in notifications (default: the id of the run)", None),
     }  # fmt: skip
     with _manual(dag_id, params, _SIGNAL_DOC, "CDC: send a signal", dag) as made:
         send: Any = SendSignalOperator(
@@ -139,7 +139,7 @@ def _snapshot_params(names: Sequence[str], known: Mapping[str, Sequence[str]]) -
     shown = {table: f"{table} ({', '.join(owners)})" for table, owners in known.items()} if several else {}
     tables = Param(
         None,
-        "tables that the connectors' include lists name" if known else "the include lists name none: type them below",
+        "tables from the connectors' include lists" if known else "the include lists name no tables: type them below",
         type=["null", "array"],
         items={"type": "string"},
         examples=list(known),
@@ -158,34 +158,36 @@ def _snapshot_params(names: Sequence[str], known: Mapping[str, Sequence[str]]) -
         ),
         "filters": form_params.build_json_param(
             "Filter per table",
-            'a condition in the database\'s SQL, for example {"inventory.orders": "region = \'north\'"}; in a blocking snapshot the whole '
-            "SELECT. Rows that do not fulfil it stay as they are.",
+            'a condition in the database\'s SQL, for example {"inventory.orders": "region = \'north\'"}; in a blocking snapshot, the whole '
+            "SELECT. Rows that do not match stay unchanged.",
             _WHICH,
         ),
         "changed_since_column": form_params.build_text_param(
-            "Changed since: column", "only rows in which this column is at or after the moment below", _WHICH
+            "Changed since: column", "only rows with this column at or after the time below", _WHICH
         ),
         "changed_since": form_params.build_text_param(
-            "Changed since: moment", "compared as UTC", _WHICH, format="date-time"
+            "Changed since: time", "compared as UTC", _WHICH, format="date-time"
         ),
         "type": form_params.build_choice_param(
             "Type",
-            "beside the capture, or with the capture standing still meanwhile",
+            "beside the capture, or while the capture waits",
             _HOW,
             {"incremental": "incremental: in chunks, beside the capture", "blocking": "blocking: at once, in parallel"},
         ),
         "surrogate_key": form_params.build_text_param(
-            "Surrogate key", "column to cut chunks by instead of the primary key; it may not be NULL", _HOW
+            "Surrogate key",
+            "column that divides the table into chunks, instead of the primary key; it must not be NULL",
+            _HOW,
         ),
         "chunk_size": form_params.whole_number(
             "Chunk size",
-            "rows that are read at a time in an incremental snapshot; by default as the connector has it",
+            "rows of a chunk of an incremental snapshot (default: the connector's setting)",
             _HOW,
             MOST_CHUNK_ROWS,
         ),
         "replace": form_params.build_switch_param(
             "Empty the tables first",
-            "in the targets, so that rows which are gone from the source disappear there too; not together with filters",
+            "empties the target tables, so that rows deleted from the source disappear there too; not together with filters",
             _HOW,
         ),
     }
@@ -206,15 +208,15 @@ def _manual(dag_id: str, params: Mapping[str, Any], doc: str, title: str, dag: d
 
 
 _SNAPSHOT_DOC = """
-Reads tables of a connector again while its changes are captured.
+Takes a snapshot of tables of a connector again while its changes are captured.
 
-1. **check** compares what was entered with the tables that the connector captures.
+1. **check** checks the form against the tables that the connector captures.
 2. **send** sends the signal `execute-snapshot`.
 3. **wait** waits, without a worker, until the snapshot is complete; its log shows the progress.
 
-The connector's own DAG does the reading. Stop, pause or resume a snapshot with the DAG `cdc_signal`.
+The connector's own DAG takes the snapshot. Stop, pause or resume a snapshot with the DAG `cdc_signal`.
 """
 _SIGNAL_DOC = """
-Sends a signal to a connector and waits, without a worker, for what becomes of it. Types and data are those of the
-Debezium connector documents, "Sending signals to a connector".
+Sends a signal to a connector and waits, without a worker, until it has ended. Types and data are as in the
+Debezium connector documentation, "Sending signals to a connector".
 """

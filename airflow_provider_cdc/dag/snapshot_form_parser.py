@@ -35,12 +35,12 @@ def snapshot_request(
         }
     replace, surrogate = bool(params.get("replace")), (params.get("surrogate_key") or "").strip() or None
     if replace and filters:
-        raise _wrong("Tables cannot be emptied first when a filter brings only some of their rows back.")
+        raise _wrong("Tables cannot be emptied first, because the filter reads only some of their rows again.")
     if blocking and surrogate:
-        raise _wrong("A surrogate key cuts tables into chunks, and a blocking snapshot has none.")
+        raise _wrong("A surrogate key divides tables into chunks, but a blocking snapshot has no chunks.")
     chunk_size = params.get("chunk_size")
     if blocking and chunk_size is not None:
-        raise _wrong("A chunk size is for tables that are read in chunks, and a blocking snapshot has none.")
+        raise _wrong("A chunk size applies to incremental snapshots only; a blocking snapshot has no chunks.")
     # names are sent as patterns that match nothing else
     named = {table: format_exact_pattern(table) for table in tables}
     return execute_snapshot(
@@ -65,10 +65,10 @@ def chosen_tables(params: Mapping[str, Any], captured: Mapping[str, str]) -> lis
     if missing := [name for name in chosen if name not in captured]:
         raise ConfigError(
             f"Not captured by the connector: {', '.join(missing)}.",
-            where=f"captured are {format_names(list(captured))}",
+            where=f"captured: {format_names(list(captured))}",
             safe="Nothing was sent.",
-            remedy="choose tables of this connector; one that was added to its lists is captured by its next run, which "
-            "reads it without being asked",
+            remedy="choose tables of this connector; the next run captures a table that was added to its lists "
+            "and takes its snapshot automatically",
         )
     return select_tables([*chosen, *typed], captured)
 
@@ -81,14 +81,14 @@ def _filters(given: Mapping[str, Any], tables: Sequence[str], captured: Mapping[
             text = json.dumps(text, ensure_ascii=False)
         if not isinstance(text, str):
             raise _wrong(
-                f"The filter of {name} is {text!r}, not a text.", 'write {"database.table": "a condition in SQL"}'
+                f"The filter of {name} is {text!r}, not a string.", 'write {"database.table": "a condition in SQL"}'
             )
         if not text.strip():
             continue
         names = [table for table in select_tables([name], captured) if table in tables]
         if not names:
             raise _wrong(
-                f"There is a filter for {name}, which is not among the tables.",
+                f"The filter names {name}, which is not one of the tables.",
                 f"the tables are {format_names(tables)}",
             )
         filters |= dict.fromkeys(names, text.strip())
@@ -101,11 +101,11 @@ def _since(params: Mapping[str, Any]) -> tuple[str, datetime] | None:
     if not column and not moment:
         return None
     if not column or not moment:
-        raise _wrong("Changed since needs both a column and a moment.", "fill in both, or neither")
+        raise _wrong("Changed since needs both a column and a time.", "fill in both, or neither")
     try:
         found = datetime.fromisoformat(moment)
     except ValueError:
-        raise _wrong(f"{moment!r} is not a moment.", "for example 2025-01-31T00:00:00+00:00") from None
+        raise _wrong(f"{moment!r} is not a time.", "for example 2025-01-31T00:00:00+00:00") from None
     return column, found.astimezone(UTC) if found.tzinfo is not None else found
 
 

@@ -38,16 +38,16 @@ def tables_dag(
     names = form_params.connector_names(connectors)
     params = {
         "connector": form_params.connector_param(names, None),
-        "work": form_params.build_choice_param("What", "", None, {work.value: title for work, title in TITLES.items()}),
+        "work": form_params.build_choice_param("Action", "", None, {work.value: title for work, title in TITLES.items()}),
         "tables": Param(
-            [], "one per line; of a comparison, names or regular expressions that match whole names, and none for all",
+            [], "one per line; to verify, names or regular expressions that match whole names, or none for all tables",
             type=["null", "array"], items={"type": "string"}, title="Tables",
         ),
-        "target": form_params.build_text_param("Kind of the target", "where there are several", None),
-        "location": form_params.build_text_param("Location of its tables", "as its apply has it, where there are several", None),
-        "confirm": form_params.build_text_param("Confirm", "the connector's name, typed; not of a comparison", None),
+        "target": form_params.build_text_param("Kind of the target", "if the connector has several targets", None),
+        "location": form_params.build_text_param("Location of its tables", "as given to its apply, if the connector has several targets", None),
+        "confirm": form_params.build_text_param("Confirm", "the connector's name; not needed to verify", None),
     }  # fmt: skip
-    with _manual(dag_id, params, _DOC, "CDC: compare, repair and rebuild tables", dag) as made:
+    with _manual(dag_id, params, _DOC, "CDC: verify, repair and rebuild tables", dag) as made:
         WorkOnTablesOperator(
             task_id="work",
             connector="{{ params.connector }}",
@@ -64,9 +64,9 @@ def tables_dag(
 
 
 _DOC = """
-Works on the tables that a connector's changes are applied to, as `airflow cdc verify` and `airflow cdc rebuild` do. Capture and apply go on meanwhile.
+Works on the tables that a connector's changes are applied to, as `airflow cdc verify` and `airflow cdc rebuild` do. Capture and apply continue meanwhile.
 
-- **verify** compares them with the source, row by row and value by value. Nothing is changed.
-- **repair** compares, and has the rows that differ read again by signals to the connector.
-- **rebuild** builds them again from the change log, and replaces each by one commit.
+- **verify** compares the tables with the source, row by row and value by value. Nothing is changed.
+- **repair** verifies the tables, and snapshots the rows that differ again by signals to the connector.
+- **rebuild** rebuilds the tables from the change log, and replaces each table by one commit.
 """

@@ -114,9 +114,9 @@ class CdcSourceHook(BaseHook):
         form = config.FORM
         if wrong := sorted(places.keys() - form.places.keys()):
             raise ConfigError(
-                f"{', '.join(wrong)} cannot be given where a connection is looked at.",
-                safe="Nothing was asked.",
-                remedy=f"give one of {', '.join(form.places)}" if form.places else "leave it out",
+                f"{', '.join(wrong)} cannot be set for the inspection of a connection.",
+                safe="Nothing was queried.",
+                remedy=f"give one of {', '.join(form.places)}" if form.places else "omit it",
             )
         if form.places and not places.keys() - {*form.files}:
             return SourceInspection([], {}, asked=False)
@@ -157,9 +157,9 @@ class CdcSourceHook(BaseHook):
             return self.get_connection(self.conn_id)
         except AirflowNotFoundException:
             raise ConfigError(
-                f"There is no connection {self.conn_id}, which the connector reads its source with.",
+                f"Connection {self.conn_id}, with which the connector reads its source, does not exist.",
                 safe="Nothing was read; the offset is untouched.",
-                remedy="create it in Airflow under Admin, Connections, or with `airflow connections add`; or correct the name of the connection where the connector is defined",
+                remedy="create it in Airflow under Admin, Connections, or with `airflow connections add`; or correct the connection name in the connector's definition",
             ) from None
 
     def _kind(self, connection: Connection) -> str:

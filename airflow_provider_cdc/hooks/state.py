@@ -40,9 +40,9 @@ def address_of(connection: Connection) -> StateAddress:
 
     if not connection.password:
         raise StateError(
-            f"Connection {connection.conn_id} holds no URL.",
+            f"Connection {connection.conn_id} has no URL.",
             safe="Nothing was read or changed.",
-            remedy=f"put a SQLAlchemy URL into its password, or let it be made: `{format_cdc_command('setup', conn_id=connection.conn_id, replace=True)}`",
+            remedy=f"set its password to a SQLAlchemy URL, or create it again: `{format_cdc_command('setup', conn_id=connection.conn_id, replace=True)}`",
         )
     try:
         if password := make_url(connection.password).password:
@@ -116,7 +116,7 @@ class CdcStateHook(BaseHook):
             return False, str(e)
         except SQLAlchemyError as e:
             return False, f"The database cannot be reached: {getattr(e, 'orig', e)}"
-        return True, "The state tables are there."
+        return True, "The state tables exist."
 
 
 def records_of(store: StateStore, names: Collection[str]) -> dict[str, ConnectorRecord | Exception | None]:
@@ -153,14 +153,14 @@ def translate_database_errors() -> Iterator[None]:
         yield
     except DBAPIError as e:
         if is_retryable_error(e):
-            raise StateUnavailable(f"The state database cannot be asked: {e.orig or e}") from e
+            raise StateUnavailable(f"The state database cannot be queried: {e.orig or e}") from e
         raise
 
 
 def build_connection_error(conn_id: str) -> StateError:
     """Build the error for a state connection that does not exist."""
     return StateError(
-        f"There is no connection {conn_id}, which says where the state tables are.",
+        f"Connection {conn_id} to the state tables does not exist.",
         safe="Nothing was read; no offset was touched.",
         remedy=format_cdc_command("setup", conn_id=conn_id),
     )

@@ -56,8 +56,8 @@ class CdcDatabaseHook(BaseHook):
         driver = DRIVERS.get(str(connection.conn_type).lower())
         if driver is None:
             raise ConfigError(
-                f"The connection {self.conn_id} is of the type {connection.conn_type!r}, which the sink cannot write to.",
-                remedy=f"give one of the type {', '.join(sorted(DRIVERS))}",
+                f"The connection {self.conn_id} has the type {connection.conn_type!r}, which the sink cannot write to.",
+                remedy=f"use a connection of the type {', '.join(sorted(DRIVERS))}",
             )
         query = {
             name: str(value) for name, value in (connection.extra_dejson or {}).items() if isinstance(value, (str, int))

@@ -109,9 +109,9 @@ class ApplyConnectorsOperator(ApplyJobOperator):
         by_name = {one.definition.name: _checked(one, common) for one in given}
         if not given or len(by_name) < len(given):
             raise ConfigError(
-                "ApplyConnectorsOperator needs connectors, each of them once.",
-                where=f"given are {', '.join(one.definition.name for one in given) or 'none'}",
-                remedy="give a connector that has several targets an operator for each",
+                "ApplyConnectorsOperator needs at least one connector, and each connector only once.",
+                where=f"given: {', '.join(one.definition.name for one in given) or 'none'}",
+                remedy="use a separate operator for each target of a connector",
             )
         kwargs.setdefault("name", "cdc-apply-connectors")
         kwargs["outlets"] = [*(kwargs.get("outlets") or []), *map(build_connector_alias, by_name)]
@@ -203,8 +203,8 @@ def _checked(given: ConnectorApplyOptions, common: dict[str, Any]) -> ConnectorA
     whole = replace(given, **left_out)
     if not whole.location:
         raise ConfigError(
-            f"There is no location for the tables of connector {given.definition.name}.",
-            remedy='give one for all, such as location="s3a://lake/{connector}/{database}/{table}", or one of its own by TablesOf',
+            f"The tables of connector {given.definition.name} have no location.",
+            remedy='give a location for all connectors, such as location="s3a://lake/{connector}/{database}/{table}", or one for this connector in ConnectorApplyOptions',
         )
     refuse_secrets(whole.definition)
     known_profile(str(whole.profile))

@@ -133,7 +133,7 @@ def report_database_metrics(access: ConnectorAccess, done: Mapping[str, Any], lo
     try:
         measure_report(access, TARGET, done["place"], report, **more)
     except Exception:
-        log.warning("What was measured of connector %s could not be reported.", access.definition.name, exc_info=True)
+        log.warning("The metrics of connector %s could not be reported.", access.definition.name, exc_info=True)
 
 
 def emit_asset_events(
@@ -151,7 +151,9 @@ def emit_asset_events(
         older = left.read()
     except CdcError as e:  # they stay where they are
         older = []
-        log.warning("What earlier runs of the task have left cannot be read; its next run looks again: %s", e)
+        log.warning(
+            "The pending asset events of earlier runs of the task cannot be read; the next run tries again: %s", e
+        )
     tables = merge_by_table([*older, *done["tables"].values()])
     for table in tables:
         topic, batch = table["topic"], max(done["batch"], table["last_batch"])
@@ -164,7 +166,7 @@ def emit_asset_events(
         if older and not keep:
             left.delete_all()
     except CdcError as e:  # rather twice than never
-        log.warning("What earlier runs of the task have left is told, and cannot be deleted: %s", e)
+        log.warning("The pending asset events of earlier runs of the task are emitted, but cannot be deleted: %s", e)
     return {
         "connector": connector, "target": done["place"], "last_batch": done["batch"], "events": sum(sum(table["rows"].values()) for table in tables),
         "tables": [table["topic"] for table in tables], "seconds": done["seconds"],
@@ -181,7 +183,7 @@ def left_to_next_run(context: Context, access: ConnectorAccess, done: Mapping[st
     try:
         _unannounced(context, access).add(done["tables"].values())
     except CdcError as e:
-        log.warning("What was applied cannot be left to the next run of the task: %s", e)
+        log.warning("The asset events of this run cannot be stored for the next run of the task: %s", e)
 
 
 def _unannounced(context: Context, access: ConnectorAccess) -> AssetEventOutbox:

@@ -118,7 +118,7 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
                 if file.exists():
                     told |= json.loads(file.read_text())
         if not told.get("ended"):
-            raise error or AirflowException("The Spark job ended well, but did not say what it has done.")
+            raise error or AirflowException("The Spark job succeeded, but reported no result.")
         if "error" in told:
             raise (AirflowFailException if told["terminal"] else AirflowException)(told["error"]) from error
 
@@ -135,7 +135,7 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
     def _storage_environment(self) -> Iterator[None]:
         if self._cluster_mode():
             raise ConfigError(
-                "The login of a database cannot be given to a Spark job in cluster mode without showing it.",
+                "The login of a database cannot be passed to a Spark job in cluster mode without exposing it.",
                 safe="Nothing was submitted.",
                 remedy="use deploy mode client",
             )

@@ -80,7 +80,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         self._set_connector(definition, conn_id, state_conn_id, storage_conn_id)
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
         if hand_over and self.run_for is None:
-            raise ConfigError("hand_over needs run_for: a run that ends by itself has nothing to hand over.")
+            raise ConfigError("hand_over needs run_for: a run without run_for has nothing to hand over.")
         self.hand_over, self.lease_ttl, self.lease_wait = hand_over, lease_ttl, lease_wait
         self.batch: int | None = None
         self._capture: Capture | None = None
@@ -100,7 +100,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         if self.hand_over and self._ended and datetime.now(UTC) < self._time_is_over(context):
             # a success would leave the source to nobody until the next run begins; if the state is decided already, this changes nothing
             raise AirflowException(
-                "The task was ended before its time was over: what it had read is committed, and the next try goes on."
+                "The task was stopped before run_for ended: the captured changes are committed, and the next try continues."
             )
         return told
 

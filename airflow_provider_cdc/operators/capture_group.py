@@ -95,9 +95,9 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
                 break
             self._attempt(one, context, found)
         if self._ended:
-            told = f" Before that, {_texts(found.failed)}" if found.failed else ""
+            told = f" Earlier failures: {_texts(found.failed)}" if found.failed else ""
             raise AirflowException(
-                f"The task was ended before its time: what it had read is committed, and the next try goes on.{told}"
+                f"The task was stopped before all connectors were captured: the captured changes are committed, and the next try continues.{told}"
             )
         if not found.done:  # what the sensor has seen is out of reach here: its next run would see it again, at once
             found.failed |= found.unreachable
@@ -111,7 +111,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
     def _looked(self) -> Iterable[ChangeInspection]:
         accesses = self.connector_accesses
         return (
-            look_at(accesses) if self.look_first else [ChangeInspection(one, "a run was asked for") for one in accesses]
+            look_at(accesses) if self.look_first else [ChangeInspection(one, "a run was requested") for one in accesses]
         )
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
@@ -143,20 +143,20 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
             if one.error is not None:
                 if self.skip_unreachable and isinstance(one.error, SourceUnavailable):
                     found.unreachable[name] = one.error
-                    self.log.warning("Left out, as its source cannot be asked: connector %s. %s", name, one.error)
+                    self.log.warning("Skipped connector %s, because its source cannot be reached. %s", name, one.error)
                     return
                 raise one.error
             if one.reason is not None:
                 found.done[name] = self._one(one.access, one.reason, context)
         except ConnectorHalted as e:
-            self.log.warning("Left out: %s", e)
+            self.log.warning("Skipped: %s", e)
         except CdcError as e:
             found.failed[name] = e
-            self.log.error("Connector %s has failed; the others go on. %s", name, e)
+            self.log.error("Connector %s failed; the other connectors continue. %s", name, e)
         except Exception as e:
             # whatever it is, it must not keep the others from being captured; the task fails with it
             found.failed[name] = e
-            self.log.exception("Connector %s has failed; the others go on.", name)
+            self.log.exception("Connector %s failed; the other connectors continue.", name)
 
     def _record(self, failed: dict[str, Exception]) -> None:
         """For the page, the commands, and the sensor of the next run, also of those that have failed before a capture could begin."""
@@ -166,7 +166,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
                     if not isinstance(error, LeaseHeld):  # another run is alive, which ends by itself
                         store.record_run_end(name, str(error) or repr(error))
         except Exception as e:  # the task fails anyway, with errors that matter more
-            self.log.warning("How the captures have ended could not be recorded: %s", e)
+            self.log.warning("The errors of the captures could not be recorded: %s", e)
 
     def _one(self, access: ConnectorAccess, reason: str, context: Context) -> dict[str, Any]:
         definition = access.definition
@@ -207,9 +207,9 @@ def _failure(failed: dict[str, Exception], of: int) -> Exception:
     from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
     terminal = all(isinstance(e, TerminalError) for e in failed.values())
-    others = "; the others were not held up" if len(failed) < of else ""
+    others = "; the other connectors were not affected" if len(failed) < of else ""
     return (AirflowFailException if terminal else AirflowException)(
-        f"{len(failed)} of {of} connectors have failed{others}.\n\n{_texts(failed)}"
+        f"{len(failed)} of {of} connectors failed{others}.\n\n{_texts(failed)}"
     )
 
 

@@ -52,15 +52,15 @@ class LifecycleAction(enum.StrEnum):
 
 
 TITLES = {
-    LifecycleAction.STATUS: "Show how it stands",
-    LifecycleAction.PAUSE: "Pause it",
-    LifecycleAction.RESUME: "Resume it",
-    LifecycleAction.STOP: "Stop it",
-    LifecycleAction.RESTART: "Restart the run that is alive",
-    LifecycleAction.OFFSET_SET: "Go on from another position",
-    LifecycleAction.OFFSET_RESTORE: "Go back to an earlier offset",
-    LifecycleAction.OFFSET_RESET: "Forget the offset: read all tables again",
-    LifecycleAction.REPAIR_GAP: "Repair a gap: the log no longer holds the position",
+    LifecycleAction.STATUS: "Show the status",
+    LifecycleAction.PAUSE: "Pause the connector",
+    LifecycleAction.RESUME: "Resume the connector",
+    LifecycleAction.STOP: "Stop the connector",
+    LifecycleAction.RESTART: "Restart the active run",
+    LifecycleAction.OFFSET_SET: "Continue from another position",
+    LifecycleAction.OFFSET_RESTORE: "Restore an earlier offset",
+    LifecycleAction.OFFSET_RESET: "Reset the offset: snapshot all tables again",
+    LifecycleAction.REPAIR_GAP: "Repair a gap: the log no longer contains the position",
     LifecycleAction.DELETE: "Delete the connector",
 }
 """The choices in the form."""
@@ -147,7 +147,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
             lifecycle = ConnectorLifecycle(self.connector, store)
             if action is not LifecycleAction.STATUS:
                 getattr(lifecycle, action.value)(by, self.reason)
-                self.log.info("Connector %s: %s, asked for by %s. %s", self.connector, action.value, by, self.reason)
+                self.log.info("Connector %s: %s, requested by %s. %s", self.connector, action.value, by, self.reason)
             if action in (LifecycleAction.PAUSE, LifecycleAction.STOP):
                 self._until_ended(lifecycle)
             return self._status(lifecycle)
@@ -157,7 +157,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         while self.wait_for_end and (owner := lifecycle.inspect_status().owner) is not None:
             if time.monotonic() >= deadline:
                 raise AirflowException(
-                    f"The run {owner} of {self.connector} has not ended within {self.wait_for_end:g} s; it was asked to."
+                    f"The run {owner} of {self.connector} has not ended within {self.wait_for_end:g} s of the request."
                 )
             time.sleep(min(1.0, self.wait_for_end))
 
@@ -191,7 +191,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
                     "The offset has moved since the plan was made.",
                     where=f"connector {self.connector}: version {self.at_version}, now {plan.version}",
                     safe="Nothing was changed.",
-                    remedy="look at the plan again",
+                    remedy="check the new plan",
                 )
             if dry:
                 return {"plan_only": True, **plan.to_document()}
@@ -237,7 +237,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         if self.reason:
             by = f"{by}: {self.reason}"
         done = lifecycle.repair_gap(GapRepair(self.repair), self.confirm, by, version=self._planned())
-        reads = "" if done.signal is None else f" Signal {done.signal} reads the tables."
+        reads = "" if done.signal is None else f" Signal {done.signal} requests the snapshot."
         lines.append(f"{done.gap} Repaired by {done.how.value}.{reads}")
         self.log.info("%s", lines[-1])
         return {**self._status(lifecycle), "gap": done.gap.to_document(), "signal": done.signal}
@@ -266,7 +266,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         status, too = self._status(lifecycle), _yes(self.with_changelog, "with_changelog")
         what = f"The state of {self.connector}{' and its change log' if too else ''}"
         if dry:
-            self.log.info("%s would be deleted; nothing was.", what)
+            self.log.info("%s would be deleted; nothing was deleted.", what)
             return {"plan_only": True, **status}
         lifecycle.delete(self.confirm, with_changelog=too)
         self.log.info("%s: deleted. Targets were not touched.", what)
@@ -279,7 +279,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
             access = access_of(find_connector(store, self.connector), self.state_conn_id)
         if access is None:
             raise AirflowFailException(
-                f"It is not recorded how {self.connector} reaches its source: it was captured by an earlier release. Run it once."
+                f"The source connection of {self.connector} is not recorded, because the connector last ran with an earlier release. Run it once."
             )
         with access.use_current_connection().prepare_lifecycle() as lifecycle:
             yield lifecycle

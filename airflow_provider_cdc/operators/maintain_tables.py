@@ -144,8 +144,8 @@ class MaintainTablesOperator(SparkJobOperator):
                     [
                         f"{len(failed)} tables of {self.connector} could not be maintained:",
                         *lines,
-                        "  Safe:   rows and last batches are what they were; the other tables are maintained.",
-                        "  Repair: fix what the messages name, then run the maintenance again.",
+                        "  Safe:   rows and last batches are unchanged; the maintenance of the other tables succeeded.",
+                        "  Repair: fix the errors above, then run the maintenance again.",
                     ]
                 )
             ) from error

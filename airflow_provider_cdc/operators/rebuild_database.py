@@ -75,9 +75,9 @@ class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
         names = [self.tables] if isinstance(self.tables, str) else list(self.tables)
         if not names:
             raise ConfigError(
-                "No table is named that is to be built again.",
+                "No table to rebuild is named.",
                 safe="No table was changed.",
-                remedy="name them as <database>.<table>",
+                remedy="name tables as <database>.<table>",
             )
         with open_database(self.conn_id, self.sink) as (engine, config):
             note = describe_database(self.conn_id, self.sink)
@@ -85,7 +85,7 @@ class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
             report = job.run(names, str(uuid.uuid4()))
         if report["problem"]:
             built = ", ".join(table["topic"] for table in report["tables"])
-            raise AirflowException(report["problem"] + (f"\n  Built: {built}" if built else ""))
+            raise AirflowException(report["problem"] + (f"\n  Rebuilt: {built}" if built else ""))
         for table in report["tables"]:
-            self.log.info("%s is built as of batch %d at %s.", table["topic"], table["batch"], table["location"])
+            self.log.info("%s is rebuilt as of batch %d at %s.", table["topic"], table["batch"], table["location"])
         return report

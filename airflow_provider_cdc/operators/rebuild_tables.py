@@ -93,9 +93,9 @@ class RebuildTablesOperator(SparkJobOperator):
         names = [self.tables] if isinstance(self.tables, str) else list(self.tables)
         if not names:
             raise ConfigError(
-                "No table is named that is to be built again.",
+                "No table to rebuild is named.",
                 safe="No table was changed.",
-                remedy="name them as <database>.<table>",
+                remedy="name tables as <database>.<table>",
             )
         self._refuse_no_time()
         run = str(uuid.uuid4())
@@ -107,11 +107,13 @@ class RebuildTablesOperator(SparkJobOperator):
         report = self._report(run)
         if report is not None and report["problem"]:
             built = ", ".join(table.get("name") or table["topic"] for table in report["tables"])
-            raise AirflowException(report["problem"] + (f"\n  Built before: {built}" if built else "")) from error
+            raise AirflowException(
+                report["problem"] + (f"\n  Rebuilt before the error: {built}" if built else "")
+            ) from error
         if error is not None or report is None:
             raise error or self._no_report()
         for table in report["tables"]:
-            self.log.info("%s is built as of batch %d at %s.", table["topic"], table["batch"], table["location"])
+            self.log.info("%s is rebuilt as of batch %d at %s.", table["topic"], table["batch"], table["location"])
         return report
 
     def _refuse_no_time(self) -> None:
@@ -120,7 +122,7 @@ class RebuildTablesOperator(SparkJobOperator):
                 datetime.fromisoformat(self.time)
         except ValueError as e:
             raise ConfigError(
-                f"{self.time!r} is no time.",
+                f"{self.time!r} is not a time.",
                 safe="No table was changed.",
                 remedy="write it as 2026-03-01T12:00:00+00:00",
             ) from e

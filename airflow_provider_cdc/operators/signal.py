@@ -126,7 +126,7 @@ class SendSignalOperator(StateFields, BaseOperator):
                 called, self.type, data, "airflow", format_signal_origin(context), format_signal_sender(context)
             )
             number = store.send(self.connector, signal)
-        self.log.info("Signal %d (%s) of %s is sent: %s", number, self.type, self.connector, data or "no data")
+        self.log.info("Signal %d (%s) was sent to %s: %s", number, self.type, self.connector, data or "no data")
         return {"number": number, "id": called, "type": self.type}
 
     def _watch(self, trigger: SignalCompletedTrigger) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class SendSignalOperator(StateFields, BaseOperator):
                         self.log.info("%s", answer.text)
                         stage = answer.stage
                     if deadline is not None and time.monotonic() >= deadline:
-                        raise AirflowException(f"Not within {self.wait_timeout}: {answer.text}")
+                        raise AirflowException(f"Timeout after {self.wait_timeout}: {answer.text}")
                     time.sleep(self.poll_interval)
         except CdcError as e:
             raise to_airflow_exception(e) from e

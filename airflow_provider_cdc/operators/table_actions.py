@@ -34,9 +34,9 @@ class TableAction(enum.StrEnum):
 
 
 TITLES = {
-    TableAction.VERIFY: "Compare them with the source",
-    TableAction.REPAIR: "Compare them, and have rows that differ read again",
-    TableAction.REBUILD: "Build them again from the change log",
+    TableAction.VERIFY: "Verify the tables against the source",
+    TableAction.REPAIR: "Verify the tables, and snapshot the rows that differ again",
+    TableAction.REBUILD: "Rebuild the tables from the change log",
 }
 """The choices in the form."""
 
@@ -122,16 +122,16 @@ class WorkOnTablesOperator(StateFields, BaseOperator):
     def _confirmed(self) -> TableAction:
         if self.work not in list(TableAction):
             raise ConfigError(
-                f"{self.work!r} is not known.",
+                f"{self.work!r} is not an action.",
                 safe=UNTOUCHED,
                 remedy=f"give one of {', '.join(work.value for work in TableAction)}",
             )
         work = TableAction(self.work)
         if work is not TableAction.VERIFY and self.confirm != self.connector:
             raise ConfigError(
-                f"To {work.value} tables is not confirmed: the name given is {self.confirm or ''!r}, and the connector is {self.connector}.",
+                f"The action {work.value} is not confirmed: confirm is {self.confirm or ''!r}, but the connector is {self.connector}.",
                 safe=UNTOUCHED,
-                remedy="give the connector's name under confirm",
+                remedy="enter the connector's name in confirm",
             )
         return work
 
@@ -144,11 +144,11 @@ def _said(found: Mapping[str, Any]) -> list[str]:
     """
     tables = found["tables"]
     if "not_compared" not in found:
-        return [f"Built again: {', '.join(tables)}."]
+        return [f"Rebuilt: {', '.join(tables)}."]
     equal = ", ".join(f"{name} ({rows:,} row{'' if rows == 1 else 's'})" for name, rows in tables.items())
     return [
         f"Equal to the source: {equal or 'none'}.",
-        *(f"Not compared: {t}: {why}" for t, why in found["not_compared"].items()),
+        *(f"Not verified: {t}: {why}" for t, why in found["not_compared"].items()),
     ]
 
 
@@ -222,9 +222,9 @@ def build_rebuild_task(
 
     if any(value not in (None, "") for value in beside.values()):
         raise ConfigError(
-            "Tables of a database are built in their places, as of the last batch.",
+            "Tables of a database are rebuilt in place, as of the last batch.",
             safe=UNTOUCHED,
-            remedy="leave --to, --batch and --time out",
+            remedy="omit --to, --batch and --time",
         )
     conn_id, sink = database_of(access, location, database)
     return RebuildDatabaseOperator(conn_id=conn_id, sink=sink, **common)

@@ -37,10 +37,10 @@ _PAGES = "plugin/cdc"
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": response_models.ProblemAnswer, "description": what}
     for status, what in {
-        401: "Nobody is logged in",
+        401: "No user is logged in",
         403: "The user may not do this",
-        404: "There is no such connector, or the user may not see it",
-        409: "It cannot be done",
+        404: "The connector does not exist, or the user may not see it",
+        409: "The action is not possible",
         415: "The body is not declared as JSON",
         503: "The state tables, the change log or the source cannot be reached",
     }.items()
@@ -49,7 +49,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 app = FastAPI(
     title="Change data capture",
     version="1",
-    description="Connectors that capture changes: how they are, and what may be done to them. Airflow's login and rights count.",
+    description="Status of the connectors that capture changes, and actions on them. Airflow's login and permissions apply.",
     docs_url=None,  # its page would load scripts from elsewhere
     redoc_url=None,
     openapi_url="/api/v1/openapi.json",
@@ -60,7 +60,7 @@ def _json_only(request: Request) -> None:
     """Refuse bodies that a page of another site could send without its user's knowledge: forms, and what has no type at all."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if request.method not in ("GET", "HEAD") and kind != "application/json":
-        raise HTTPException(415, "The body has to be JSON, with the header “Content-Type: application/json”.")
+        raise HTTPException(415, "The body must be JSON, with the header “Content-Type: application/json”.")
 
 
 _signed_in = [Depends(requires_access_asset("GET"))]

@@ -50,21 +50,21 @@ class AirflowDagRuns:
         for dag in fitting:
             if self._may_begin(dag):
                 return dag
-        which = f"you may begin no run of {', '.join(fitting)}" if fitting else "there is none"
+        which = f"you may not start a run of {', '.join(fitting)}" if fitting else "no such DAG exists"
         raise CdcError(
-            f"This is done by a run of a DAG that {factory} makes, and which takes {connector}: {which}.",
+            f"The action needs a run of a DAG from {factory} that offers {connector}: {which}.",
             safe=_SAFE,
-            remedy=f"put dag = {factory}([…]) with this connector into a file of the DAG folder, as dags/ has examples"
+            remedy=f"add dag = {factory}([…]) with this connector to a file in the DAG folder; dags/ has examples"
             if not fitting else "ask for the right to trigger it",
         )  # fmt: skip
 
     def find_obstacle(self, dag: str) -> str | None:
         found = known_dags([dag]).get(dag)
         if found is None or found.stale:
-            return f"Airflow does not know the DAG {dag} (any more): see to its file."
+            return f"Airflow does not have the DAG {dag} (any more): check its file."
         if found.paused:
             return f"The DAG {dag} is paused in Airflow, and its runs wait: unpause it first."
-        return None if self._may_begin(dag) else f"You may not begin a run of {dag}: ask for the right to trigger it."
+        return None if self._may_begin(dag) else f"You may not start a run of {dag}: ask for the right to trigger it."
 
     def start_run(self, dag: str, run: str, conf: Mapping[str, Any]) -> None:
         try:
@@ -73,7 +73,7 @@ class AirflowDagRuns:
             )  # fmt: skip
         except (AirflowException, ValueError) as e:
             raise CdcError(
-                f"Airflow does not begin a run of {dag}: {e}", safe=_SAFE, remedy=f"see to the DAG {dag}"
+                f"Airflow cannot start a run of {dag}: {e}", safe=_SAFE, remedy=f"check the DAG {dag}"
             ) from e
 
     def find_outcomes(self, runs: Collection[Run]) -> dict[Run, tuple[Fate, datetime | None]]:

@@ -81,11 +81,11 @@ class AnyChangesSensor(GroupFields, WaitingSensor):
             if one.reason is not None:
                 self._found(one.access.definition.name, one.reason)
             if one.error is not None:
-                self.log.warning("Connector %s cannot be asked: %s", one.access.definition.name, one.error)
+                self.log.warning("Connector %s cannot be checked: %s", one.access.definition.name, one.error)
         return looked
 
     def _found(self, connector: str, reason: str) -> None:
-        self.log.info("There is something to capture from %s: %s.", connector, reason)
+        self.log.info("Connector %s needs a capture run: %s.", connector, reason)
 
 
 def _not_by_itself(error: Exception | None) -> bool:

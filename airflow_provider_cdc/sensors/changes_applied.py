@@ -81,9 +81,7 @@ class AppliedSensor(StateSensor):
             "position": _object(self.position),
         }
         if len(given := [name for name, value in points.items() if value is not None]) > 1:
-            raise AirflowFailException(
-                f"Only one of batch, seq and position can be waited for, not {' and '.join(given)}."
-            )
+            raise AirflowFailException(f"Give only one of batch, seq and position, not {' and '.join(given)}.")
         return AppliedTrigger(
             self.connector,
             target=self.target,
@@ -112,5 +110,5 @@ def _object(value: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
     except ValueError:
         found = None
     if not isinstance(found, Mapping):
-        raise AirflowFailException(f"{value!r} is not a JSON object, as a position is.")
+        raise AirflowFailException(f"{value!r} is not a position: give a JSON object.")
     return dict(found)

@@ -64,7 +64,7 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
                 return
             self.log.info("Nothing to capture from %s yet; waiting in the triggerer.", self.connector)
         except TransientError as e:
-            self.log.warning("Connector %s cannot be asked now; trying again in the triggerer: %s", self.connector, e)
+            self.log.warning("Connector %s cannot be checked now; the triggerer tries again: %s", self.connector, e)
         except CdcError as e:
             raise to_airflow_exception(e) from e
         self.defer_to(ChangesAvailableTrigger(self.connector_access.to_document(), self.poll_interval))
@@ -86,4 +86,4 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
         return reason is not None
 
     def _found(self, reason: str) -> None:
-        self.log.info("There is something to capture from %s: %s.", self.connector, reason)
+        self.log.info("Connector %s needs a capture run: %s.", self.connector, reason)

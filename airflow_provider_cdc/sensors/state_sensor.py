@@ -69,7 +69,7 @@ class StateSensor(StateFields, WaitingSensor):
         except AirflowFailException:
             raise
         except AirflowException as e:
-            self.log.warning("The state tables cannot be asked now; trying again in the triggerer: %s", e)
+            self.log.warning("The state tables cannot be queried now; the triggerer tries again: %s", e)
         self.defer_to(trigger)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:

@@ -76,7 +76,7 @@ class WaitingSensor(BaseSensorOperator):
         except AirflowSkipException:
             raise
         except AirflowException as e:
-            raise AirflowFailException(f"The time to wait is over, and the answer cannot be had now: {e}") from e
+            raise AirflowFailException(f"The sensor timed out, and its last check failed: {e}") from e
 
     @contextmanager
     def _skipped_by_timeout_only(self) -> Iterator[None]:

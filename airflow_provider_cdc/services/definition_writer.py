@@ -24,10 +24,10 @@ from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.sources import SOURCES, config_class
 
 MODES: Mapping[str, str] = {
-    "initial": "Reads the rows that there are once, then every change. The usual one.",
-    "when_needed": "The same; and if the source's log is gone before it was captured, all tables are read again by themselves.",
-    "no_data": "Every change from now on; rows that there are already are left out.",
-    "initial_only": "Reads the rows that there are once, and no changes.",
+    "initial": "Takes a snapshot of the existing rows, then captures every change. The usual mode.",
+    "when_needed": "The same; if the source removes its log before it was captured, a snapshot of all tables is taken automatically.",
+    "no_data": "Captures every change from now on, without the existing rows.",
+    "initial_only": "Takes a snapshot of the existing rows, and captures no changes.",
 }
 """What a new connector reads, ``snapshot.mode`` → what it means."""
 Target = Literal["delta", "iceberg", "database", "none"]
@@ -35,7 +35,7 @@ TARGETS: Mapping[Target, str] = {
     "delta": "Delta tables, written by Spark",
     "iceberg": "Iceberg tables, written by Spark",
     "database": "Tables of a relational database",
-    "none": "The change log alone; another DAG applies it",
+    "none": "The change log only; another DAG applies it",
 }
 Name = Annotated[str, Field(min_length=1, max_length=250)]
 TableName = Annotated[str, Field(min_length=1, max_length=2000)]
@@ -48,25 +48,27 @@ class DefinitionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     source: Name = Field(description="Kind of source")
-    name: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="Of the connector; it never changes")
+    name: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        description="Name of the connector; it never changes"
+    )
     conn_id: Name = Field(description="Airflow connection to the source")
     tables: list[TableName] = Field(
         default_factory=list,
         max_length=5000,
-        description="Tables or collections by their names; none: all that there are",
+        description="Names of tables or collections; if empty, all of them",
     )
     left_out: list[TableName] = Field(
         default_factory=list,
         max_length=5000,
-        description="Tables that are there and not chosen: lists do not mind case, so that one which differs from a chosen one by case alone has to be known",
+        description="Existing tables that are not chosen: lists ignore case, so tables that differ from a chosen table only in case must be given",
     )
     mode: str = Field(default="initial", max_length=50, description="snapshot.mode")
     changelog: Place = "/data/changelog"
     target: Target = "delta"
-    location: Place = Field(default="/data/lake/{database}/{table}", description="Of tables in a lake")
+    location: Place = Field(default="/data/lake/{database}/{table}", description="Location of lake tables")
     database: Name = Field(default="warehouse", description="Airflow connection to a target database")
     properties: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, max_length=100, description="Further properties, as the documents name them"
+        default_factory=dict, max_length=100, description="Further properties, by their documented names"
     )
 
 
@@ -79,7 +81,7 @@ class WrittenDefinition(BaseModel):
     python_file: str
     yaml: str = Field(description="A file for a folder that cdc_dags() reads")
     yaml_file: str
-    lacks: list[str] = Field(description="What has to be filled in before it can run")
+    lacks: list[str] = Field(description="Values to fill in before the connector can run")
 
 
 def properties_of(asked: DefinitionRequest) -> dict[str, Any]:
@@ -112,8 +114,8 @@ def _patterns(asked: DefinitionRequest, config: ConnectorConfig) -> list[str]:
         topic = sanitize_name(f"{asked.name}.{table}")
         if topics.setdefault(topic, table) != table and "topic.delimiter" not in asked.properties:
             raise ConfigError(
-                f"{topics[topic]} and {table} would both have the topic {topic}: in a topic, other signs than letters, digits, dots and hyphens become underscores.",
-                remedy="leave one of them out, and capture it by a connector of its own",
+                f"{topics[topic]} and {table} would both have the topic {topic}: in topics, characters other than letters, digits, dots and hyphens become underscores.",
+                remedy="remove one of them, and capture it with a separate connector",
             )
     return [format_exact_pattern(table, case=table.casefold() in beside) for table in tables]
 
@@ -165,18 +167,22 @@ def _refuse(asked: DefinitionRequest, config: type[ConnectorConfig]) -> None:
     """
     if not _DAG.fullmatch(asked.name):
         raise ConfigError(
-            f"{asked.name!r} cannot be the name of a connector with a DAG of its own, which is called by it.",
+            f"{asked.name!r} cannot be the name of a connector, because its DAG has the same name.",
             remedy="use letters, digits, dots, hyphens and underscores, beginning with a letter or digit",
         )
     if asked.mode not in MODES:
-        raise ConfigError(f"{asked.mode!r} is not among {', '.join(MODES)}.", remedy="choose one of these modes")
+        raise ConfigError(
+            f"{asked.mode!r} is not one of the modes {', '.join(MODES)}.", remedy="choose one of these modes"
+        )
     if wrong := sorted(set(asked.properties) & set(config.connection_properties())):
         raise ConfigError(
-            f"{', '.join(wrong)} belong to the connection, and not to a definition.",
+            f"{', '.join(wrong)} belong to the connection, not to the definition.",
             remedy=f"put them into the connection {asked.conn_id}",
         )
     if any("\0" in text for text in (*asked.tables, asked.changelog, asked.location)):
-        raise ConfigError("A name has a character that no file of definitions can hold.", remedy="leave it out")
+        raise ConfigError(
+            "A name has a character that a definition file cannot contain.", remedy="remove the character"
+        )
 
 
 def _arguments(asked: DefinitionRequest) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def role_sql(url: URL, role: str, password: str, schema: str | None = None) -> l
         raise ConfigError(
             f"A database of the kind {url.get_backend_name()} has no roles.",
             safe="Nothing was changed.",
-            remedy=f"`{format_cdc_command('setup')}`, without --role; who may read the file may read everything in it",
+            remedy=f"`{format_cdc_command('setup')}` without --role; every user who can read the file can read all its data",
         )
     return make(url.database, role, password, schema)
 

@@ -45,7 +45,7 @@ class Leases:
             try:
                 self.release(lease)
             except Exception as e:  # it expires by itself; the result or error of the run matters more
-                log.warning("The lease of %s could not be given back; it ends by itself: %s", lease.connector, e)
+                log.warning("The lease of %s could not be released; it expires automatically: %s", lease.connector, e)
 
     def confirm_lease(self, lease: Lease) -> None:
         """Confirm that the lease is still held.
@@ -73,7 +73,7 @@ class Leases:
                 raise LeaseHeld(
                     f"Connector {connector} is being captured by {holder}.",
                     safe="This run read and wrote nothing.",
-                    remedy=f"let it finish (`{format_cdc_command('status', connector)}` shows how far it is); if it is dead, its lease ends by itself in {left_s:.0f} s",
+                    remedy=f"let it finish (`{format_cdc_command('status', connector)}` shows its progress); if it is dead, its lease expires in {left_s:.0f} s",
                 )
             if not logged:
                 log.info("Waiting for the lease of %s, held by %s.", connector, holder)
@@ -110,9 +110,7 @@ class Leases:
                     expires = c.scalar(self._database.now_ms) + self._ttl_ms
                     mine = (LeaseRow.connector == lease.connector) & (LeaseRow.epoch == lease.epoch)
                     if not c.execute(sa.update(LeaseRow).where(mine).values(expires_ms=expires)).rowcount:
-                        log.warning(
-                            "The lease of %s was taken over; this run can commit nothing more.", lease.connector
-                        )
+                        log.warning("The lease of %s was taken over; this run cannot commit any more.", lease.connector)
                         return
             except Exception as e:  # any error: if this thread ended, the lease would expire unnoticed
                 text = getattr(e, "orig", None) or f"{type(e).__name__}: {e}"
@@ -137,7 +135,7 @@ class Leases:
         ).one_or_none()
         if row is None or row.epoch != lease.epoch:
             raise LeaseLost(
-                f"Connector {lease.connector} was taken over by {row.owner if row else 'nobody'}.",
+                f"Connector {lease.connector} was taken over by {row.owner if row else 'another process'}.",
                 where=f"lease epoch {lease.epoch}, now {row.epoch if row else 'none'}",
-                safe="This run's unfinished batch is void; the other run captures those events.",
+                safe="The unfinished batch of this run is discarded; the other run captures its events.",
             )

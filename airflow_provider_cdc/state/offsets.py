@@ -121,10 +121,10 @@ class Offsets:
             if not commit_sent:
                 raise
             raise CommitStateUnknown(
-                f"It is not known whether the offset of {lease.connector} was moved: the connection to the state database was lost before it confirmed. {e.what}",
+                f"The offset of {lease.connector} may have moved or not: the connection to the state database was lost before the confirmation. {e.what}",
                 where=e.where,
-                safe="A batch that exists stays: nothing is lost or doubled in either case.",
-                remedy="see to the database, then run the capture again: it finds out what was committed",
+                safe="An existing batch stays: no event is lost or duplicated in either case.",
+                remedy="check the database, then run the capture again: it detects committed batches",
             ) from e
         return StoredOffset(offset, expected.version + 1)
 
@@ -195,6 +195,6 @@ class Offsets:
 
 def _conflict(lease: Lease) -> CommitConflict:
     return CommitConflict(
-        f"The offset of {lease.connector} was moved by somebody else.",
+        f"The offset of {lease.connector} was moved by another process.",
         safe="Nothing was written.",
     )

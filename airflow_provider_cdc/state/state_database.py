@@ -127,8 +127,8 @@ class StateDatabase:
         raise StateUnavailable(
             f"The state database cannot be reached, or is locked, for {self._patience_s:g} s: {reason}",
             where=self.engine.url.render_as_string(hide_password=True),
-            safe="What was committed before stays; a batch that was being committed is found by the next run.",
-            remedy="see to the database, then run the capture again",
+            safe="Committed data stays; the next run finds a batch that was being committed.",
+            remedy="check the database, then run the capture again",
         ) from error
 
     def qualify_table(self, table: str) -> str:

@@ -63,12 +63,12 @@ class AnyChangesTrigger(BaseTrigger):
         try:
             reason = await self._something(access)
         except Exception as e:  # a mistake in one source must not end the waiting for the others either
-            self.log.warning("Connector %s cannot be asked until somebody mends it: %s", name, e)
+            self.log.warning("Connector %s cannot be checked until its error is fixed: %s", name, e)
             await asyncio.sleep(PAUSE_S)
             try:  # somebody may have mended it
                 reason = await self._something(access)
             except Exception as still:  # told by who captures it
-                reason = f"it cannot be asked: {still}"
+                reason = f"the check failed: {still}"
         return {"connector": name, "reason": reason}
 
     async def _something(self, access: ConnectorAccess) -> str:

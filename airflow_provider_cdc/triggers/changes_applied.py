@@ -92,7 +92,7 @@ class AppliedTrigger(StateTrigger):
         report = min(reports, key=self._stands, default=None)
         stands = 0 if report is None else self._stands(report)
         where = f" at {report['location']}" if report is not None and len(reports) > 1 else ""
-        text = f"Target {self.target}{where} of {self.connector} has applied batch {stands}; waited for is {batch}."
+        text = f"Target {self.target}{where} of {self.connector} has applied batch {stands}; waiting for batch {batch}."
         failed = "" if report is None else self._failed(report)
         if stands >= batch:
             return PollResult(text, "applied", {"batch": batch, "applied": stands, "target": self.target})
@@ -151,7 +151,7 @@ def _parser(record: ConnectorRecord) -> Callable[[dict[str, Any]], Position]:
     access = access_of(record)
     if access is None:
         raise StateError(
-            f"Nothing is known about the source of {record.connector}.",
+            f"The source of connector {record.connector} is not recorded.",
             safe="Nothing was changed.",
             remedy="run its capture once",
         )

@@ -29,7 +29,7 @@ async def poll_repeatedly(ask: Callable[[], Awaitable[T]], interval: float, *, w
             answer = await ask()
         except TransientError as e:
             failures += 1
-            log.warning("%s cannot be asked (%d in a row), trying again: %s", whom, failures, e)
+            log.warning("%s cannot be polled (%d failures in a row), trying again: %s", whom, failures, e)
         else:
             failures = 0
             yield answer

@@ -78,7 +78,9 @@ class SharedSource:
             if self._properties is None:
                 raise
             # Airflow says the same when its API server does not answer: what works is not given up for that
-            log.warning("Connection %s cannot be looked up; going on with what it was. %s", access.conn_id, e)
+            log.warning(
+                "Connection %s cannot be looked up; continuing with its last known settings. %s", access.conn_id, e
+            )
         return self._properties
 
 

@@ -150,7 +150,9 @@ class _StateReader:
             if self._store is None or self._address is None:
                 raise
             # Airflow says the same when its API server does not answer: what works is not given up for that
-            log.warning("Connection %s cannot be looked up; going on with what it was. %s", self._conn_id, e)
+            log.warning(
+                "Connection %s cannot be looked up; continuing with its last known settings. %s", self._conn_id, e
+            )
             return self._address
 
 

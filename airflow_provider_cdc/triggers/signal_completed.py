@@ -39,18 +39,18 @@ class SignalCompletedTrigger(StateTrigger):
             raise StateError(
                 f"Connector {self.connector} has no signal {self.number}.",
                 safe="Nothing was changed.",
-                remedy=f"look at what was sent: `{format_cdc_command('signals', self.connector)}`",
+                remedy=f"list the signals: `{format_cdc_command('signals', self.connector)}`",
             )
         (signal,) = found
         state, progress = signal.state, signal.progress
         name = f"Signal {self.number} ({signal.type}) of {self.connector}"
         if state is SignalState.RECEIVED:
             why = why_idle(record, self.connector)
-            return PollResult(f"{name} waits to be taken{f': {why}' if why else ''}.", f"received {why}")
+            return PollResult(f"{name} waits for a run{f': {why}' if why else ''}.", f"received {why}")
         stage = f"{state.value} {progress.get('table')} {progress.get('left')} {signal.message}"
         if not state.is_final:
             text = "; ".join(filter(None, (progress_text(progress), signal.message)))
-            return PollResult(f"{text or 'begun'} ({name[0].lower()}{name[1:]})", stage)
+            return PollResult(f"{text or 'started'} ({name[0].lower()}{name[1:]})", stage)
         text = f"{name} is {state.value}" + (f": {signal.message}" if signal.message else ".")
         document = signal.to_document()
         event = {name: document[name] for name in ("number", "id", "type", "message", "progress")}

@@ -58,7 +58,7 @@ def test_only_targets_that_were_applied_to_are_maintained(shop: Shop) -> None:
     with pytest.raises(SystemExit, match="No connector 'shop' has run yet"):
         run("maintain", "shop")
     capture(shop)
-    with pytest.raises(SystemExit, match="there was none"):
+    with pytest.raises(SystemExit, match="targets of its applies: none"):
         run("maintain", "shop")
     reports = ApplyReports(Storage(shop.definition.changelog), "shop")
     reports.write({"target": "delta", "location": "/lake/{table}", "last_batch": 1, "tables": [], "failed": {}})
@@ -148,7 +148,7 @@ def test_one_target_is_compared_or_built_again_and_several_are_named(
         run("verify", "shop")
     assert ended.value.code == 2
     assert "delta at /a/{table}; delta at /b/{table}" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="say which one with --location and --target"):
+    with pytest.raises(SystemExit, match="select one with --location and --target"):
         run("rebuild", "shop", "inventory.orders")
     with pytest.raises(SystemExit) as ended:
         run("verify", "shop", "--location", "/a/{table}", "--tables", r"inventory\.none")
@@ -232,7 +232,7 @@ def test_check_says_whether_everything_is_captured(shop: Shop, capsys: pytest.Ca
     capture(shop)
     clean(capsys)
     run("check", "shop")
-    assert capsys.readouterr().out == "Ready for capture.\nThe log ends at entry 1.\nEverything is captured.\n"
+    assert capsys.readouterr().out == "Ready for capture.\nThe log ends at entry 1.\nAll changes are captured.\n"
     shop.order(1)
     clean(capsys)
     run("check", "shop", "-o", "json")

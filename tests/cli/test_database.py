@@ -159,9 +159,9 @@ def test_metrics_show_freshness_and_events_of_a_database(
 def test_rebuild_builds_a_table_that_is_lost(applied: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change(tmp_path, "DROP TABLE my_orders")
     run("rebuild", "shop", "inventory.orders")
-    assert capsys.readouterr().out.startswith("shop.inventory.orders: built as of batch 1 at my_orders, ")
+    assert capsys.readouterr().out.startswith("shop.inventory.orders: rebuilt as of batch 1 at my_orders, ")
     assert rows(tmp_path) == [(1, "first"), (2, "second")]
-    with pytest.raises(SystemExit, match="are built in their places"):
+    with pytest.raises(SystemExit, match="are rebuilt in place"):
         run("rebuild", "shop", "inventory.orders", "--to", "/else")
     with pytest.raises(SystemExit, match=r"has no table inventory\.none"):
         run("rebuild", "shop", "inventory.none")

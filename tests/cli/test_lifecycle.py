@@ -163,7 +163,7 @@ def test_status_shows_the_metrics_of_the_last_run_also_of_one_that_failed(
 def test_pause_and_stop_hold_until_resume(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     for command, state in (("pause", "paused"), ("stop", "stopped")):
         run(command, "shop", "--reason", "upgrade")
-        assert "It goes on after: airflow cdc resume shop" in capsys.readouterr().out
+        assert "To resume it: airflow cdc resume shop" in capsys.readouterr().out
         control = captured.store.load_control("shop")
         assert (control.wanted, control.reason) == (state, "upgrade")
         assert " on " in control.by
@@ -193,7 +193,7 @@ def test_restart_counts_and_tells_that_a_paused_connector_stays_so(
     captured: Shop, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("restart", "shop")
-    assert capsys.readouterr().out == "No run is alive, so there is none to restart.\n"
+    assert capsys.readouterr().out == "No run is active, so no run was restarted.\n"
     run("pause", "shop")
     with captured.store.acquire_lease("shop", "worker-1", wait_s=0):
         run("restart", "shop")
@@ -249,14 +249,14 @@ def test_without_a_confirmation_a_change_is_only_told(
     run(*line, *more)
     told = capsys.readouterr().out
     assert words in told
-    assert told.endswith("Nothing was changed. To carry it out: add --confirm shop\n")
+    assert told.endswith("Nothing was changed. To make the change, add --confirm shop\n")
     assert "Nothing was changed." in refused(*line, "--confirm", "yes")
     assert captured.store.load_offset("shop") == before
 
 
 def test_an_offset_that_is_set_repeats_what_was_told(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     run("offset", "set", "--to", '{"entry": 2}', "shop", "--confirm", "shop")
-    assert "the one before stays in the history" in capsys.readouterr().out
+    assert "the previous offset stays in the history" in capsys.readouterr().out
     assert "set to entry 2, by " in captured.store.offset_history("shop", 1)[0].reason
     capture(captured)
     assert keys(captured) == [1, 2, 3, 2, 3]
@@ -277,7 +277,7 @@ def test_places_that_cannot_be_used_are_refused(captured: Shop) -> None:
     before = captured.store.load_offset("shop")
     for to, words in (
         ("here", "--to is not JSON"), ("[1]", "--to is not a JSON object"), ("{}", "--to is not a JSON object"),
-        ('{"pos": 3}', "is not a position"), ('{"entry": 99}', "This cannot be done; nothing was changed."),
+        ('{"pos": 3}', "is not a position"), ('{"entry": 99}', "The change is not possible; nothing was changed."),
     ):  # fmt: skip
         assert words in refused("offset", "set", "--to", to, "shop", "--confirm", "shop")
     assert "no offset of version 77" in refused("offset", "restore", "77", "shop", "--confirm", "shop")
@@ -308,7 +308,7 @@ def gap(captured: Shop) -> Shop:
 def test_no_gap_ends_with_0(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     for more in ([], ["--repair", "skip", "--confirm", "shop"]):
         run("gap", "shop", *more)
-        assert capsys.readouterr().out == "There is no gap: the log holds the position of shop.\n"
+        assert capsys.readouterr().out == "No gap: the log contains the position of shop.\n"
     run("gap", "shop", "-o", "json")
     assert json.loads(capsys.readouterr().out) == {"gap": None}
 
@@ -328,7 +328,7 @@ def test_a_gap_is_told_exactly_with_the_ways_out_and_ends_with_1(gap: Shop, caps
 def test_a_gap_is_not_repaired_without_a_confirmation(gap: Shop, capsys: pytest.CaptureFixture[str], how: str) -> None:
     before = gap.store.load_offset("shop")
     run("gap", "shop", "--repair", how)
-    assert capsys.readouterr().out.endswith("Nothing was changed. To carry it out: add --confirm shop\n")
+    assert capsys.readouterr().out.endswith("Nothing was changed. To make the change, add --confirm shop\n")
     assert "Nothing was changed." in refused("gap", "shop", "--repair", how, "--confirm", "no")
     assert gap.store.load_offset("shop") == before
     assert gap.store.list_signals("shop", 0) == []
@@ -336,7 +336,7 @@ def test_a_gap_is_not_repaired_without_a_confirmation(gap: Shop, capsys: pytest.
 
 def test_a_gap_is_repaired_as_asked(gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     run("gap", "shop", "--repair", "snapshot", "--confirm", "shop")
-    assert capsys.readouterr().out.endswith("Done by snapshot.\n")
+    assert capsys.readouterr().out.endswith("Repaired by snapshot.\n")
     capture(gap)
     assert keys(gap) == [1, 2, 3, None, 1, 2, 3, 4, 5]
 
@@ -362,7 +362,7 @@ def test_a_table_whose_key_may_be_null_is_not_repaired_beside_the_stream(gap: Sh
 def test_a_gap_is_repaired_beside_the_stream(cut: None, gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     run("gap", "shop", "--repair", "incremental", "--confirm", "shop")
     (signal,) = gap.store.list_signals("shop", 0)
-    assert f"Signal {signal.number} reads the tables." in capsys.readouterr().out
+    assert f"Signal {signal.number} requests the snapshot." in capsys.readouterr().out
     offset = gap.store.load_offset("shop").offset
     assert offset is not None
     assert offset.position == {"entry": 5}

@@ -60,7 +60,7 @@ def test_without_a_target_that_can_be_maintained_the_log_may_be(
     log: ChangeLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ApplyReports(log.storage, "shop").register_target(*HERE)
-    with pytest.raises(SystemExit, match="Nothing was applied for shop"):
+    with pytest.raises(SystemExit, match="No changes of shop were applied"):
         run("maintain", "shop")
     run("maintain", "shop", "--only", "retention")
     said = capsys.readouterr().out
@@ -127,7 +127,7 @@ def _unreadable(*_: Any) -> None:
 
 def test_targets_are_listed_with_what_they_hold_back(log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
     run("targets", "shop")
-    assert "Nothing was applied for shop: no batch of its change log is removed." in capsys.readouterr().out
+    assert "No target has applied changes of shop: no batch of its change log is removed." in capsys.readouterr().out
     _applied(log, 4)
     _applied(log, 4, THERE, failed={"shop.t": "no room"}, lagging={"shop.t": 2}, seconds=1)
     run("targets", "shop", "-o", "json")
@@ -153,8 +153,8 @@ def test_a_target_is_forgotten_when_its_name_is_confirmed(log: ChangeLog, capsys
     assert log.list_batches("shop") == [2, 3, 4]
     run(*line)
     said = capsys.readouterr().out
-    assert "iceberg at lake.{database}.{table} has batches up to 1." in said
-    assert "Nothing was changed. To forget it: add --confirm shop" in said
+    assert "iceberg at lake.{database}.{table} has applied batches up to 1." in said
+    assert "Nothing was changed. To forget the target, add --confirm shop" in said
     run(*line, "--dry-run", "--confirm", "shop")
     with pytest.raises(SystemExit, match="--confirm is 'shoes', and the connector is shop"):
         run(*line, "--confirm", "shoes")
@@ -164,7 +164,7 @@ def test_a_target_is_forgotten_when_its_name_is_confirmed(log: ChangeLog, capsys
         run("forget-target", "shop", "--target", "delta", "--location", "/nowhere", "--confirm", "shop")
     with (
         ApplyTurns(log.storage, "shop", *THERE).take_turn("somebody"),
-        pytest.raises(SystemExit, match=r"An apply to iceberg at .* is under way"),
+        pytest.raises(SystemExit, match=r"An active apply to iceberg at"),
     ):
         run(*line, "--confirm", "shop")
     assert len(ApplyReports(log.storage, "shop").list_reports()) == 2

@@ -77,7 +77,7 @@ def test_a_plan_is_printed_and_nothing_is_done_until_it_is_confirmed(
     run("db2", "add-table", "shop", table)
     told = capsys.readouterr().out
     assert f"CALL \"ASNCDC\".ADDTABLE('{db.namespace}', 'b')" in told
-    assert "Nothing was changed. To carry it out: add --confirm shop" in told
+    assert "Nothing was changed. To make the change, add --confirm shop" in told
     run("db2", "add-table", "shop", table, "-o", "json")
     assert json.loads(capsys.readouterr().out)["problems"] == []
     with pytest.raises(SystemExit, match="not confirmed"):
@@ -93,7 +93,7 @@ def test_a_plan_is_printed_and_nothing_is_done_until_it_is_confirmed(
 def test_what_cannot_be_done_is_said_with_what_can(db: Db2Adapter, shop: ConnectorDefinition) -> None:
     with pytest.raises(SystemExit) as ended:
         run("db2", "remove-table", "shop", db.collection("a"), "--confirm", "shop")
-    assert "This cannot be done; nothing was changed." in str(ended.value)
+    assert "The change is not possible; nothing was changed." in str(ended.value)
     assert "table.exclude.list" in str(ended.value)
     assert registered(db) == ["a"]
 
@@ -102,7 +102,7 @@ def test_a_table_gets_a_new_change_table_and_is_read_again(
     db: Db2Adapter, shop: ConnectorDefinition, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("db2", "switch-capture-instance", "shop", db.collection("a"), "--confirm", "shop")
-    assert "Signal 1 has the table read again by the next run." in capsys.readouterr().out
+    assert "Signal 1 requests a snapshot of the table" in capsys.readouterr().out
     run("db2", "switch-capture-instance", "shop", db.collection("a"), "--writers-stopped", "--confirm", "shop")
     assert capsys.readouterr().out.endswith("Done.\n")
 

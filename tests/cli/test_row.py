@@ -75,7 +75,7 @@ def test_as_of_a_time(shop: Shop, capfd: Any) -> None:
     assert story.row.row == {"id": 1, "note": "two"}
     assert _story(capfd, "inventory.orders", "1", "--as-of", times[2]).row.row == {"id": 1, "note": "one"}
     assert _story(capfd, "inventory.orders", "7", "--as-of", times[1]).row.row is None
-    with pytest.raises(SystemExit, match="no time"):
+    with pytest.raises(SystemExit, match="not a time"):
         run("row", "inventory.orders", "1", "--as-of", "yesterday")
 
 
@@ -141,7 +141,7 @@ def test_what_a_snapshot_empties_is_no_truncate_of_somebody(shop: Shop, capfd: A
     clean(capfd)
     run("row", "inventory.orders", "7")
     said = capfd.readouterr().out
-    assert "emptied to be read again (snapshot: true) inventory.orders" in said
+    assert "emptied before a snapshot (snapshot: true) inventory.orders" in said
     assert "truncate" not in said
     shop.database.truncate_table("inventory.orders")
     capture(shop)

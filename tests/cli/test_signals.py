@@ -126,7 +126,7 @@ def test_waiting_shows_how_it_comes_on_and_ends_with_its_state(
     run("snapshot", "shop", "inventory.*", "--wait")
     sent, received, running, done = capsys.readouterr().out.splitlines()
     assert sent.startswith("Signal ")
-    assert received == "received (no run of its capture is alive; the next one goes on with it)"
+    assert received == "received (no capture run is active; the next run continues)"
     assert "120,000 rows" in running
     assert running.startswith(f"running: {progress_text(progress)} (")
     assert done == f"done: 120,001 rows: {progress_text({'tables': 2, 'left': 0})}"

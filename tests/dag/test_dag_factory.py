@@ -267,46 +267,46 @@ BROKEN: dict[str, tuple[str, str | bytes, str]] = {
     "only blanks": ("bad.yaml", " \n\n", "the file is empty"),
     "only a comment": ("bad.yaml", "# to come\n", "the file is empty"),
     "null": ("bad.json", "null", "the file is empty"),
-    "a list": ("bad.yaml", "- name: bad\n", "it holds a list"),
-    "a JSON list": ("bad.json", "[1]", "it holds a list"),
-    "a text": ("bad.yaml", "bad", "it holds a text"),
-    "a number": ("bad.yaml", "5", "it holds a number"),
+    "a list": ("bad.yaml", "- name: bad\n", "it contains a list"),
+    "a JSON list": ("bad.json", "[1]", "it contains a list"),
+    "a text": ("bad.yaml", "bad", "it contains a string"),
+    "a number": ("bad.yaml", "5", "it contains a number"),
     "two documents": ("bad.yaml", f"{SHOP}---\n{SHOP}", "line 5: it is not YAML"),
-    "a key twice": ("bad.yaml", f"{SHOP}name: two\n", "line 5: 'name' is there twice, first in line 1"),
-    "a key twice below": ("bad.yaml", f"{SHOP}properties:\n  a: 1\n  a: 2\n", "line 7: 'a' is there twice"),
-    "a key twice in JSON": ("bad.json", '{"name": "a", "name": "b"}', "'name' is there twice"),
+    "a key twice": ("bad.yaml", f"{SHOP}name: two\n", "line 5: 'name' occurs twice, first in line 1"),
+    "a key twice below": ("bad.yaml", f"{SHOP}properties:\n  a: 1\n  a: 2\n", "line 7: 'a' occurs twice"),
+    "a key twice in JSON": ("bad.json", '{"name": "a", "name": "b"}', "'name' occurs twice"),
     "bad YAML": ("bad.yaml", "name: bad\nsource: [memory\n", "it is not YAML"),
     "a tab": ("bad.yaml", "name: bad\n\tsource: memory\n", "line 2: it is not YAML"),
     "bad JSON": ("bad.json", '{"name":\n "bad",}', "line 2: it is not JSON"),
     "JSON that is cut off": ("bad.json", '{"name": "bad"', "line 1: it is not JSON"),
-    "not a number": ("bad.json", '{"name": NaN}', "NaN is not a number"),
-    "infinity": ("bad.yaml", f"{SHOP}properties: {{a: .inf}}\n", "line 5: properties.a: inf is not a number"),
+    "not a number": ("bad.json", '{"name": NaN}', "NaN is not a valid number"),
+    "infinity": ("bad.yaml", f"{SHOP}properties: {{a: .inf}}\n", "line 5: properties.a: inf is not a valid number"),
     "a huge number": ("bad.yaml", f"{SHOP}properties: {{a: 1{'0' * 30}}}\n", "properties.a: the number is too large"),
     "thousands of digits": ("bad.yaml", f"{SHOP}properties: {{a: {'9' * 5000}}}\n", "it is not YAML"),
     "a template without quotes": ("bad.yaml", "changelog: {{ var.value.lake }}\n", "line 1: a key cannot be mapping"),
-    "a key that is a number": ("bad.yaml", f"{SHOP}properties: {{1: a}}\n", "line 5: the key 1 is not a text"),
-    "a key that is true": ("bad.yaml", f"{SHOP}properties:\n  on: a\n", "line 6: the key on is not a text"),
+    "a key that is a number": ("bad.yaml", f"{SHOP}properties: {{1: a}}\n", "line 5: the key 1 is not a string"),
+    "a key that is true": ("bad.yaml", f"{SHOP}properties:\n  on: a\n", "line 6: the key on is not a string"),
     "an unknown alias": ("bad.yaml", "name: *nobody\n", "it is not YAML"),
     "a Python object": ("bad.yaml", "name: !!python/object/apply:os.getcwd []\n", "line 1: it is not YAML"),
     "a tag of one's own": ("bad.yaml", "name: !secret here\n", "line 1: it is not YAML"),
-    "a wrong tag": ("bad.yaml", f"{SHOP}properties: {{a: !!int sesame}}\n", "a value is not what its tag says"),
+    "a wrong tag": ("bad.yaml", f"{SHOP}properties: {{a: !!int sesame}}\n", "does not match its tag"),
     "a set": ("bad.yaml", f"{SHOP}properties: {{a: !!set {{x, y}}}}\n", "line 5: properties.a: a set cannot be used"),
     "bytes": ("bad.yaml", f"{SHOP}properties: {{a: !!binary aGk=}}\n", "line 5: properties.a: a bytes cannot be used"),
     "itself": ("bad.yaml", f"{SHOP}properties: &a {{b: *a}}\n", "too deep"),
     "billions of values": (
         "bad.yaml", SHOP + "properties:\n  a0: &a0 [x]\n" + "".join(f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20)),
-        "line 5: there are more than 20,000 values",
+        "line 5: it has more than 20,000 values",
     ),
-    "too deep": ("bad.yaml", f"{SHOP}properties: {{a: {'[' * 60}{']' * 60}}}\n", "line 5: values are too deep"),
+    "too deep": ("bad.yaml", f"{SHOP}properties: {{a: {'[' * 60}{']' * 60}}}\n", "line 5: values are nested too deep"),
     "so deep that the reader dies": ("bad.yaml", "- " * (MOST_BYTES // 2 - 1), "too deep"),
     "so deep that the reader of JSON gives up": ("bad.json", "[" * (MOST_BYTES - 1), "too deep"),
-    "too large": ("bad.yaml", f"{SHOP}# {'x' * MOST_BYTES}\n", "bytes, and a definition at most"),
+    "too large": ("bad.yaml", f"{SHOP}# {'x' * MOST_BYTES}\n", "bytes, but a definition may have at most"),
     "Latin-1": ("bad.yaml", f"{SHOP}# Größe\n".encode("latin-1"), "line 5: the file is not UTF-8 (byte 0xf6)"),
     "UTF-16": ("bad.yaml", SHOP.encode("utf-16"), "line 1: the file is not UTF-8"),
     "a control character": ("bad.yaml", b"name: \x07\n", "it is not YAML"),
-    "NUL": ("bad.yaml", f'{SHOP}description: "a\\0b"\n', "line 5: description: the text has a character"),
+    "NUL": ("bad.yaml", f'{SHOP}description: "a\\0b"\n', "line 5: description: the string has a character"),
     "NUL in a key": ("bad.json", '{"properties": {"a\\u0000": 1}}', "a key has a character"),
-    "half a character": ("bad.json", '{"name": "\\ud800"}', "name: the text has a character"),
+    "half a character": ("bad.json", '{"name": "\\ud800"}', "name: the string has a character"),
     "an unknown key": ("bad.yaml", f"{SHOP}scheduel: null\n", "line 5: 'scheduel' is not known; did you mean 'schedule'?"),
     "an unknown key in the group": (
         "bad.yaml", f"{SHOP}group:\n  poll_intervall: 5\n", "line 6: group: 'poll_intervall' is not known; did you mean 'poll_interval'?",
@@ -324,22 +324,22 @@ BROKEN: dict[str, tuple[str, str | bytes, str]] = {
         "bad.yaml", f"{SHOP}properties: {{transforms: route}}\n", "line 5: transforms: not supported: ",
     ),
     "an unknown source": ("bad.yaml", SHOP.replace("memory", "sybase"), "'sybase' is not a kind of source. Valid values are: db2"),
-    "a wrong name": ("bad.yaml", SHOP.replace("shop", "my shop"), "'my shop' cannot be a connector's name"),
-    "a wrong id": ("bad.yaml", f"{SHOP}dag_id: a b\n", "line 5: dag_id may have"),
+    "a wrong name": ("bad.yaml", SHOP.replace("shop", "my shop"), "'my shop' is not a valid connector name"),
+    "a wrong id": ("bad.yaml", f"{SHOP}dag_id: a b\n", "line 5: dag_id may contain"),
     "a wrong schedule": ("bad.yaml", f"{SHOP}schedule: sometimes\n", "line 5: schedule: "),
     "a wrong target": ("bad.yaml", f"{SHOP}location: /l\ngroup: {{target: hudi}}\n", "hudi"),
     "a wrong rule": ("bad.yaml", f"{SHOP}location: /l\ntables: [{{tables: a, mode: histroy}}]\n", "histroy"),
     "what contradicts itself": ("bad.yaml", f"{SHOP}tables: [{{tables: a, mode: log}}]\n", "without location"),
-    "a schedule that continuous has no use for": ("bad.yaml", f"{SHOP}schedule: '@daily'\ncontinuous: true\n", "schedule of its own"),
-    "a negative time": ("bad.yaml", f"{SHOP}group: {{run_for: -1}}\n", "line 5: group.run_for: must be more than nothing"),
+    "a schedule that continuous has no use for": ("bad.yaml", f"{SHOP}schedule: '@daily'\ncontinuous: true\n", "its own schedule"),
+    "a negative time": ("bad.yaml", f"{SHOP}group: {{run_for: -1}}\n", "line 5: group.run_for: must be more than 0"),
     "an endless time": ("bad.yaml", f"{SHOP}group: {{run_for: 99999999999999}}\n", "at most ten years"),
-    "a wrong time": ("bad.yaml", f"{SHOP}group: {{run_for: soon}}\n", "a text like 90s, 10m"),
-    "a wrong moment": ("bad.yaml", f"{SHOP}start_date: 2025-02-31\n", "line 5: start_date: must be a moment"),
+    "a wrong time": ("bad.yaml", f"{SHOP}group: {{run_for: soon}}\n", "a duration such as 90s, 10m"),
+    "a wrong moment": ("bad.yaml", f"{SHOP}start_date: 2025-02-31\n", "line 5: start_date: must be a time"),
     "a secret property": ("bad.yaml", f"{SHOP.replace('memory', 'mariadb')}properties: {{database.password: sesame}}\n", "holds a secret: database.password"),
     "a secret option": ("bad.yaml", f"{SHOP}changelog_options: {{secret: sesame}}\n", r"holds a secret: changelog_options[secret]"),
     "a secret in the address": ("bad.yaml", SHOP.replace("/lake", "sftp://cdc:sesame@lake/log"), "holds a secret: changelog"),
     "a secret at a wrong place": ("bad.yaml", f"{SHOP}conn_id_: sesame\nretries: sesame\n", "'retries' is not known"),
-    "a secret of a wrong type": ("bad.yaml", f"{SHOP}group: sesame\n", "line 5: group must be a mapping, and is a text"),
+    "a secret of a wrong type": ("bad.yaml", f"{SHOP}group: sesame\n", "line 5: group must be a mapping, but is a string"),
 }  # fmt: skip
 
 
@@ -429,7 +429,7 @@ def test_defaults_that_cannot_be_used_break_what_is_below_them_and_are_named(fol
             "group:\n  wiat: true\n",
             "fleet/team/_defaults.yaml, line 2: group: 'wiat' is not known; did you mean 'wait'?",
         ),
-        ("tags: x\n", "fleet/team/_defaults.yaml, line 1: tags must be a list, and is a text"),
+        ("tags: x\n", "fleet/team/_defaults.yaml, line 1: tags must be a list, but is a string"),
     ],
 )
 def test_what_is_wrong_in_defaults_is_told_with_its_place_there(folder: Path, defaults: str, expected: str) -> None:
@@ -455,7 +455,7 @@ def test_a_link_to_nowhere_a_link_to_itself_and_a_pipe_are_told_and_never_waited
     fleet = cdc_dags(folder)
     assert "No such file" in str(fleet.broken["fleet/gone.yaml"])
     assert "symbolic links" in str(fleet.broken["fleet/loop.yaml"])
-    assert "not a file that can be read" in str(fleet.broken["fleet/pipe.yaml"])
+    assert "not a regular file" in str(fleet.broken["fleet/pipe.yaml"])
     assert sorted(fleet.dags) == ["cdc_gone", "cdc_good", "cdc_loop", "cdc_pipe"]
 
 
@@ -529,7 +529,7 @@ def test_a_definition_that_was_broken_keeps_its_dag_where_people_look_for_it(fol
     assert "scheduel" in told(dag)
     assert "scheduel" in str(dag.doc_md)
     assert (dag.schedule, dag.catchup, dag.max_active_runs) == (timedelta(hours=1), False, 1)
-    assert dag.dag_display_name == "orders (its definition is broken)"
+    assert dag.dag_display_name == "orders (broken definition)"
 
 
 # -- as Airflow takes it ------------------------------------------------------------------------------------------------

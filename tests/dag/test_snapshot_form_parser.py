@@ -56,11 +56,11 @@ def test_a_filter_belongs_to_its_table() -> None:
     )
     assert request.conditions == {"shop.orders": "region = 'north'"}
     assert asked(tables=["shop.a+b"], filters={"shop.a+b": "x"}).conditions == {r"shop\.a\+b": "x"}
-    with pytest.raises(ConfigError, match="which is not among the tables"):
+    with pytest.raises(ConfigError, match="which is not one of the tables"):
         snapshot_request({"tables": ["shop.orders"], "filters": {"shop.customers": "x"}}, CAPTURED)
     with pytest.raises(ConfigError, match=r"no captured table is 'shop\.nothing'"):
         snapshot_request({"tables": ["shop.orders"], "filters": {"shop.nothing": "x"}}, CAPTURED)
-    with pytest.raises(ConfigError, match="not a text"):
+    with pytest.raises(ConfigError, match="not a string"):
         snapshot_request({"tables": ["shop.orders"], "filters": {"shop.orders": 7}}, CAPTURED)
 
 
@@ -79,13 +79,13 @@ def test_changed_since_becomes_a_condition_in_utc() -> None:
 @pytest.mark.parametrize(
     ("params", "wrong"),
     [
-        ({"changed_since_column": "c"}, "both a column and a moment"),
-        ({"changed_since": "2025-02-01T00:00:00Z"}, "both a column and a moment"),
+        ({"changed_since_column": "c"}, "both a column and a time"),
+        ({"changed_since": "2025-02-01T00:00:00Z"}, "both a column and a time"),
         ({"changed_since_column": "1 OR 1=1 --", "changed_since": "2025-02-01T00:00:00Z"}, "cannot be a column's name"),
-        ({"changed_since_column": "c", "changed_since": "yesterday"}, "is not a moment"),
+        ({"changed_since_column": "c", "changed_since": "yesterday"}, "is not a time"),
         ({"replace": True, "filters": {"shop.orders": "x"}}, "cannot be emptied first"),
-        ({"type": "blocking", "surrogate_key": "n"}, "has none"),
-        ({"type": "blocking", "chunk_size": 500}, "A chunk size is for tables that are read in chunks"),
+        ({"type": "blocking", "surrogate_key": "n"}, "has no chunks"),
+        ({"type": "blocking", "chunk_size": 500}, "A chunk size applies to incremental snapshots"),
         (
             {
                 "type": "blocking", "filters": {"shop.orders": "SELECT 1"}, "changed_since_column": "c",

@@ -17,7 +17,7 @@ def test_the_password_is_the_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     url = f"sqlite:///{tmp_path}/state.db"
     StateStore(url).create_tables()
     connect(monkeypatch, "state", conn_type="cdc_state", password=url)
-    assert CdcStateHook("state").test_connection() == (True, "The state tables are there.")
+    assert CdcStateHook("state").test_connection() == (True, "The state tables exist.")
     store = CdcStateHook("state").get_conn()
     assert store.load_offset("shop").offset is None
     store.close()

@@ -147,7 +147,7 @@ def test_an_unknown_target_or_profile_is_refused_when_the_dag_is_parsed(tmp_path
         apply(tmp_path, profile="quick")
     with pytest.raises(ConfigError, match=r"'never' is not a write strategy\. Valid values are: auto, merge, commit"):
         apply(tmp_path, writes="never")
-    with pytest.raises(ConfigError, match=r"threads must be 1 at least, and is 0"):
+    with pytest.raises(ConfigError, match=r"threads must be at least 1, but is 0"):
         apply(tmp_path, threads=0)
 
 
@@ -490,7 +490,7 @@ def test_the_first_job_makes_an_archive_of_its_classes_and_the_next_ones_use_it(
     assert f"-XX:SharedArchiveFile={made} " in spark.java
     assert "AtExit" not in spark.java
     # one that goes on has no time to make one at its end
-    with pytest.raises(AirflowException, match="left no trace"):
+    with pytest.raises(AirflowException, match="wrote nothing to"):
         apply(tmp_path, jars="/jars/other.jar", run_for=60).execute(context())
     assert "Archive" not in spark.java
     assert spark.archives == [made]
@@ -586,7 +586,7 @@ def test_a_jvm_for_little_work_is_a_lean_one(tmp_path: Path, spark: Spark) -> No
     stood(a={"bytes": 1 << 20})
     assert lean not in java(file("a", 100 << 20))  # a large batch
     stood(a={"bytes": 1 << 20})
-    with pytest.raises(AirflowException, match="left no trace"):
+    with pytest.raises(AirflowException, match="wrote nothing to"):
         java(file("a", 4711), run_for=60)
     assert lean not in spark.java
 

@@ -211,14 +211,14 @@ def test_a_secret_that_would_be_seen_is_refused(tmp_path: Path, spark: Spark) ->
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"connectors": []}, "each of them once"),
-        ({"connectors": [ConnectorDefinition("shop", "mariadb", "/a")] * 2}, "given are shop, shop"),
-        ({"location": None}, "no location for the tables of connector shop"),
+        ({"connectors": []}, "each connector only once"),
+        ({"connectors": [ConnectorDefinition("shop", "mariadb", "/a")] * 2}, "given: shop, shop"),
+        ({"location": None}, "tables of connector shop have no location"),
         ({"profile": "quick"}, "'quick' is not a table profile"),
         ({"target": "hudi"}, "'hudi' is not a kind of target"),
         ({"tables": [{"tables": "a", "mode": "histroy"}]}, "did you mean 'history'"),
-        ({"threads": 0}, "threads must be 1"),
-        ({"run_for": 0}, "run_for must be longer"),
+        ({"threads": 0}, "threads must be at least 1"),
+        ({"run_for": 0}, "run_for must be more than 0"),
     ],
 )
 def test_what_cannot_be_used_is_refused_when_the_dag_is_parsed(
@@ -300,7 +300,7 @@ def test_what_has_failed_is_named_by_connector_and_the_next_try_announces_the_re
 def test_one_of_which_the_job_says_nothing_is_named_and_the_others_are_remembered(tmp_path: Path, spark: Spark) -> None:
     spark.will(report(NAMES[1], table("s.a", c=2)), status=1)
     remembered = TaskState()
-    with pytest.raises(AirflowException, match="Connector shop: the Spark job has left no word of it") as caught:
+    with pytest.raises(AirflowException, match="Connector shop: the Spark job reported no result for it") as caught:
         apply(tmp_path).execute(context(task_state_store=remembered))
     assert "could not be brought" not in str(caught.value)
     assert '"c": 2' in str(remembered)
@@ -352,7 +352,7 @@ def test_a_task_that_is_killed_ends_all_turns_and_keeps_the_events_for_the_next_
 
     killer = Meanwhile(tmp_path, kill)
     killer.start()
-    with pytest.raises(AirflowException, match="the next try goes on"):
+    with pytest.raises(AirflowException, match="the next try continues"):
         operator.execute(context(task_state_store=remembered))
     killer.join()
     for name in NAMES:

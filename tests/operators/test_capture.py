@@ -276,7 +276,7 @@ def test_a_connector_that_is_restarted_or_paused_goes_on_in_the_same_run(
 
     thread = threading.Thread(target=people)
     thread.start()
-    with pytest.raises(AirflowException, match="the next try goes on"):
+    with pytest.raises(AirflowException, match="the next try continues"):
         operator.execute(context())
     thread.join()
     assert sum(m.event_count for m in ChangeLog(shop.definition.changelog).read_manifests("shop")) == 3
@@ -293,7 +293,7 @@ def test_one_that_hands_over_and_is_ended_before_its_time_is_tried_again(shop: S
 
     thread = threading.Thread(target=end)
     thread.start()
-    with pytest.raises(AirflowException, match=r"ended before its time was over.*the next try goes on") as caught:
+    with pytest.raises(AirflowException, match=r"stopped before run_for ended.*the next try continues") as caught:
         operator.execute(context(dag_run=began(10)))
     thread.join()
     assert not isinstance(caught.value, AirflowFailException)

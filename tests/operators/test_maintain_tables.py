@@ -197,7 +197,7 @@ def test_a_job_without_a_report_of_its_own_is_a_failure(folder: Path) -> None:
     ("given", "why"),
     [
         ({"keep": 0.5}, "1 hour or longer"), ({"keep": timedelta(0)}, "1 hour or longer"), ({"target": "hudi"}, "Valid values are"),
-        ({"application": "x.py"}, "cannot be set"), ({"threads": 0}, "threads must be 1 at least, and is 0"),
+        ({"application": "x.py"}, "cannot be set"), ({"threads": 0}, "threads must be at least 1, but is 0"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_when_the_dag_is_parsed(folder: Path, given: dict[str, Any], why: str) -> None:
@@ -257,7 +257,7 @@ def test_a_machine_without_spark_is_an_error_that_says_what_to_install(
 ) -> None:
     (folder / "bin" / "spark-submit").unlink()
     monkeypatch.setattr(sys, "executable", str(folder / "python"))  # nor is it beside it
-    with pytest.raises(AirflowException, match=r"There is no program spark-submit[\s\S]*airflow-provider-cdc\[spark\]"):
+    with pytest.raises(AirflowException, match=r"The program spark-submit[\s\S]*airflow-provider-cdc\[spark\]"):
         _task(folder).execute(context())
 
 
@@ -296,10 +296,10 @@ def test_state_tables_that_cannot_be_reached_keep_neither_log_nor_tables_from_ma
     changelog = _applied(folder, 3)
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
     _will(folder, 0, _table("a", compact=True))
-    with pytest.raises(AirflowException, match=r"Connection cdc_state_default holds no URL"):
+    with pytest.raises(AirflowException, match=r"Connection cdc_state_default has no URL"):
         _task(folder, properties=AT_ONCE).execute(context())
     assert changelog.list_batches("shop") == [3]
     assert (folder / "call.json").exists()
     definition = ConnectorDefinition("shop", "mariadb", f"{folder}/changelog", {"changelog.retention.ms": "soon"}, {})
-    with pytest.raises(AirflowException, match=r"is 'soon'[\s\S]*rows of shop in the state tables[\s\S]*holds no URL"):
+    with pytest.raises(AirflowException, match=r"is 'soon'[\s\S]*rows of shop in the state tables[\s\S]*has no URL"):
         RetentionOperator(task_id="retention", definition=definition).execute(context())

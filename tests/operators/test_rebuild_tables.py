@@ -90,7 +90,7 @@ def test_a_table_that_cannot_be_built_fails_the_task_which_names_those_that_are(
     _will(folder, 1, "shop.s.a", problem="The table of shop.s.it_s does not exist.\n  Repair: run the apply")
     with pytest.raises(
         AirflowException,
-        match=r"table of shop.s.it_s does not exist.\n  Repair: run the apply\n  Built before: shop.s.a",
+        match=r"table of shop.s.it_s does not exist.\n  Repair: run the apply\n  Rebuilt before the error: shop.s.a",
     ):
         _task(folder).execute(context())
 
@@ -100,9 +100,9 @@ def test_a_job_without_a_report_and_no_table_at_all_are_failures(folder: Path) -
     with pytest.raises(AirflowException, match="wrote no report"):
         _task(folder).execute(context())
     (folder / "call.json").unlink()
-    with pytest.raises(AirflowFailException, match="No table is named"):
+    with pytest.raises(AirflowFailException, match="No table to rebuild is named"):
         _task(folder, tables=[]).execute(context())
-    with pytest.raises(AirflowFailException, match=r"'last week' is no time\.[\s\S]*2026-03-01T12:00:00"):
+    with pytest.raises(AirflowFailException, match=r"'last week' is not a time\.[\s\S]*2026-03-01T12:00:00"):
         _task(folder, to="/beside/{table}", time="last week").execute(context())
     assert not (folder / "call.json").exists()
 

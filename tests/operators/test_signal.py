@@ -122,7 +122,7 @@ def test_waiting_in_a_worker_ends_at_its_timeout_and_the_signal_stays(shop: Shop
         task_id="t", connector="shop", type="pause-snapshot", wait=True, deferrable=False, poll_interval=0.05,
         wait_timeout=timedelta(seconds=0.2),
     )  # fmt: skip
-    with pytest.raises(AirflowException, match="waits to be taken"):
+    with pytest.raises(AirflowException, match="waits for a run"):
         operator.execute(instance())
     assert signals(shop)[0].state == "received"
 

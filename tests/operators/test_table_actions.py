@@ -68,7 +68,7 @@ def test_tables_are_compared_repaired_and_built_again(shop: Shop, tmp_path: Path
     assert [(what, type_, text.partition("\n")[0]) for what, type_, text in outcomes(shop)] == [
         ("verify", "COMPLETED", equal), ("verify", "FAILED", "1 tables of shop are not equal to the source:"),
         ("repair", "FAILED", "1 tables of shop were not equal to the source:"), ("verify", "COMPLETED", equal),
-        ("rebuild", "COMPLETED", "Built again: shop.inventory.orders."), ("verify", "COMPLETED", equal),
+        ("rebuild", "COMPLETED", "Rebuilt: shop.inventory.orders."), ("verify", "COMPLETED", equal),
     ]  # fmt: skip
 
 

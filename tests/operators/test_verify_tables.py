@@ -99,7 +99,7 @@ def test_tables_that_differ_fail_the_task_for_good_and_those_not_compared_have_i
     assert "airflow cdc rebuild shop" in str(e.value)
     assert "shop.b: not compared" in capsys.readouterr().out
     _will_again(tmp_path, 2, unsure, TableVerification("shop.c", "/lake/c"))
-    with pytest.raises(AirflowException, match="1 tables of shop could not be compared; the others are equal") as e:
+    with pytest.raises(AirflowException, match="1 tables of shop could not be verified; the others are equal") as e:
         _task(shop).execute(context())
     assert not isinstance(e.value, AirflowFailException)
 
@@ -114,13 +114,13 @@ def test_tables_that_can_never_be_compared_fail_the_task_only_if_somebody_has_na
     assert (done["tables"], done["not_compared"]) == ({"shop.a → /lake/eu": 1}, {"shop.log": "its rows are events"})
     assert "shop.log: not compared, because its rows are events" in capsys.readouterr().out
     _will_again(tmp_path, 2, events, equal, named=True)
-    with pytest.raises(AirflowFailException, match="1 tables of shop could not be compared; the others are equal"):
+    with pytest.raises(AirflowFailException, match="1 tables of shop could not be verified; the others are equal"):
         _task(shop, tables=r"inventory\.orders").execute(context())
     plan = json.loads((tmp_path / "seen" / "plan.json").read_text())
     assert plan["named"] is True
     unsure = TableVerification("shop.b", "/lake/b", not_compared="an incremental snapshot of it was under way")
     _will_again(tmp_path, 2, events, unsure)
-    with pytest.raises(AirflowException, match="1 tables of shop could not be compared") as e:
+    with pytest.raises(AirflowException, match="1 tables of shop could not be verified") as e:
         _task(shop).execute(context())
     assert not isinstance(e.value, AirflowFailException)
 

@@ -38,7 +38,7 @@ def audit(shop: Shop) -> list[dict[str, str]]:
 def test_pausing_says_what_it_does_does_it_and_is_recorded(shop: Shop, asked: Asked) -> None:
     plan = act(asked, "pause", {"reason": "upgrade <b>"})
     assert (plan["done"], plan["confirm"]) == (False, False)
-    assert "No run is alive; new ones are skipped." in plan["lines"]
+    assert "No run is active; new runs are skipped." in plan["lines"]
     assert (shop.store.load_control("shop").wanted, audit(shop)) == ("running", [])
     with shop.store.acquire_lease("shop", "the run", wait_s=0):
         assert "The run the run ends at the next boundary" in act(asked, "pause", {})["lines"][0]
@@ -60,7 +60,7 @@ def test_a_snapshot_names_its_tables_and_wants_the_connectors_name(shop: Shop, a
     body = {"tables": ["inventory.ord.*"], "replace": True, "reason": "rows differ"}
     plan = act(asked, "snapshot", body)
     assert plan["confirm"] is True
-    assert "1 table is read again, in chunks, beside the stream: inventory.orders." in plan["lines"]
+    assert "1 table is snapshotted again, in chunks beside the stream: inventory.orders." in plan["lines"]
     assert any("EMPTIED" in text for text in plan["lines"])
     for confirm in ({}, {"confirm": "shopp"}):
         refused = act(asked, "snapshot", body, 409, plan=False, **confirm)
@@ -127,11 +127,11 @@ def test_nothing_is_done_by_a_plan_that_is_about_something_else_by_now(shop: Sho
     shop.database.create_table("inventory.lines", {"id": "int64"}, key=("id",))
     capture(shop)
     refused = act(asked, "snapshot", snapshot, 409, plan=False, confirm="shop", about=plan["about"])
-    assert "has changed since it was made. Now: 2 tables" in refused["error"]["what"]
-    assert refused["error"]["repair"] == "look at the plan again"
+    assert "have changed since the plan was made. Now: 2 tables" in refused["error"]["what"]
+    assert refused["error"]["repair"] == "check the new plan"
     assert len(shop.store.signals_of("shop")) == 1
     stop = act(asked, "stop-snapshot", {})
-    assert "nothing to stop" in stop["lines"][0]
+    assert "no snapshot is stopped" in stop["lines"][0]
     act(asked, "snapshot", snapshot, plan=False, confirm="shop", about=act(asked, "snapshot", snapshot)["about"])
     act(asked, "stop-snapshot", {}, 409, plan=False, confirm="shop", about=stop["about"])
     pause = act(asked, "pause", {})
@@ -152,7 +152,7 @@ def test_what_a_target_holds_back_is_released(shop: Shop, asked: Asked) -> None:
     reports = ApplyReports(access.open_change_log().storage, "shop")
     reports.register_target("delta", "/lake", "")
     body = {"target": "delta", "location": "/lake"}
-    assert "has batches up to 0" in act(asked, "forget-target", body)["lines"][0]
+    assert "has applied batches up to 0" in act(asked, "forget-target", body)["lines"][0]
     assert len(reports.list_reports()) == 1
     act(asked, "forget-target", body, 409, plan=False)
     act(asked, "forget-target", body, plan=False, confirm="shop")

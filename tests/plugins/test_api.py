@@ -82,7 +82,7 @@ def test_the_one_that_wants_to_be_looked_at_most_comes_first(fleet: Shop, asked:
     assert found[0]["error"]["repair"] == "airflow cdc gap script"
     assert "The log is gone" in found[0]["problems"][0]
     assert "paused by ann" in found[1]["phase"]
-    assert "rests until its next run" in found[2]["phase"]
+    assert "is idle until its next run" in found[2]["phase"]
 
 
 def test_it_is_filtered_by_state_source_and_text(fleet: Shop, asked: Asked) -> None:
@@ -256,12 +256,12 @@ def test_a_change_log_that_does_not_answer_is_waited_for_a_short_time(
     pipe = folder / "delta-0.json"
     os.mkfifo(pipe)
     try:
-        for told in ("has not answered within 0.2 s", "has not answered within 0.2 s", "wait for answers already"):
+        for told in ("has not answered within 0.2 s", "has not answered within 0.2 s", "already waiting for answers"):
             found = get(asked, "/shop")
             assert told in found["trouble"]
             assert (found["line"]["batch"], found["targets"]) == (1, [])
         assert get(asked)["total"] == 1  # the overview reads none
-        assert "wait for answers already" in get(asked, "/shop/batches/1")["trouble"]
+        assert "already waiting for answers" in get(asked, "/shop/batches/1")["trouble"]
     finally:
         pipe.rename(folder / "pipe")  # no look after this one reads it
         os.close(os.open(folder / "pipe", os.O_RDWR | os.O_NONBLOCK))  # those that wait have read it to its end

@@ -84,7 +84,7 @@ def test_a_source_that_does_not_answer_is_told_in_time_and_takes_no_more_than_it
     began = time.monotonic()
     for _ in range(2):
         assert "has not answered within 0.2 s" in post(asked, what, 503, seconds=0.2)["detail"]
-    assert "wait for answers already" in post(asked, what, 503, seconds=0.2)["detail"]
+    assert "already waiting for answers" in post(asked, what, 503, seconds=0.2)["detail"]
     assert time.monotonic() - began < 10
     answers.set()
     while "already" in asked().post(f"{API}/{what}", json={}).text:  # the places are free again
@@ -117,7 +117,7 @@ def test_the_gap_report_has_the_ways_that_the_command_has(
 ) -> None:
     assert post(asked, "gap") == {
         "gap": None,
-        "text": "There is no gap: the log holds the position of shop.",
+        "text": "No gap: the log contains the position of shop.",
         "ways": [],
     }
     for key in range(3):

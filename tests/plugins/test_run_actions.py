@@ -70,7 +70,7 @@ def test_a_run_of_the_connectors_dag_begins_and_is_recorded(shop: Shop, asked: A
 
 def test_a_dag_that_is_paused_or_gone_is_said_before_and_begins_nothing(shop: Shop, asked: Asked) -> None:
     known_to_airflow(lifecycle_dag(["shop"]), paused=True)
-    assert "does not know the DAG shop_dag" in act(asked, "run", {})["obstacle"]
+    assert "does not have the DAG shop_dag" in act(asked, "run", {})["obstacle"]
     assert "cdc_lifecycle is paused" in act(asked, "restore-offset", {"version": 1})["obstacle"]
     refused = act(asked, "restore-offset", {"version": 1}, 409, plan=False, confirm="shop")
     assert "unpause it first" in refused["detail"]
@@ -84,9 +84,9 @@ def test_tables_are_worked_on_by_a_run_of_the_form(
     shop: Shop, asked: Asked, action: str, confirm: dict[str, str]
 ) -> None:
     body = {"tables": ["inventory.ord.*"]}
-    assert "Nothing was applied for shop" in act(asked, action, body, 409)["detail"]
+    assert "No changes of shop were applied" in act(asked, action, body, 409)["detail"]
     applied(shop, "/a", "/b")
-    assert "say which one" in act(asked, action, body, 409)["detail"]
+    assert "select one" in act(asked, action, body, 409)["detail"]
     body["location"] = "/b"
     plan = act(asked, action, body)
     assert (plan["dag"], plan["confirm"]) == ("cdc_tables", bool(confirm))
@@ -136,7 +136,7 @@ def test_an_offset_is_restored_by_the_run_that_was_begun(shop: Shop, asked: Aske
     with pytest.raises(Exception, match="The offset has moved since the plan was made"):
         restore.execute(context())
     assert (
-        f"it had version {plan['version']}, and has {plan['version'] + 1} now"
+        f"its version was {plan['version']}, and is now {plan['version'] + 1}"
         in act(asked, "restore-offset", body, 409, plan=False, confirm="shop")["detail"]
     )
     assert "has had no offset of version 9" in act(asked, "restore-offset", {"version": 9}, 409)["detail"]
@@ -169,7 +169,7 @@ def test_an_offset_is_set_to_what_somebody_writes(shop: Shop, asked: Asked) -> N
         None,
         first.version + 1,
     )
-    assert "goes on from" in plan["lines"][0]
+    assert "continues from" in plan["lines"][0]
     assert any(line.startswith("REPEATED") for line in plan["lines"])
     act(asked, "set-offset", body, 409, plan=False, confirm="shopp")
     assert begun() == []
@@ -188,7 +188,7 @@ def test_an_offset_is_set_to_what_somebody_writes(shop: Shop, asked: Asked) -> N
 
 def test_an_offset_is_forgotten(shop: Shop, asked: Asked) -> None:
     plan = act(asked, "reset-offset", {})
-    assert "forgets its position" in plan["lines"][0]
+    assert "discards its position" in plan["lines"][0]
     assert "reads every captured table again" in plan["lines"][1]
     act(asked, "reset-offset", {"at_version": plan["version"]}, plan=False, confirm="shop")
     ((_, _, _, conf),) = begun()
@@ -213,7 +213,7 @@ def test_a_gap_is_repaired_in_the_way_that_was_chosen(cut: None, shop: Shop, ask
     assert (plan["dag"], plan["confirm"], plan["obstacle"]) == ("cdc_lifecycle", True, None)
     assert plan["lines"][0].startswith("Lost: everything that was committed after")
     assert ("LOST FOR GOOD" in plan["lines"][1]) == (repair == "skip")
-    assert any("1 table is read again" in line for line in plan["lines"]) == (repair != "skip")
+    assert any("1 table is snapshotted again" in line for line in plan["lines"]) == (repair != "skip")
     with shop.store.acquire_lease("shop", "the run", wait_s=0):
         assert "pause the connector first" in act(asked, "repair-gap", body)["obstacle"]
     act(asked, "repair-gap", body, 409, plan=False)
@@ -301,7 +301,7 @@ def test_only_a_form_that_takes_the_connector_is_used(shop: Shop, asked: Asked) 
     assert act(asked, "restore-offset", {"version": 1})["dag"] == "mine"
     applied(shop, "/a")
     refused = act(asked, "verify", {}, 409)["error"]
-    assert "there is none" in refused["what"]
+    assert "no such DAG exists" in refused["what"]
     assert "tables_dag" in refused["repair"]
 
 
@@ -310,4 +310,4 @@ def test_a_form_that_the_user_may_not_trigger_is_not_used(shop: Shop, asked: Ask
     applied(shop, "/a")
     answer = asked("ann", "USER").post("/api/v1/connectors/shop/actions/verify", json={})
     assert answer.status_code == 409
-    assert "you may begin no run of cdc_tables" in answer.json()["detail"]
+    assert "you may not start a run of cdc_tables" in answer.json()["detail"]

@@ -91,13 +91,13 @@ def test_modes_that_are_offered_can_be_used(kind: str) -> None:
     ("body", "text"),
     [
         ({"source": "oracel"}, "not a kind of source"),
-        ({"name": "a b"}, "which is called by it"),
-        ({"name": ".b"}, "which is called by it"),
+        ({"name": "a b"}, "its DAG has the same name"),
+        ({"name": ".b"}, "its DAG has the same name"),
         ({"mode": "now"}, "choose one of these modes"),
         ({"properties": {"database.password": "hunter2"}}, "belong to the connection"),
         ({"properties": {"heartbeat.intervall.ms": 1}}, "did you mean heartbeat.interval.ms?"),
         ({"properties": {"poll.interval.ms": "soon"}}, "poll.interval.ms"),
-        ({"tables": ["a.\0"]}, "no file of definitions can hold"),
+        ({"tables": ["a.\0"]}, "a definition file cannot contain"),
         ({"tables": ["a.b c", "a.b_c"]}, "would both have the topic shop.a.b_c"),
         ({"changelog": "s3://key:hunter2@bucket/x"}, ""),
     ],
@@ -136,7 +136,7 @@ def test_the_source_of_a_connection_says_what_it_has(shop: Shop, asked: Asked, m
     assert secret not in answer.text
     answer = asked().post(f"{API}/connections/none", json={})
     assert answer.status_code == 409
-    assert "There is no connection none" in answer.json()["detail"]
+    assert "Connection none, with which" in answer.json()["detail"]
     monkeypatch.setattr(CdcSourceHook, "inspect_source", lambda self, *_: pytest.fail("asked"))
     assert asked(role="USER").post(f"{API}/connections/shop", json={}).status_code == 403
 

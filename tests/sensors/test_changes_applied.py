@@ -65,9 +65,9 @@ def test_points_may_come_from_templates(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("point", "told"),
     [
-        ({"seq": 1, "batch": 1}, "Only one of batch, seq and position"),
+        ({"seq": 1, "batch": 1}, "only one of batch, seq and position"),
         ({"seq": "one"}, "is not a number"),
-        ({"position": "there"}, "is not a JSON object"),
+        ({"position": "there"}, "'there' is not a position"),
     ],
 )
 def test_points_that_cannot_be_meant_are_refused(shop: Shop, point: dict[str, Any], told: str) -> None:

@@ -143,7 +143,7 @@ def test_no_answer_at_the_end_of_the_time_is_no_skip(
 ) -> None:
     sensor = SENSORS[name](shop, soft_fail=True)
     broken(monkeypatch, name, error)
-    with pytest.raises(AirflowFailException, match=r"time to wait is over.*(Access denied|does not answer)"):
+    with pytest.raises(AirflowFailException, match=r"sensor timed out.*(Access denied|does not answer)"):
         trigger_failed(sensor, "Trigger timeout")
 
 

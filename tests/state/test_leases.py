@@ -60,7 +60,7 @@ def test_a_held_lease_is_refused_with_holder_and_time(store: StateStore, stores:
         with pytest.raises(LeaseHeld) as caught, stores().acquire_lease("c", "other", wait_s=0):
             pytest.fail("two runs at once")
         assert caught.value.what == "Connector c is being captured by worker-1:42."
-        assert "its lease ends by itself in" in (caught.value.remedy or "")
+        assert "its lease expires in" in (caught.value.remedy or "")
         assert _row(store)[:2] == ("worker-1:42", 1)
 
 
@@ -183,7 +183,7 @@ def test_a_lease_that_has_run_out_and_that_nobody_took_is_still_good(stores: Sto
 
 
 def test_a_connector_without_a_lease_row_is_lost(store: StateStore) -> None:
-    with pytest.raises(LeaseLost, match="taken over by nobody"):
+    with pytest.raises(LeaseLost, match="taken over by another process"):
         store.confirm_lease(Lease("never", "me", 1))
 
 

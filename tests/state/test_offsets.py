@@ -114,7 +114,7 @@ def test_a_stale_version_is_a_conflict_and_changes_nothing(store: StateStore, le
     stale = store.load_offset("c")
     there = store.commit_batch(lease, stale, manifest(), "x")
     for expected in (stale, StoredOffset(None, 2), StoredOffset(None, 7)):
-        with pytest.raises(CommitConflict, match="moved by somebody else"):
+        with pytest.raises(CommitConflict, match="moved by another process"):
             store.commit_batch(lease, expected, manifest(2, first=4), "y")
         with pytest.raises(CommitConflict):
             store.advance_offset(lease, expected, Offset(position={"entry": 99}))

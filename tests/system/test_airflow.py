@@ -61,14 +61,14 @@ def test_db_migrate_has_made_our_tables_with_a_version_of_their_own(airflow: Air
 
 
 def test_setup_makes_the_connection_once_and_does_not_show_or_replace_it(airflow: Airflow) -> None:
-    assert "is as it should be" in airflow.run("cdc", "setup").stdout
+    assert "is up to date" in airflow.run("cdc", "setup").stdout
     url = "postgresql+psycopg://u:hunter2hunter2@127.0.0.1:1/x"
     made = airflow.run("cdc", "setup", "--conn-id", "other", "--url", url, status=1)
     assert "cannot be reached" in made.stdout
     assert "hunter2" not in made.stdout + made.stderr
     refused = airflow.run("cdc", "setup", "--conn-id", "other", status=1)
-    assert "exists and says something else" in refused.stderr
-    assert "was made" in airflow.run("cdc", "setup", "--conn-id", "other", "--replace").stdout
+    assert "already exists and has different settings" in refused.stderr
+    assert "was created" in airflow.run("cdc", "setup", "--conn-id", "other", "--replace").stdout
     ((stored,),) = airflow.sql("SELECT password FROM connection WHERE conn_id = 'cdc_state_default'")
     assert "sqlite" not in stored  # encrypted
 
@@ -209,7 +209,7 @@ def test_the_example_of_maintenance_and_the_command_maintain_the_tables(ran: Air
     assert done["changelog"]["targets"] == 1
     assert found["changelog"]["targets"] == 1
     refused = ran.run("cdc", "maintain", "inventory", "--target", "iceberg", status=1)
-    assert "Nothing was applied for inventory to such a target" in refused.stderr
+    assert "No changes of inventory were applied to such a target" in refused.stderr
 
 
 # the services

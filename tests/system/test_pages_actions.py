@@ -131,15 +131,15 @@ def looked_at(page: Any, services: Services) -> Iterator[None]:
 
 
 FORMS: dict[str, tuple[str, dict[str, str], str, bool]] = {
-    "Pause": ("", {}, "No run is alive; new ones are skipped.", False),
-    "Stop": ("", {}, "It is shown as stopped", False),
+    "Pause": ("", {}, "No run is active; new runs are skipped.", False),
+    "Stop": ("", {}, "shows the connector as stopped", False),
     "Run now": ("", {}, "A run of cdc_acted does it.", False),
-    "Read tables again": ("", {"Tables, or": "acted.orders", "How": "blocking"}, "whole; changes wait until that is done", True),
-    "Stop a snapshot": ("", {"Tables, or": ""}, "there is nothing to stop", True),
-    "Compare with the source": ("", {"Tables, or": "acted.ord.*", "Target": "0"}, "compared value by value", False),
-    "Compare and repair": ("", {"Tables, or": ""}, "All tables that can be compared.", True),
-    "Build tables again": ("", {"Tables, or": "acted.orders"}, "is built again from the change log: acted.orders", True),
-    "Release database at": ("", {}, "may be removed from the change log by the next maintenance", True),
+    "Read tables again": ("", {"Tables, or": "acted.orders", "How": "blocking"}, "as a whole; changes wait until it is complete", True),
+    "Stop a snapshot": ("", {"Tables, or": ""}, "no snapshot is stopped", True),
+    "Compare with the source": ("", {"Tables, or": "acted.ord.*", "Target": "0"}, "compares them value by value", False),
+    "Compare and repair": ("", {"Tables, or": ""}, "All tables that can be verified.", True),
+    "Build tables again": ("", {"Tables, or": "acted.orders"}, "is rebuilt from the change log: acted.orders", True),
+    "Release database at": ("", {}, "The next maintenance may remove later batches", True),
     "Go back to an earlier offset": ("offsets", {"Offset to": "1"}, "A run of acted_lifecycle does it.", True),
     "Edit the offset": ("offsets", {}, "The connector stands there.", True),
     "Forget the offset": ("offsets", {}, "reads every captured table again", True),
@@ -329,6 +329,6 @@ def test_a_gap_is_repaired_from_its_report(
     assert in_dialog(page, axe) == []
     closed(page, dialog)
     page.get_by_role("button", name="Ask the source").click()
-    page.get_by_text("There is no gap").wait_for()
+    page.get_by_text("No gap: the log contains").wait_for()
     assert "the log was purged" in acted.store.offset_history("acted", 1)[0].reason
     assert page.errors == []

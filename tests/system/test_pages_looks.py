@@ -155,7 +155,7 @@ def test_a_lost_position_is_shown_with_the_ways_out(
     page.get_by_role("table", name="Offsets").wait_for()
     assert page.get_by_test_id("gap").count() == 0
     by_keyboard(page, "Ask the source")
-    page.get_by_text("There is no gap").wait_for()
+    page.get_by_text("No gap: the log contains").wait_for()
 
 
 def test_a_row_is_compared_with_its_source(
@@ -186,10 +186,10 @@ def test_a_row_is_compared_with_its_source(
     with open_capture(definition_of(airflow, "looked", 0), url, secrets=looked.secrets, connections=connections) as run:
         run.run()
     assert said("equal")[2] == ["note", "second", "second"]
-    assert [line for line in story.get_by_text("2 changes").all_inner_texts() if "were looked at" in line] != []
+    assert [line for line in story.get_by_text("2 changes").all_inner_texts() if "were searched" in line] != []
     inventory.sql(f"DELETE FROM nasty.compared WHERE id = {LONG}")
     page.get_by_role("button", name="Look", exact=True).click()
-    story.get_by_text("there is no such row, not equal to the newest change").wait_for()
+    story.get_by_text("the row does not exist, not equal to the newest change").wait_for()
     looks = [
         one for one in looked.store.list_notifications("looked", limit=200) if one.notification.type == "LOOKED_AT"
     ]

@@ -97,7 +97,7 @@ def test_what_others_do_meanwhile_takes_no_dialog_away_and_makes_its_plan_old(
     store.set_control(NAME, DesiredState.STOPPED, "bob")
     behind(page, "Resume")  # there is no button for a pause any more
     dialog.get_by_role("button", name="Pause", exact=True).click()
-    dialog.get_by_text("has changed since it was made").wait_for()
+    dialog.get_by_text("have changed since the plan was made").wait_for()
     assert store.load_control(NAME).by == "bob"
     dialog.get_by_role("button", name="Back", exact=True).click()
     dialog.get_by_role("button", name="Show what happens").click()
@@ -127,7 +127,7 @@ def test_what_is_done_is_what_the_plan_was_about_whatever_is_typed_meanwhile(
     field.fill("inventory.lines")
     request.continue_()
     page.unroute_all(behavior="ignoreErrors")
-    dialog.get_by_text("1 table is read again, in chunks, beside the stream: inventory.orders.").wait_for()
+    dialog.get_by_text("1 table is snapshotted again, in chunks beside the stream: inventory.orders.").wait_for()
     dialog.get_by_label("To confirm").fill(NAME)
     requests = held(page, "**/actions/snapshot?**")
     dialog.get_by_role("button", name="Read tables again").click()

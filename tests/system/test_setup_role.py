@@ -39,7 +39,7 @@ def test_the_role_that_is_printed_reaches_the_state_and_none_of_airflows_tables(
 ) -> None:
     database = airflow.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].rpartition("/")[2]
     own = airflow.run("cdc", "setup").stdout
-    assert "It has Airflow's own login" in own
+    assert "The connection uses Airflow's own login" in own
     assert "sslmode=prefer" in own
     assert "connect_timeout=17" in own
     refused = airflow.run("cdc", "setup", "--role", ROLE, status=1)
@@ -49,8 +49,8 @@ def test_the_role_that_is_printed_reaches_the_state_and_none_of_airflows_tables(
     (password,) = [line.rpartition("PASSWORD '")[2].rstrip("';") for line in statements if "PASSWORD" in line]
     postgres.sql(*statements, database=database)
     again = airflow.run("cdc", "setup", "--role", ROLE).stdout
-    assert "The state tables are there." in again
-    assert "is as it should be" in again
+    assert "The state tables exist." in again
+    assert "is up to date" in again
     assert airflow.run("cdc", "connectors").stdout.strip()
     with postgres.connect(dbname=database, user=ROLE, password=password) as connection:
         reached = connection.execute("SELECT count(*) FROM cdc_signal").fetchone()

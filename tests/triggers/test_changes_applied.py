@@ -41,7 +41,7 @@ def test_without_a_point_it_waits_for_what_is_captured_when_it_begins(shop: Shop
 
 
 def test_a_batch_is_applied_when_the_target_stands_at_it_or_behind_it(shop: Shop) -> None:
-    assert "has applied batch 0; waited for is 2" in ask(shop, batch=2).text
+    assert "has applied batch 0; waiting for batch 2" in ask(shop, batch=2).text
     report(shop, 1)
     assert ask(shop, batch=2).event is None
     report(shop, 3)

@@ -133,7 +133,7 @@ def test_a_source_that_does_not_answer_is_asked_until_it_does(
         async def story() -> Any:
             waiting = asyncio.create_task(first(trigger(definition)))
             told = ""
-            while "cannot be asked (2 in a row)" not in told:
+            while "cannot be polled (2 failures in a row)" not in told:
                 await asyncio.sleep(0.05)
                 assert not waiting.done()
                 told += "".join(capfd.readouterr())

@@ -82,7 +82,7 @@ def test_the_log_says_why_nothing_moves_and_how_the_snapshot_comes_on(
     capture(shop)
     number = send(shop)
     ask = trigger(number).poll_once
-    assert "no run of its capture is alive" in ask(shop.store).text
+    assert "no capture run is active" in ask(shop.store).text
     shop.store.set_control("shop", DesiredState.PAUSED, "ann", "upgrade")
     assert "paused by ann" in ask(shop.store).text
     assert "upgrade" in ask(shop.store).text
@@ -130,7 +130,7 @@ def test_state_tables_that_cannot_be_asked_are_asked_until_they_can(
     async def story() -> None:
         waiting = asyncio.create_task(first(trigger(number)))
         told = ""
-        while "cannot be asked (2 in a row)" not in told:
+        while "cannot be polled (2 failures in a row)" not in told:
             await asyncio.sleep(0.05)
             assert not waiting.done()
             told += "".join(capfd.readouterr())

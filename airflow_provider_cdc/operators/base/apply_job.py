@@ -82,7 +82,7 @@ class ApplyJobOperator(SparkScriptOperator):
                 report_apply_metrics(one, failed=failed and one in blamed, seconds=seconds)
             except Exception:
                 self.log.warning(
-                    "What was measured of connector %s could not be reported.", one.connector_name, exc_info=True
+                    "The metrics of connector %s could not be reported.", one.connector_name, exc_info=True
                 )
 
     def _once(self, context: Context) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class ApplyJobOperator(SparkScriptOperator):
             archive.discard_new_archive()
         if error is not None and archive.making and not any(one.trouble for one in todo):
             self.log.warning(
-                "All tables are up to date; only the archive of the job's classes could not be made: %s", error
+                "All tables are up to date; only the archive of the job's classes could not be created: %s", error
             )
             error = None
         return self._end(context, todo, error)
@@ -137,7 +137,7 @@ class ApplyJobOperator(SparkScriptOperator):
         if not all(self._tried(one, one.taken_over) for one in todo):
             self._remember(context)
             raise AirflowException(
-                "The task was ended before its time was over: its job has ended after what it was committing, and the next try goes on."
+                "The task was stopped before run_for ended: its job has finished its last commit, and the next try continues."
             )
         done = self._end(context, todo, None)
         for one in todo:  # the state may be decided already, and then these events are dropped
@@ -217,7 +217,7 @@ class ApplyJobOperator(SparkScriptOperator):
         """
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
         if self.run_for is not None and not 0 < self.run_for < float("inf"):
-            raise ConfigError(f"run_for must be longer than 0 seconds, and is {run_for}.")
+            raise ConfigError(f"run_for must be more than 0 seconds, but is {run_for}.")
 
     def _complete(self, connectors: Sequence[ConnectorTables], *more: str, little: bool = False) -> ClassArchive:
         """Add what the job needs to the user's settings.

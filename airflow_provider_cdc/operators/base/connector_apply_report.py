@@ -105,7 +105,7 @@ class ConnectorTables:
                 self.change_log, self.connector_name, self.target, self.location, self.rules.compute_digest()
             )
             if found is not None:
-                self.log.info("Nothing to apply: every table of %s stands at the last batch.", self.connector_name)
+                self.log.info("Nothing to apply: every table of %s is at the last batch.", self.connector_name)
                 self.report = found
                 return False
         self.before = self.read_written_report()
@@ -129,7 +129,7 @@ class ConnectorTables:
         if report is None and error is None:
             changelog = self.access.definition.changelog
             self.trouble = (
-                f"The Spark job ended well, but wrote no report to {changelog}: is this the change log that it read?"
+                f"The Spark job succeeded, but wrote no report to {changelog}: check that the job read this change log."
             )
         elif report is None or (error is not None and report == self.before):
             self._lose(error)
@@ -168,11 +168,11 @@ class ConnectorTables:
         elif report is None and not self.warm.has_requested_turn():
             changelog = self.access.definition.changelog
             self.trouble = (
-                f"The Spark job ended well, but left no trace in {changelog}: is this the change log that it read?"
+                f"The Spark job succeeded, but wrote nothing to {changelog}: check that the job read this change log."
             )
         elif report is None:
             self.log.info(
-                "Another task took over %s before this one's turn had come: it has applied nothing.",
+                "Another task took over %s before the apply turn of this task: this task applied nothing.",
                 self.connector_name,
             )
             nothing = {"tables": [], "untold": [], "earlier": [], "seconds": 0.0}
@@ -185,7 +185,7 @@ class ConnectorTables:
 
     def _lose(self, error: AirflowException | None) -> None:
         self.lost = True
-        self.trouble = f"Connector {self.connector_name}: the Spark job has left no word of it: {error}"
+        self.trouble = f"Connector {self.connector_name}: the Spark job reported no result for it: {error}"
 
     # -- events and lineage -------------------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class ConnectorTables:
         try:
             self._left(context).add(tables)
         except CdcError as e:
-            self.log.warning("What was applied cannot be left to the next run of the task: %s", e)
+            self.log.warning("The asset events of this run cannot be stored for the next run of the task: %s", e)
             return False
         return True
 
@@ -246,11 +246,11 @@ class ConnectorTables:
             for one in (self.report or {}).get("earlier", ()):
                 if self._turns.has_ended(one["owner"]) and not self._turns.is_announced(one["owner"]):
                     if one["owner"] != self.owner:
-                        self.log.info("Nobody has told yet what %s has applied; it is told now.", one["owner"])
+                        self.log.info("The asset events of %s were not emitted yet; this run emits them.", one["owner"])
                     found += one["tables"]
                     self._owners.append(one["owner"])
         except CdcError as e:  # the next run finds it again
-            self.log.warning("Whether somebody has told what runs before have applied cannot be seen: %s", e)
+            self.log.warning("The pending asset events of earlier runs cannot be read: %s", e)
         return found
 
     def _note_announced(self) -> None:
@@ -259,7 +259,9 @@ class ConnectorTables:
             for owner in (*self._owners, *filter(None, [self.owner])):
                 self._turns.record_announcement(owner)
         except CdcError as e:  # rather twice than never
-            self.log.warning("That the events are emitted cannot be noted; the next run may emit them again: %s", e)
+            self.log.warning(
+                "The emission of the asset events cannot be recorded; the next run may emit them again: %s", e
+            )
 
     def _left(self, context: Context) -> AssetEventOutbox:
         """Return what earlier runs of the task have left for this one."""
@@ -288,7 +290,7 @@ class ConnectorTables:
         try:
             origins = ColumnOrigins(self.change_log.storage, self.connector_name).read(self.target, self.location)
         except CdcError as e:
-            self.log.warning("OpenLineage is told of tables only, not of columns: %s", e)
+            self.log.warning("OpenLineage gets the lineage of tables only, not of columns: %s", e)
         changelog = self.access.definition.changelog
         self.lineage = AppliedTables(merge_by_table(all_done(report)), origins, changelog, self.connector_name)
 
@@ -319,7 +321,7 @@ class ConnectorTables:
         totals = {name_of(table): sum(table["rows"].values()) for table in tables}
         by_topic = {table["topic"]: totals[name_of(table)] for table in tables}  # its tables have read the same events
         self.log.info(
-            "Applied %s events to %d tables in %.1f s; %s stands at batch %s.",
+            "Applied %s events to %d tables in %.1f s; %s is at batch %s.",
             f"{sum(by_topic.values()):,}", len(totals), report["seconds"], self.connector_name, report["last_batch"],
         )  # fmt: skip
         return {
@@ -337,7 +339,9 @@ class ConnectorTables:
         try:
             found = left.read()
         except CdcError as e:  # they stay where they are
-            self.log.warning("What earlier runs of the task have left cannot be read; its next run looks again: %s", e)
+            self.log.warning(
+                "The pending asset events of earlier runs of the task cannot be read; the next run tries again: %s", e
+            )
             return []
         self._forget = left.delete_all if found else None
         return found
@@ -349,7 +353,9 @@ class ConnectorTables:
             if self._forget is not None:
                 self._forget()
         except CdcError as e:  # rather twice than never
-            self.log.warning("What earlier runs of the task have left is told, and cannot be deleted: %s", e)
+            self.log.warning(
+                "The pending asset events of earlier runs of the task are emitted, but cannot be deleted: %s", e
+            )
 
 
 def secret_places(rules: TableRules) -> list[str]:
@@ -366,9 +372,9 @@ def _failed(report: dict[str, Any]) -> str:
     lines = [f"  {topic}: {text}" for topic, text in sorted(report["failed"].items())]
     return "\n".join(
         [
-            f"{len(lines)} tables of {report['connector']} could not be brought up to date:",
+            f"{len(lines)} tables of {report['connector']} could not be updated:",
             *lines,
-            f"  Safe:   the other tables stand at batch {report['last_batch']}; the change log keeps everything for these.",
-            "  Repair: fix what the messages name, then clear this task: each table goes on from its last batch.",
+            f"  Safe:   the other tables are at batch {report['last_batch']}; the change log keeps all changes for the failed tables.",
+            "  Repair: fix the errors above, then clear this task: each table continues from its last batch.",
         ]
     )

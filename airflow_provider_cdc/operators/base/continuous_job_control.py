@@ -89,11 +89,11 @@ class ContinuousApplyJob:
         stopped = [self._stopped(task, log) for task in self.tasks]
         if not any(stopped) or process is None:
             return False
-        log.info("Waiting until the job has ended what it is committing.")
+        log.info("Waiting until the job has finished its current commit.")
         try:
             process.wait(END_S)
         except subprocess.TimeoutExpired as e:
-            log.warning("The job could not be ended in good order: %s", e)
+            log.warning("The job did not stop in time: %s", e)
             return False
         return True
 
@@ -101,5 +101,5 @@ class ContinuousApplyJob:
         try:
             return task.request_stop()
         except CdcError as e:
-            log.warning("The job could not be asked to end: %s", e)
+            log.warning("The job could not be requested to stop: %s", e)
             return False

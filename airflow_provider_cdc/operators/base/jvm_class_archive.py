@@ -113,7 +113,7 @@ class ClassArchive:
                 return False
             return os.access(self._folder, os.W_OK) and shutil.disk_usage(self._folder).free > _ROOM
         except OSError as e:
-            log.info("There is no place for an archive of Spark's classes: %s", e)
+            log.info("The archive of Spark's classes cannot be stored: %s", e)
             return False
 
     def store_new_archive(self) -> None:
@@ -124,7 +124,7 @@ class ClassArchive:
         with self._part.open("rb") as made:
             os.fsync(made.fileno())
         self._part.replace(self._wanted)
-        log.info("The classes that the job has loaded are kept in %s: the next one starts sooner.", self._wanted)
+        log.info("The classes of the job are stored in %s: the next job starts faster.", self._wanted)
         for old in sorted(self._folder.glob("*.jsa"), key=lambda f: f.stat().st_mtime)[:-_KEPT]:
             old.unlink(missing_ok=True)
         self._clear()

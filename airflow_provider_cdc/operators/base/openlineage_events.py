@@ -34,7 +34,7 @@ _EVENT = {
     "op": "the operation of the last event", "seq": "the sequence number of the last event", "commit_ts": "when the source committed the last event",
     "captured_ts": "when the last event was captured", "transaction_id": "the transaction of the last event",
     "source": "the source block of the last event", "snapshot": "whether the last event is from a snapshot",
-    "unavailable": "columns whose values the log did not have", "connector": "the connector", "topic": "the topic",
+    "unavailable": "columns without values in the log", "connector": "the connector", "topic": "the topic",
     "database": "the database of the source table", "table": "the source table",
 }  # fmt: skip
 
@@ -254,6 +254,6 @@ def _how(found: Mapping[str, Any]) -> tuple[str, str]:
     text = str(found.get("text", ""))
     said = {
         "identity": "", "cast": f"cast to {text}", "computed": text, "constant": f"the text {text!r}", "event": _EVENT.get(text, text),
-        "mode": f"kept up to date by mode {text}", "dropped": "dropped at the source, and kept as it was",
+        "mode": f"kept up to date by mode {text}", "dropped": "dropped at the source, and kept unchanged",
     }  # fmt: skip
     return ("IDENTITY" if found["how"] == "identity" else "TRANSFORMATION"), said[found["how"]]

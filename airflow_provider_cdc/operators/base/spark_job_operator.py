@@ -80,9 +80,9 @@ class SparkScriptOperator(SparkSubmitOperator):
             if e.filename != self._get_hook()._connection["spark_binary"]:
                 raise
             raise ConfigError(
-                f"There is no program {e.filename} on this machine, which starts Spark's jobs.",
+                f"The program {e.filename}, which starts Spark jobs, does not exist on this machine.",
                 safe="Nothing was submitted.",
-                remedy="pip install 'airflow-provider-cdc[spark]' here, or name it by spark_binary or in the connection to Spark",
+                remedy="run pip install 'airflow-provider-cdc[spark]' on this machine, or set the program with spark_binary or in the Spark connection",
             ) from e
         return None
 
@@ -105,7 +105,7 @@ class SparkScriptOperator(SparkSubmitOperator):
             raise ConfigError(
                 f"A secret would be on the command line of spark-submit: {', '.join(shown)}.",
                 safe="Nothing was submitted.",
-                remedy="put it into the workers' spark-defaults.conf or a Hadoop credential provider, or let a role open the storage",
+                remedy="put it into the workers' spark-defaults.conf or a Hadoop credential provider, or use a role to access the storage",
             )
 
     def _with_secrets(self) -> list[str]:
@@ -129,9 +129,9 @@ class SparkScriptOperator(SparkSubmitOperator):
         options = self._storage_options()
         if options and self._cluster_mode():
             raise ConfigError(
-                "The change log's storage options cannot be given to a Spark job in cluster mode without showing them.",
+                "The change log's storage options cannot be passed to a Spark job in cluster mode without exposing them.",
                 safe="Nothing was submitted.",
-                remedy="let the cluster's own role or profile open the storage and leave the options out, or use deploy mode client",
+                remedy="omit the options and let the cluster's role or profile access the storage, or use deploy mode client",
             )
         added = {STORAGE_OPTIONS: json.dumps(options)} if options else {}
         added |= {
@@ -188,7 +188,7 @@ class SparkJobOperator(ConnectorFields, SparkScriptOperator):
         from airflow.sdk.exceptions import AirflowException
 
         return AirflowException(
-            f"The Spark job ended well, but wrote no report to {changelog or self.changelog}: is this the change log that it read?"
+            f"The Spark job succeeded, but wrote no report to {changelog or self.changelog}: check that the job read this change log."
         )
 
     def _with_secrets(self) -> list[str]:
@@ -206,7 +206,7 @@ def known_threads(threads: Any) -> int:
     :raises ConfigError: it is no such number
     """
     if not isinstance(threads, int) or threads < 1:
-        raise ConfigError(f"threads must be 1 at least, and is {threads!r}.")
+        raise ConfigError(f"threads must be at least 1, but is {threads!r}.")
     return threads
 
 

@@ -58,9 +58,9 @@ def _differ(verified: VerificationReport, repaired: Sequence[str]) -> str:
             + [f"  {line}" for line in repaired]
         )
     repairs = [
-        "  Safe:   the tables are what they were; capture and apply go on.",
-        f"  Repair: `{format_cdc_command('rebuild', name, *_named(wrong))}` builds them again from the change log; if the change log itself lacks",
-        f"          something, `{format_cdc_command('verify', name, repair=True)}` has the rows that differ read again.",
+        "  Safe:   the tables are unchanged; capture and apply continue.",
+        f"  Repair: `{format_cdc_command('rebuild', name, *_named(wrong))}` rebuilds them from the change log; if the change log itself lacks",
+        f"          changes, `{format_cdc_command('verify', name, repair=True)}` snapshots the rows that differ again.",
     ]
     return "\n".join([f"{len(wrong)} tables of {name} are not equal to the source:", *lines, *repairs])
 
@@ -79,5 +79,5 @@ def _unsure(verified: VerificationReport) -> str:
     unsure = [table for table in verified.counted_tables or verified.tables if table.not_compared]
     lines = [f"  {table.display_name}: {table.not_compared}" for table in unsure]
     return "\n".join(
-        [f"{len(unsure)} tables of {verified.connector} could not be compared; the others are equal:", *lines]
+        [f"{len(unsure)} tables of {verified.connector} could not be verified; the others are equal:", *lines]
     )

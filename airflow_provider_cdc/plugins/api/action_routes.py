@@ -50,14 +50,15 @@ class ExecutionOptions:
 
 
 def _how(
-    plan: Annotated[bool, Query(description="Only say what would be done")] = True,
+    plan: Annotated[bool, Query(description="Only return the plan")] = True,
     confirm: Annotated[
-        str | None, Query(max_length=250, description="The connector's name, where the plan wants it")
+        str | None, Query(max_length=250, description="The connector's name, if the plan requires it")
     ] = None,
     about: Annotated[
         str | None,
         Query(
-            max_length=64, description="As the plan has it: nothing is done if it would be about something else by now"
+            max_length=64,
+            description="From the plan: nothing is done if the affected tables or signals have changed since",
         ),
     ] = None,
 ) -> ExecutionOptions:

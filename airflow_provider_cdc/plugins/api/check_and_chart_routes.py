@@ -32,15 +32,15 @@ class _Model(BaseModel):
 class SourceRequest(_Model):
     """That the source is asked now."""
 
-    seconds: float = Field(15.0, gt=0, le=60, description="How long an answer may take")
+    seconds: float = Field(15.0, gt=0, le=60, description="Maximum time for an answer")
 
 
 class Prerequisite(_Model):
     """A prerequisite that is not met."""
 
     what: str
-    fix: str = Field(description="The statement or setting that mends it")
-    fatal: bool = Field(description="Capture cannot begin, or would lose or misread data; otherwise it is advice")
+    fix: str = Field(description="The statement or setting that fixes it")
+    fatal: bool = Field(description="Capture cannot start, or would lose or misread data; otherwise it is advice")
 
 
 class CheckAnswer(_Model):
@@ -48,8 +48,8 @@ class CheckAnswer(_Model):
 
     ready: bool
     findings: list[Prerequisite]
-    position: str | None = Field(None, description="Where the log ends; nothing if capture cannot begin")
-    waiting: str | None = Field(None, description="Why there is something to capture")
+    position: str | None = Field(None, description="End of the log; null if capture cannot start")
+    waiting: str | None = Field(None, description="Pending work of the capture; null if none")
 
 
 class RepairOption(_Model):
@@ -58,7 +58,7 @@ class RepairOption(_Model):
     repair: str
     command: str
     effect: str
-    loses: bool = Field(description="What was in between is lost for good")
+    loses: bool = Field(description="The changes in between are lost for good")
 
 
 class GapAnswer(_Model):
@@ -69,7 +69,7 @@ class GapAnswer(_Model):
 
     gap: dict[str, Any] | None
     text: str
-    ways: list[RepairOption] = Field(description="None where there is no gap")
+    ways: list[RepairOption] = Field(description="Empty if no gap exists")
 
 
 def build_prerequisites(found: list[Finding]) -> list[Prerequisite]:

@@ -32,7 +32,7 @@ from airflow_provider_cdc.services.text import status_texts
 router = APIRouter(tags=["connectors"])
 _LOG_S = 5.0
 """How long a change log may take to answer, beside which the state is shown in any case."""
-Limit = Annotated[int, Query(ge=1, le=MOST, description="Entries at most, the newest ones")]
+Limit = Annotated[int, Query(ge=1, le=MOST, description="Maximum number of entries; the newest are returned")]
 
 
 @router.get("/connectors")
@@ -41,8 +41,8 @@ def list_connectors(
     user: GetUserDep,
     state: Annotated[list[ConnectorState] | None, Query(description="Only these states")] = None,
     source: Annotated[list[str] | None, Query(description="Only these kinds of sources")] = None,
-    tag: Annotated[list[str] | None, Query(description="Only those whose DAG has one of these tags")] = None,
-    text: Annotated[str, Query(max_length=200, description="Part of a name, of a problem or of what it is doing")] = "",
+    tag: Annotated[list[str] | None, Query(description="Only connectors of DAGs with one of these tags")] = None,
+    text: Annotated[str, Query(max_length=200, description="Part of a name, a problem or a phase")] = "",
 ) -> response_models.OverviewAnswer:
     """All connectors that the user may see, the one that wants to be looked at most first."""
     known = AuthorizationContext()
@@ -207,8 +207,8 @@ def schema_changes(
     store: Store,
     reached: Readable,
     limit: Limit = 50,
-    table: Annotated[str, Query(max_length=2000, description="Only of this table")] = "",
-    before: Annotated[int | None, Query(ge=1, lt=1 << 63, description="Only those with lower numbers")] = None,
+    table: Annotated[str, Query(max_length=2000, description="Only changes of this table")] = "",
+    before: Annotated[int | None, Query(ge=1, lt=1 << 63, description="Only changes with lower numbers")] = None,
 ) -> list[response_models.SchemaChangeAnswer]:
     """List schema changes, newest first, each with what it has changed."""
     return [

@@ -57,7 +57,7 @@ def require_right(right: ConnectorRight) -> Any:
         if record is None or not has_right(user, record, ConnectorRight.READ, known):
             raise HTTPException(404, f"No connector {connector!r} has run yet.")
         if not has_right(user, record, right, known):
-            raise HTTPException(403, f"You may see {connector}, and have no right to {_WORDS[right]}.")
+            raise HTTPException(403, f"You may see {connector}, but have no right to {_WORDS[right]}.")
         return AuthorizedConnector(record, user, known)
 
     return Depends(_marked(reached, right))
@@ -73,9 +73,9 @@ def _marked(
 
 _WORDS = {
     ConnectorRight.READ: "see it",
-    ConnectorRight.OPERATE: "operate it: that needs the right to trigger runs of its DAG",
-    ConnectorRight.ADMINISTER: "administer it: that needs the right to edit the connection to its source",
-    ConnectorRight.ROWS: "see its rows: that needs the right to operate it, and to see the view “CDC rows”",
+    ConnectorRight.OPERATE: "operate it: this requires the right to trigger runs of its DAG",
+    ConnectorRight.ADMINISTER: "administer it: this requires the right to edit the connection to its source",
+    ConnectorRight.ROWS: "see its rows: this requires the right to operate it, and to see the view “CDC rows”",
 }
 
 

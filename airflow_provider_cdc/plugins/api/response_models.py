@@ -20,8 +20,8 @@ class _Answer(BaseModel):
 class ProblemAnswer(_Answer):
     """Why something was not answered, or not done."""
 
-    detail: str = Field(description="The whole text")
-    error: LastError | None = Field(None, description="Its parts, of an error of ours")
+    detail: str = Field(description="The full text")
+    error: LastError | None = Field(None, description="Parts of the error, if the provider raised it")
 
 
 class OverviewAnswer(_Answer):
@@ -99,9 +99,9 @@ class BatchDetail(_Answer):
     batch: BatchAnswer
     position_before: dict[str, Any] | None
     files: list[BatchFile]
-    statements: list[str] = Field(description="DDL in it")
+    statements: list[str] = Field(description="DDL statements of the batch")
     writer: str | None
-    trouble: str | None = Field(description="Why the manifest cannot be read from here")
+    trouble: str | None = Field(description="Reason why the manifest cannot be read from here")
 
 
 class OffsetAnswer(_Answer):
@@ -117,14 +117,14 @@ class OffsetAnswer(_Answer):
 class SchemaChangeAnswer(_Answer):
     """A schema change."""
 
-    number: int = Field(description="Of its record; later ones have higher numbers")
+    number: int = Field(description="Number of the record; later changes have higher numbers")
     seq: int
     at: datetime
     database: str
     statement: str
     position: dict[str, Any]
-    snapshot: bool = Field(description="The tables were read, no statement of the log says it")
-    tables: dict[str, list[str]] = Field(description="Table → what has changed, lines that begin with +, - or ~")
+    snapshot: bool = Field(description="Found by reading the tables, not by a statement in the log")
+    tables: dict[str, list[str]] = Field(description="Table → its changes, as lines that begin with +, - or ~")
 
 
 class TargetAnswer(_Answer):
@@ -144,11 +144,13 @@ class ConnectorDetail(_Answer):
     """A connector."""
 
     line: ConnectorSummary
-    rights: list[ConnectorRight] = Field(description="What the user may do with it")
-    status: dict[str, Any] = Field(description="As airflow cdc status -o json has it, with the metrics of the last run")
-    work: list[dict[str, Any]] = Field(description="What is at work, and how far it is")
+    rights: list[ConnectorRight] = Field(description="Rights of the user on the connector")
+    status: dict[str, Any] = Field(
+        description="As printed by airflow cdc status -o json, with the metrics of the last run"
+    )
+    work: list[dict[str, Any]] = Field(description="Active jobs and their progress")
     targets: list[TargetAnswer]
-    trouble: str | None = Field(description="Why the change log cannot be read from here")
+    trouble: str | None = Field(description="Reason why the change log cannot be read from here")
 
 
 class TablesAnswer(_Answer):
@@ -176,4 +178,4 @@ class Measurements(_Answer):
     """Series for charts: as far back as they are kept, the last hundred runs."""
 
     runs: dict[str, list[Measurement]] = Field(description="Producer (capture, apply …) → its runs, oldest first")
-    series: list[dict[str, Any]] = Field(description="Values now, as airflow cdc metrics -o json has them")
+    series: list[dict[str, Any]] = Field(description="Current values, as printed by airflow cdc metrics -o json")

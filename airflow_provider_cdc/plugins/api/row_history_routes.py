@@ -21,7 +21,7 @@ class TableRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    table: Annotated[str, Field(max_length=2000, description="As include lists spell it")]
+    table: Annotated[str, Field(max_length=2000, description="Name of the table, as in include lists")]
 
 
 class RowRequest(TableRequest):
@@ -29,14 +29,15 @@ class RowRequest(TableRequest):
 
     key: Annotated[
         list[Annotated[str, Field(max_length=10_000)]],
-        Field(min_length=1, max_length=100, description="Values of the key columns in their order; or one JSON object"),
+        Field(min_length=1, max_length=100, description="Values of the key columns in order; or one JSON object"),
     ]
     as_of: datetime | None = Field(None, description="The row as of this time")
-    compare: bool = Field(False, description="Read the row at the source, too")
+    compare: bool = Field(False, description="Also read the row from the source")
     connections: Annotated[
         list[Annotated[str, Field(max_length=250)]],
         Field(
-            max_length=20, description="Connections to target databases, to look at their rows: the user may edit each"
+            max_length=20,
+            description="Connections to target databases, to read the row there; the user must have the right to edit each connection",
         ),
     ] = []
 
@@ -47,7 +48,7 @@ def get_row_history(store: Store, reached: WithRows, request: RowRequest) -> Row
     for conn_id in request.connections:
         if not authorization.may_connect(reached.user, conn_id, authorization.team_of(conn_id), edit=True):
             raise HTTPException(
-                403, f"To look at the row by connection {conn_id} needs the right to edit this connection."
+                403, f"Reading the row by connection {conn_id} requires the right to edit this connection."
             )
     asked = RowQuery(
         request.table, request.key, reached.user.get_name(), reached.connector_name, request.as_of, request.compare, request.connections, _SECONDS

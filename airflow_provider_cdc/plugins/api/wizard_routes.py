@@ -53,12 +53,12 @@ class SourceKind(_Model):
 
     kind: str
     connection_type: str
-    tables: str = Field(description="What its include list is called")
+    tables: str = Field(description="Name of its include list property")
     modes: dict[str, str] = Field(
-        description="What a new connector reads → what that means; none where it cannot be chosen"
+        description="Snapshot mode of a new connector → its meaning; empty if the mode cannot be chosen"
     )
     places: list[RequiredProperty] = Field(
-        description="Properties of which a connector needs one, as no connection says what it reads; none for a database"
+        description="Properties of which a connector needs one, because its connection does not define the input; empty for a database"
     )
     example: WrittenDefinition
 
@@ -75,7 +75,7 @@ class WizardOptions(_Model):
 
     sources: list[SourceKind]
     targets: dict[str, str]
-    connections: list[OfferedConnection] = Field(description="Those that the user may see")
+    connections: list[OfferedConnection] = Field(description="Connections that the user may see")
 
 
 class ConnectionRequest(SourceRequest):
@@ -84,12 +84,12 @@ class ConnectionRequest(SourceRequest):
     places: dict[str, Annotated[str, Field(min_length=1, max_length=2000)]] = Field(
         default_factory=dict,
         max_length=10,
-        description="What is read, where no connection says it: of the kind's places. Files are left to the workers",
+        description="The input, if the connection does not define it: one of the kind's places. Only workers read files",
     )
     tables: list[TableName] = Field(
         default_factory=list,
         max_length=5000,
-        description="What is to be captured, if that is known: what other tables lack does not matter then",
+        description="Tables to capture, if known: findings about other tables are ignored",
     )
 
 
@@ -97,13 +97,13 @@ class SourceAnswer(_Model):
     """The answer of the source of a connection."""
 
     asked: bool = Field(
-        description="Otherwise only the first run can say whether something is missing: the files are the workers'"
+        description="Whether the source was queried; otherwise only the first run can check it, because only workers read files"
     )
     ready: bool
     findings: list[Prerequisite]
-    tables: list[str] = Field(description="What could be captured, by name")
+    tables: list[str] = Field(description="Names of the tables that can be captured")
     total: int
-    keyless: list[str] = Field(description="Those of them without a key")
+    keyless: list[str] = Field(description="Tables without a key")
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,11 @@ class EditableConnection:
 
 
 def _connected(
-    user: GetUserDep, connection: Annotated[str, Path(max_length=250, description="Its id")]
+    user: GetUserDep, connection: Annotated[str, Path(max_length=250, description="Id of the connection")]
 ) -> EditableConnection:
     team = authorization.team_of(connection)
     if not authorization.may_connect(user, connection, team, edit=True):
-        raise HTTPException(403, f"To have the source of {connection} asked needs the right to edit this connection.")
+        raise HTTPException(403, f"Querying the source of {connection} requires the right to edit this connection.")
     return EditableConnection(connection)
 
 

@@ -2,7 +2,7 @@
 
 >>> plan = plan_of(store, record, Pause(reason="upgrade of the database"), runs)
 >>> plan.lines
-['The run ada ends at the next boundary between two transactions; new ones are skipped.', …]
+['The run ada ends at the next boundary between two transactions; new runs are skipped.', …]
 >>> carry_out(store, record, Pause(reason="upgrade of the database"), runs, confirm=None, by="ann")
 """
 
@@ -107,16 +107,16 @@ def carry_out(
     plan = plan_of(store, record, asked, runs) if work is None else _plan(record, asked, work)
     if plan.confirm and confirm != record.connector:
         raise ConfigError(
-            f"To {plan.action.replace('-', ' ')} is not confirmed: the name given is {confirm or ''!r}, and the connector is {record.connector}.",
+            f"The action {plan.action} is not confirmed: the given name is {confirm or ''!r}, but the connector is {record.connector}.",
             safe=NOTHING,
             remedy="give the connector's name",
         )
     if about is not None and about != plan.about:
         raise CdcError(
-            f"What the plan was about has changed since it was made. Now: {plan.lines[0]}",
+            f"The affected tables or signals have changed since the plan was made. Now: {plan.lines[0]}",
             where=f"connector {record.connector}",
             safe=NOTHING,
-            remedy="look at the plan again",
+            remedy="check the new plan",
         )
     if plan.obstacle is not None:
         raise CdcError(plan.obstacle, where=f"connector {record.connector}", safe=NOTHING)
@@ -180,18 +180,22 @@ def _record(
 
 
 def _control(record: ConnectorRecord, asked: ConnectorAction) -> list[str]:
-    alive = f"The run {record.owner} ends at the next boundary between two transactions; new ones are skipped."
-    idle = "No run is alive; new ones are skipped."
-    stays = "The offset stays: nothing is lost as long as the source keeps its log."
+    alive = f"The run {record.owner} ends at the next boundary between two transactions; new runs are skipped."
+    idle = "No run is active; new runs are skipped."
+    stays = "The offset stays: nothing is lost while the source keeps its log."
     match _name(asked):
         case "resume":
             now = format_halt(record.control)
             return [
-                f"It is {now}." if now else "It is neither paused nor stopped.",
-                "The next run goes on where the offset stands.",
+                f"The connector is {now}." if now else "The connector is neither paused nor stopped.",
+                "The next run continues from the offset.",
             ]
         case "stop":
-            return [alive if record.owner else idle, stays, "It is shown as stopped: it is not meant to go on soon."]
+            return [
+                alive if record.owner else idle,
+                stays,
+                "The status shows the connector as stopped: it is not expected to resume soon.",
+            ]
         case _:
             return [alive if record.owner else idle, stays]
 
@@ -213,7 +217,7 @@ def _signal(
     try:
         parse_request(Signal(0, "plan", type_, text))
     except SignalRejected as e:
-        raise ConfigError(f"The signal would be refused: {e}.", safe="Nothing was sent.") from None
+        raise ConfigError(f"The signal would be rejected: {e}.", safe="Nothing was sent.") from None
     return type_, text
 
 
@@ -222,13 +226,19 @@ def _snapshot(store: StateStore, record: ConnectorRecord, asked: StartSnapshot) 
     _signal(store, record, asked)
     tables = select_tables(asked.tables, captured_tables(store, record))
     number = f"{len(tables):,} table{'' if len(tables) == 1 else 's'}"
-    how = "in chunks, beside the stream" if asked.type == "incremental" else "whole; changes wait until that is done"
-    lines = [f"{number} {'is' if len(tables) == 1 else 'are'} read again, {how}: {format_names(tables)}."]
-    lines.append("Every row is captured once more, as a new event.")
+    how = (
+        "in chunks beside the stream"
+        if asked.type == "incremental"
+        else "as a whole; changes wait until it is complete"
+    )
+    lines = [f"{number} {'is' if len(tables) == 1 else 'are'} snapshotted again, {how}: {format_names(tables)}."]
+    lines.append("Every row is captured again as a new event.")
     if asked.replace:
-        lines.append("In the targets, they are EMPTIED before that: until the rows are there again, readers miss them.")
+        lines.append(
+            "The target tables are EMPTIED first: readers do not see their rows until the snapshot is applied."
+        )
     if idle := why_idle(record, record.connector):
-        lines.append(f"It begins later: {idle}.")
+        lines.append(f"The snapshot starts later: {idle}.")
     return lines, tables
 
 
@@ -240,21 +250,23 @@ def _stop_snapshot(
     scans = [] if record.offset is None else [scan.table for scan in record.offset.incremental.scans]
     under_way = [s for s in store.signals_of(record.connector, 20, under_way=True) if s.type == "execute-snapshot"]
     lines = [
-        f"Signal {s.number} is {s.state}: {progress_text(s.progress) or 'nothing was read yet'}." for s in under_way
+        f"Signal {s.number} is {s.state}: {progress_text(s.progress) or 'no row was read yet'}." for s in under_way
     ]
     if not scans and not under_way:
-        lines.append("No snapshot in chunks is under way: there is nothing to stop.")
+        lines.append("No incremental snapshot is active, so no snapshot is stopped.")
     what = ", ".join(asked.tables) if asked.tables else f"all tables ({format_names(scans)})"
-    lines.append(f"No more chunks are read of {what}. Rows that were not read yet stay in the targets as they are.")
+    lines.append(
+        f"The capture reads no more chunks of {what}. Rows that were not read yet stay unchanged in the targets."
+    )
     return lines, [str(s.number) for s in under_way]
 
 
 def _access(record: ConnectorRecord) -> ConnectorAccess:
     if (access := access_of(record)) is None:
         raise CdcError(
-            f"It is not recorded where the change log of {record.connector} is.",
+            f"The location of the change log of {record.connector} is not recorded.",
             safe=NOTHING,
-            remedy="let the connector capture once",
+            remedy="run the capture of the connector once",
         )
     return access
 
@@ -262,8 +274,8 @@ def _access(record: ConnectorRecord) -> ConnectorAccess:
 def _forget(record: ConnectorRecord, asked: ForgetTarget) -> list[str]:
     need = find_forgettable_target(_access(record), record.connector, asked.target, asked.location)
     return [
-        f"{need.display_name} has batches up to {need.after}. Batches after that may be removed from the change log by the next maintenance.",
-        "Its tables are not touched. If changes are applied to it again, it is known again; tables that lack batches which are gone by then cannot go on.",
+        f"{need.display_name} has applied batches up to {need.after}. The next maintenance may remove later batches from the change log.",
+        "Its tables are not changed. The next apply to it registers it again; tables that need batches removed by then cannot continue.",
     ]
 
 
@@ -280,16 +292,16 @@ def find_forgettable_target(access: ConnectorAccess, connector: str, target: str
     need = next((one for one in known if (one.target, one.location) == (target, location)), None)
     if need is None:
         raise CdcError(
-            f"Nothing was applied for {connector} to {target} at {location}.",
-            where=f"targets: {'; '.join(one.display_name for one in known) or 'there is none'}",
+            f"No changes of {connector} were applied to {target} at {location}.",
+            where=f"targets: {'; '.join(one.display_name for one in known) or 'none'}",
             safe=NOTHING,
-            remedy=f"`{format_cdc_command('targets', connector)}` lists them",
+            remedy=f"`{format_cdc_command('targets', connector)}` lists the targets",
         )
     if ApplyTurns(storage, connector, target, location).has_live_turn():
         raise CdcError(
-            f"An apply to {need.display_name} is under way, which would make the target known again.",
-            safe="The target is known as before; no batch was removed.",
-            remedy="end its task, and pause its DAG; then forget the target",
+            f"An active apply to {need.display_name} would register the target again.",
+            safe="The target is still registered; no batch was removed.",
+            remedy="stop its task and pause its DAG, then forget the target",
         )
     return need
 

@@ -18,7 +18,7 @@ class ConnectorAction(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    reason: str = Field("", max_length=2000, description="Why; it is recorded")
+    reason: str = Field("", max_length=2000, description="Reason, which is recorded")
 
 
 class PauseConnector(ConnectorAction):
@@ -47,18 +47,19 @@ class StartSnapshot(ConnectorAction):
         min_length=1, max_length=1000, description="Names, or regular expressions that match whole names"
     )
     type: Literal["incremental", "blocking"] = Field(
-        "incremental", description="Beside the stream, in chunks; or instead of it"
+        "incremental",
+        description="incremental: in chunks beside the stream; blocking: streaming waits for the snapshot",
     )
-    replace: bool = Field(
-        False, description="Empty the tables in the targets first, so that rows that were deleted disappear"
-    )
+    replace: bool = Field(False, description="Empty the target tables first, so that deleted rows disappear")
 
 
 class StopIncrementalSnapshot(ConnectorAction):
     """Stop reading tables in chunks."""
 
     action: Literal["stop-snapshot"] = "stop-snapshot"
-    tables: list[Name] = Field(default_factory=list, max_length=1000, description="As for a snapshot; without any, all")
+    tables: list[Name] = Field(
+        default_factory=list, max_length=1000, description="As for a snapshot; if empty, all tables"
+    )
 
 
 class ForgetTarget(ConnectorAction):
@@ -79,14 +80,16 @@ class _TablesAction(ConnectorAction):
     """Work on the tables of a target; it may be left out where there is but one."""
 
     target: str = Field("", max_length=2000, description="Kind of the target")
-    location: str = Field("", max_length=2000, description="Where its tables are, as its apply has it")
+    location: str = Field("", max_length=2000, description="Location of the target, as given to its apply")
 
 
 class VerifyTargetTables(_TablesAction):
     """Compare tables of a target with the source."""
 
     action: Literal["verify"] = "verify"
-    tables: list[Name] = Field(default_factory=list, max_length=1000, description="As for a snapshot; without any, all")
+    tables: list[Name] = Field(
+        default_factory=list, max_length=1000, description="As for a snapshot; if empty, all tables"
+    )
 
 
 class RepairTargetTables(VerifyTargetTables):
@@ -109,7 +112,7 @@ class _OffsetAction(ConnectorAction):
         None,
         ge=0,
         lt=1 << 63,
-        description="Of the present offset, as the plan had it: nothing is done if it has moved since",
+        description="Version of the current offset in the plan: nothing is changed if the offset has moved since",
     )
 
 
@@ -117,7 +120,7 @@ class RestoreOffset(_OffsetAction):
     """Go back to an offset that the connector has had."""
 
     action: Literal["restore-offset"] = "restore-offset"
-    version: int = Field(ge=1, lt=1 << 63, description="Of that offset")
+    version: int = Field(ge=1, lt=1 << 63, description="Version of the offset to restore")
 
 
 class SetOffset(_OffsetAction):
@@ -125,7 +128,7 @@ class SetOffset(_OffsetAction):
 
     action: Literal["set-offset"] = "set-offset"
     position: dict[str, Any] = Field(
-        min_length=1, max_length=1000, description="In the source's own words, as an offset has it"
+        min_length=1, max_length=1000, description="Position in the source's own form, as in an offset"
     )
 
     @field_validator("position")
@@ -147,7 +150,7 @@ class RepairGap(_OffsetAction):
     """Continue although the source's log does not hold the position any more."""
 
     action: Literal["repair-gap"] = "repair-gap"
-    repair: Literal["snapshot", "incremental", "skip"] = Field(description="As airflow cdc gap --repair has it")
+    repair: Literal["snapshot", "incremental", "skip"] = Field(description="As for airflow cdc gap --repair")
 
 
 Fate = Literal["queued", "running", "done", "failed", "not known"]

@@ -121,13 +121,13 @@ def _run_now(record: ConnectorRecord) -> DagRunAction:
     dag = None if record.registration is None else record.registration.connections.get("dag")
     if dag is None:
         raise CdcError(
-            f"No DAG has captured {record.connector}: there is none to run.",
+            f"No DAG has captured {record.connector}, so no DAG can be run.",
             safe=NOTHING,
-            remedy="have a DAG capture it, as cdc_dag makes one",
+            remedy="capture the connector with a DAG, for example from cdc_dag",
         )
-    lines = [f"A run of the DAG {dag} begins now, as its schedule would begin one: it goes on where the offset stands."]
+    lines = [f"A run of the DAG {dag} starts now, like a scheduled run, and continues from the offset."]
     if record.owner is not None:
-        lines.append(f"The run {record.owner} is alive: the new one waits for it, or ends without doing anything.")
+        lines.append(f"The run {record.owner} is active: the new run waits for it, or ends without capturing.")
     if text := format_halt(record.control):
         lines.append(f"The connector is {text}: its capture is skipped until it is resumed.")
     return DagRunAction(dag, lines, False)
@@ -142,17 +142,17 @@ def _compare(store: StateStore, record: ConnectorRecord, asked: VerifyTargetTabl
     tables = _tables(store, record, asked.tables)
     repairs = isinstance(asked, RepairTargetTables)
     lines = [
-        f"{f'These tables: {format_names(tables)}.' if tables else 'All tables that can be compared.'} Target: {target} at {location}.",
-        "Their rows are read at the source once more, at one position of its log, and compared value by value with each table as of its last batch. "
-        "That takes about as long as a snapshot of them. Capture and apply go on.",
+        f"{f'These tables: {format_names(tables)}.' if tables else 'All tables that can be verified.'} Target: {target} at {location}.",
+        "The verification reads their rows from the source at one position of its log, and compares them value by value with each table as of its last batch. "
+        "This takes about as long as a snapshot of the tables. Capture and apply continue.",
     ]
     if repairs:
         lines += [
-            "Rows that differ are read again by signals to the connector: each is captured once more, as a new event, and rows that the source does not have are deleted.",
-            "The run ends as failed if something has differed, although it is being repaired.",
+            "Signals to the connector snapshot the rows that differ again: each row is captured again as a new event, and rows that the source does not have are deleted.",
+            "The run fails if a table differs, although its repair has started.",
         ]
     else:
-        lines.append("No table is changed. The run ends as failed if one is not equal to the source, and names it.")
+        lines.append("No table is changed. The run fails if a table differs from the source, and names the table.")
     conf = {
         "connector": record.connector, "work": "repair" if repairs else "verify", "tables": [format_exact_pattern(name) for name in tables],
         "target": target, "location": location, "confirm": record.connector if repairs else None,
@@ -164,8 +164,8 @@ def _rebuild(store: StateStore, record: ConnectorRecord, asked: RebuildTargetTab
     target, location = one_target(access_to(record), asked.target or None, asked.location or None)
     tables = _tables(store, record, asked.tables)
     lines = [
-        f"{len(tables):,} table{'' if len(tables) == 1 else 's'} of {target} at {location} {'is' if len(tables) == 1 else 'are'} built again from the change log: {format_names(tables)}.",
-        "Each is replaced as of its own last batch. What others have written to it, or taken out of it, is undone. Capture and apply go on.",
+        f"{len(tables):,} table{'' if len(tables) == 1 else 's'} of {target} at {location} {'is' if len(tables) == 1 else 'are'} rebuilt from the change log: {format_names(tables)}.",
+        "Each table is replaced as of its last batch. Rows that others have written to it are removed, and rows that others have deleted are restored. Capture and apply continue.",
     ]
     conf = {
         "connector": record.connector, "work": "rebuild", "tables": tables, "target": target, "location": location,
@@ -195,10 +195,10 @@ def _move(record: ConnectorRecord, asked: RestoreOffset | SetOffset | ResetOffse
         case ResetOffset():
             beside = {"action": "offset-reset"}
     if plan.target == "none":
-        goes_on = f"The connector forgets its position, {plan.now}."
+        goes_on = f"The connector discards its position, {plan.now}."
     else:
         instead = "" if plan.target == plan.now else f" instead of {plan.now}"
-        goes_on = f"The connector goes on from {plan.target}{instead}."
+        goes_on = f"The connector continues from {plan.target}{instead}."
     return _steered(record, asked, runs, [goes_on, *plan.consequences], plan.problems, plan.version, beside)
 
 
@@ -212,11 +212,11 @@ def _repair_gap(record: ConnectorRecord, asked: RepairGap, runs: DagRuns) -> Dag
     lines = [str(plan.gap), next(way.effect for way in WAYS_OUT if way.repair == asked.repair)]
     if plan.tables:
         lines.append(
-            f"{len(plan.tables):,} table{' is' if len(plan.tables) == 1 else 's are'} read again, each after a truncate: {format_names(plan.tables)}."
+            f"{len(plan.tables):,} table{' is' if len(plan.tables) == 1 else 's are'} snapshotted again, each after a truncate: {format_names(plan.tables)}."
         )
     if plan.whole:
         lines.append(
-            f"Read whole, with the stream standing still meanwhile, as their structure has changed: {format_names(plan.whole)}."
+            f"Snapshotted as a whole while the stream waits, because their structure has changed: {format_names(plan.whole)}."
         )
     beside = {"action": "repair-gap", "repair": asked.repair}
     return _steered(record, asked, runs, lines, plan.problems, plan.version, beside)
@@ -253,12 +253,10 @@ def _steered(
     obstacles = list(problems)
     if asked.at_version not in (None, version):
         obstacles.append(
-            f"The offset has moved since the plan was made: it had version {asked.at_version}, and has {version} now. Look at the plan again."
+            f"The offset has moved since the plan was made: its version was {asked.at_version}, and is now {version}. Check the new plan."
         )
     if record.owner is not None:
-        obstacles.append(
-            f"The run {record.owner} is alive, and would move the offset meanwhile: pause the connector first."
-        )
+        obstacles.append(f"The active run {record.owner} would move the offset: pause the connector first.")
     conf = {
         "connector": record.connector, "at_version": version, "plan_only": False, "confirm": record.connector,
         "reason": asked.reason or None, **beside,

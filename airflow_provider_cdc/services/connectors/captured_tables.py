@@ -78,12 +78,12 @@ def select_tables(patterns: Sequence[str], captured: Mapping[str, str]) -> list[
         if not names:
             looked_for = len(wrong) < _SHOWN
             near = get_close_matches(pattern.replace("\\", ""), captured, n=1, cutoff=0.6) if looked_for else []
-            wrong.append(f"no captured table is {pattern!r}" + (f"; did you mean {near[0]}?" if near else ""))
+            wrong.append(f"no captured table matches {pattern!r}" + (f"; did you mean {near[0]}?" if near else ""))
         found |= dict.fromkeys(names)
     if wrong:
         raise ConfigError(
             "\n".join(wrong),
-            where=f"captured are {format_names(list(captured))}",
+            where=f"captured: {format_names(list(captured))}",
             safe="Nothing was sent.",
             remedy="name captured tables as <database>.<table>, or regular expressions that match whole names",
         )

@@ -24,9 +24,9 @@ def access_to(record: ConnectorRecord, state_conn_id: str = DEFAULT_CONN_ID) -> 
     access = access_of(record, state_conn_id)
     if access is None:
         raise CdcError(
-            f"It is not recorded where the change log of {record.connector} is.",
+            f"The location of the change log of {record.connector} is not recorded.",
             safe=UNTOUCHED,
-            remedy="let the connector capture once, then try again",
+            remedy="run the capture of the connector once, then try again",
         )
     return access
 
@@ -56,12 +56,12 @@ def targets_of(
     found = [(report["target"], report["location"]) for report in reports if report["last_batch"] or report["stands"]]
     meant = [one for one in found if location in (None, one[1]) and target in (None, one[0])]
     if not meant:
-        known = "; ".join(f"{kind} at {place}" for kind, place in found) or "there was none"
+        known = "; ".join(f"{kind} at {place}" for kind, place in found) or "none"
         raise CdcError(
-            f"Nothing was applied for {connector} to such a target.",
+            f"No changes of {connector} were applied to such a target.",
             where=f"targets of its applies: {known}",
             safe=UNTOUCHED,
-            remedy="leave --target and --location out to mean all of them",
+            remedy="omit --target and --location to select all targets",
         )
     return meant
 
@@ -77,7 +77,7 @@ def one_target(access: ConnectorAccess, target: str | None = None, location: str
             f"The changes of {access.definition.name} are applied to {len(meant)} targets.",
             where="; ".join(f"{kind} at {place}" for kind, place in meant),
             safe=UNTOUCHED,
-            remedy="say which one with --location and --target",
+            remedy="select one with --location and --target",
         )
     return meant[0]
 
@@ -94,7 +94,7 @@ def database_of(access: ConnectorAccess, location: str, given: str | None = None
     known = report.get("database") or {}
     if not (conn_id := given or known.get("conn_id", "")):
         raise CdcError(
-            f"It is not recorded by which connection the changes of {access.definition.name} are applied to {location}.",
+            f"The connection that applies the changes of {access.definition.name} to {location} is not recorded.",
             safe=UNTOUCHED,
             remedy="give it with --database; or run the apply once, then this command again",
         )

@@ -52,7 +52,8 @@ class GroupFields:
         names = [one.definition.name for one in connectors]
         if not names or len(set(names)) < len(names):
             raise ConfigError(
-                "A group needs connectors, each of them once.", where=f"given are {', '.join(names) or 'none'}"
+                "A group needs at least one connector, and each connector only once.",
+                where=f"given: {', '.join(names) or 'none'}",
             )
         for one in connectors:
             refuse_secrets(one.definition)

@@ -67,18 +67,18 @@ class GapRepairOption(NamedTuple):
 WAYS_OUT = (
     GapRepairOption(
         "snapshot",
-        "the next run reads every captured table again before it streams",
-        "The next run reads every captured table again before it streams.",
+        "the next run takes a snapshot of every captured table before it streams",
+        "The next run takes a snapshot of every captured table before it streams.",
     ),
     GapRepairOption(
         "incremental",
-        "streaming goes on at once, tables are read again beside it",
-        "Streaming goes on from the oldest position of the log; every captured table is read again beside it.",
+        "streaming continues at once, with an incremental snapshot of the tables beside it",
+        "Streaming continues from the oldest position of the log, with an incremental snapshot of every captured table beside it.",
     ),
     GapRepairOption(
         "skip",
-        "streaming goes on at once, what was in between is lost for good",
-        "Streaming goes on from the oldest position of the log. What was in between is LOST FOR GOOD.",
+        "streaming continues at once, the changes in between are lost for good",
+        "Streaming continues from the oldest position of the log. The changes in between are LOST FOR GOOD.",
         loses=True,
     ),
 )
@@ -92,7 +92,7 @@ def resolve_access(record: ConnectorRecord, state_conn_id: str | None = None) ->
     access = access_of(record) if state_conn_id is None else access_of(record, state_conn_id)
     if access is None:
         raise CdcError(
-            f"It is not recorded how {record.connector} reaches its source.",
+            f"The source connection of {record.connector} is not recorded.",
             safe="Nothing was changed.",
             remedy="run its capture once with this release",
         )
@@ -134,7 +134,7 @@ def call_source_in_time(seconds: float, whom: str, look: Callable[[], _T]) -> _T
     :raises SourceUnavailable: there was no answer in time
     :raises SourceBusy: too many looks wait for answers already
     """
-    down = "see whether the database is up and can be reached from Airflow's API server; the command airflow cdc check waits longer"
+    down = "check that the database is up and can be reached from Airflow's API server; the command airflow cdc check waits longer"
     return _waited(_places, "source", seconds, whom, look, down)
 
 
@@ -144,7 +144,7 @@ def within_log(seconds: float, connector: str, look: Callable[[], _T]) -> _T:
     :raises SourceUnavailable: there was no answer in time
     :raises SourceBusy: too many looks wait for answers already
     """
-    down = "see whether its storage is up and can be reached from Airflow's API server"
+    down = "check that its storage is up and can be reached from Airflow's API server"
     return _waited(_log_places, "change log", seconds, f"The change log of {connector}", look, down)
 
 
@@ -153,9 +153,9 @@ def _waited(
 ) -> _T:
     if not places.acquire(blocking=False):
         raise SourceBusy(
-            f"{MOST_AT_ONCE} looks at {kind}s wait for answers already.",
-            safe="Nothing was asked or changed.",
-            remedy=f"try again in a minute; if it stays, a {kind} does not answer",
+            f"{MOST_AT_ONCE} checks of {kind}s are already waiting for answers.",
+            safe="Nothing was queried or changed.",
+            remedy=f"try again in a minute; if the error persists, a {kind} does not answer",
         )
     answer: list[Any] = []
     failed: list[BaseException] = []

@@ -77,7 +77,7 @@ def format_alerts(
         if not one.topic:
             measured.setdefault(one.connector, []).append(one)
     return [
-        f"{record.connector}: {text} [{kind}]. Look: {format_cdc_command('status', record.connector)}"
+        f"{record.connector}: {text} [{kind}]. Check: {format_cdc_command('status', record.connector)}"
         for record in connectors
         for kind, text in find_alerts(record, measured.get(record.connector, ()), limits, now)
     ]
@@ -106,10 +106,10 @@ def _of_capture(record: ConnectorRecord, limits: AlertLimits, now: datetime) -> 
     state = status.state
     if state is ConnectorState.FAILED:
         error = (status.last_error or "").split("\n")[0].rstrip(".")
-        yield Alert(AlertKind.RUN_FAILED, f"the last run has failed, {format_age(status.since, now)}: {error}")
+        yield Alert(AlertKind.RUN_FAILED, f"the last run failed {format_age(status.since, now)}: {error}")
     ended = record.run_ended_at
     if state is not ConnectorState.RUNNING and ended is not None and (now - ended).total_seconds() > limits.silent_s:
-        yield Alert(AlertKind.NO_RUN, f"no run since one that ended {format_age(ended, now)}")
+        yield Alert(AlertKind.NO_RUN, f"no run since the last run ended {format_age(ended, now)}")
 
 
 def _of_series(one: StoredSeries, record: ConnectorRecord, limits: AlertLimits, now: datetime) -> Iterator[Alert]:
@@ -122,14 +122,14 @@ def _of_series(one: StoredSeries, record: ConnectorRecord, limits: AlertLimits, 
     where = f"the apply to {one.tags.get('target', '')} ({one.tags.get('place', '')})"
     failed = int(one.gauges.get("apply.FailedTables", 0))
     if failed:
-        yield Alert(AlertKind.TABLES_LEFT_BEHIND, f"{where} could not bring {failed} tables up to date")
+        yield Alert(AlertKind.TABLES_LEFT_BEHIND, f"{where} could not update {failed} tables")
     elif one.gauges["apply.LastRunFailed"]:
-        yield Alert(AlertKind.APPLY_FAILED, f"{where} has failed, {format_age(one.at, now)}")
+        yield Alert(AlertKind.APPLY_FAILED, f"{where} failed {format_age(one.at, now)}")
     waits = record.last_batch > one.gauges.get("apply.LastBatch", 0)
     if waits and (now - one.at).total_seconds() > limits.silent_s:
         yield Alert(
             AlertKind.APPLY_SILENT,
-            f"{where} has not run since {format_age(one.at, now)}, and batches up to {record.last_batch} wait",
+            f"{where} last ran {format_age(one.at, now)}, and batches up to {record.last_batch} are not applied",
         )
 
 
@@ -138,5 +138,5 @@ def _of_log(one: StoredSeries, limits: AlertLimits, now: datetime) -> Iterator[A
     if gone_at is not None and (gone_at - now).total_seconds() < limits.log_left_s:
         yield Alert(
             AlertKind.LOG_ENDS,
-            f"its source removes the log at its position {format_remaining_time(gone_at, now)}: what is not captured by then is lost",
+            f"its source removes the log at its position {format_remaining_time(gone_at, now)}: changes that are not captured by then are lost",
         )

@@ -39,12 +39,12 @@ class _ChartModel(BaseModel):
 class ChartPoint(_ChartModel):
     """A piece of time. What was not measured is ``None``; where nothing was, there was no event."""
 
-    at: int = Field(description="When it began, in seconds since 1970")
+    at: int = Field(description="Start of the interval, in seconds since 1970")
     events: int
     events_per_s: float
-    lag_s: float | None = Field(description="The most that the capture was behind its source")
-    cpu: float | None = Field(description="Processor time of the capture's process, as a part of one core")
-    p50_s: float | None = Field(description="How fresh a half of the commits was at least, in seconds")
+    lag_s: float | None = Field(description="Maximum lag of the capture behind its source")
+    cpu: float | None = Field(description="Processor time of the capture process, as a fraction of one core")
+    p50_s: float | None = Field(description="Median freshness of the commits, in seconds")
     p95_s: float | None
 
 
@@ -69,9 +69,9 @@ class ConnectorCharts(_ChartModel):
     span: SpanName
     since: int = Field(description="Seconds since 1970")
     until: int
-    piece_s: int = Field(description="How long a piece is, in seconds")
+    piece_s: int = Field(description="Length of an interval, in seconds")
     series: list[ChartSeries]
-    marks: list[ChartAnnotation] = Field(description="Oldest first; of each kind the newest hundred")
+    marks: list[ChartAnnotation] = Field(description="Oldest first; the newest hundred of each kind")
 
 
 def charts_of(

@@ -153,18 +153,18 @@ def _trouble(status: ConnectorStatus, wholes: Sequence[ProducerMetrics], found: 
 
 def _phase(record: ConnectorRecord, status: ConnectorStatus) -> str:
     if text := format_halt(record.control):
-        return text if record.owner is None else f"{text}; the run that is alive ends at the next transaction"
+        return text if record.owner is None else f"{text}; the active run ends at the next transaction"
     doing = "streams changes"
     if status.pending:
         number = len(status.pending)
-        doing = f"reads {number:,} table{'' if number == 1 else 's'} whole"
+        doing = f"takes a snapshot of {number:,} table{'' if number == 1 else 's'}"
     elif status.scans:
-        doing = f"streams changes, and reads {next(iter(status.scans))} in chunks{' (paused)' if status.scans_paused else ''}"
+        doing = f"streams changes, with an incremental snapshot of {next(iter(status.scans))}{' (paused)' if status.scans_paused else ''}"
     if record.owner is not None:
         return doing
     if status.state is ConnectorState.FAILED:
-        return "stands still until its next run"
-    return f"rests until its next run, which {doing}"
+        return "is idle until its next run"
+    return f"is idle until its next run, which {doing}"
 
 
 def _worst(wholes: Sequence[ProducerMetrics]) -> Freshness | None:

@@ -145,8 +145,8 @@ def format_difference(before: TableSchema | None, change: TableChange) -> list[s
     """Return what a change has changed of one table."""
     after = change.table
     if after is None:
-        return ["- the table is gone"]
-    lines = [] if change.previous_id is None else [f"~ the table was called {change.previous_id}"]
+        return ["- the table was dropped"]
+    lines = [] if change.previous_id is None else [f"~ the table was renamed from {change.previous_id}"]
     if before is None:
         return [*lines, *(f"+ {column.name} {type_text(column)}" for column in after.columns), *_key((), after.key)]
     earlier = {column.name: column for column in before.columns}
@@ -160,7 +160,7 @@ def format_difference(before: TableSchema | None, change: TableChange) -> list[s
 def _column(before: Column | None, after: Column) -> list[str]:
     if before is None:
         return [f"+ {after.name} {type_text(after)}"]
-    lines = [] if before.name == after.name else [f"~ {before.name} is called {after.name}"]
+    lines = [] if before.name == after.name else [f"~ {before.name} was renamed to {after.name}"]
     if (was := type_text(before)) != (now := type_text(after)):
         lines.append(f"~ {after.name} {was} → {now}")
     return lines

@@ -41,7 +41,7 @@ def rows_of(kind: str, path: str, catalog: Mapping[str, str], storage: Storage, 
     """
     readers: Mapping[str, Callable[..., pa.Table]] = {"delta": _of_delta, "iceberg": _of_iceberg}
     if kind not in readers:
-        raise TargetNotInspected(f"tables of the kind {kind} are not read without Spark: query the table itself")
+        raise TargetNotInspected(f"tables of the kind {kind} can be read with Spark only: query the table directly")
     library = {"delta": "deltalake", "iceberg": "pyiceberg"}[kind]
     try:
         return readers[kind](path, catalog, storage, wanted)
@@ -49,13 +49,13 @@ def rows_of(kind: str, path: str, catalog: Mapping[str, str], storage: Storage, 
         raise
     except ImportError as e:
         raise TargetNotInspected(
-            f"the Python package {e.name or library} is not installed here: pip install 'airflow-provider-cdc[{kind}]', or query the table itself"
+            f"the Python package {e.name or library} is not installed here: pip install 'airflow-provider-cdc[{kind}]', or query the table directly"
         ) from None
     except Exception as e:  # those of the library, of Arrow, of every store: none of them says anything of the row
         if _VARIANT.search(str(e)):
             raise TargetNotInspected(_NO_VARIANTS.format(library=library)) from None
         said = str(e).splitlines()[0][:300] if str(e) else type(e).__name__
-        raise TargetNotInspected(f"{library} cannot read it here: {said}; query the table itself") from e
+        raise TargetNotInspected(f"{library} cannot read the table here: {said}; query the table directly") from e
 
 
 # -- Delta ------------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def _literal(value: Any, type_: str) -> str:
         return f"arrow_cast({text}, 'Timestamp(Microsecond, None)')"
     if _DECIMAL.fullmatch(type_):
         return f"CAST({text} AS {type_.upper()})"
-    raise TargetNotInspected(f"a column of its key is of the type {type_}: query the table itself")
+    raise TargetNotInspected(f"a column of its key has the type {type_}: query the table directly")
 
 
 # -- Iceberg ----------------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def _iceberg_table(path: str, catalog: Mapping[str, str], storage: Storage) -> A
     names = [str(one).rstrip("/").rsplit("/", 1)[-1] for one in files.ls(f"{folder}/metadata", detail=False)]
     versions = {int(found[1] or found[4]): one for one in names if (found := _METADATA.fullmatch(one))}
     if not versions:
-        raise TargetNotInspected(f"there is no table at {path}")
+        raise TargetNotInspected(f"no table exists at {path}")
     options, client = storage.options_for(url), storage.options_for(url).get("client_kwargs") or {}
     given = {
         "s3.access-key-id": options.get("key"), "s3.secret-access-key": options.get("secret"), "s3.session-token": options.get("token"),
@@ -177,13 +177,13 @@ def _of_catalog(name: str) -> Any:
     try:
         return load_catalog(catalog).load_table(tuple(table))
     except NoSuchTableError:
-        raise TargetNotInspected(f"the catalog {catalog}, as PyIceberg knows it here, has no table {name}") from None
+        raise TargetNotInspected(f"the catalog {catalog} of PyIceberg's configuration has no table {name}") from None
     except ImportError:
         raise
     except Exception as e:
         said = str(e).splitlines()[0][:300] if str(e) else type(e).__name__
         raise TargetNotInspected(
-            f"PyIceberg cannot open the catalog {catalog}: {said}; it is configured by PYICEBERG_CATALOG__{catalog.upper()}__URI and the like, or in .pyiceberg.yaml"
+            f"PyIceberg cannot open the catalog {catalog}: {said}; configure it with PYICEBERG_CATALOG__{catalog.upper()}__URI and similar variables, or in .pyiceberg.yaml"
         ) from e
 
 
@@ -218,7 +218,7 @@ def _value(value: Any, type_: str) -> Any:
         return base64.b64decode(value)
     if _DECIMAL.fullmatch(type_):
         return Decimal(value)
-    raise TargetNotInspected(f"a column of its key is of the type {type_}: query the table itself")
+    raise TargetNotInspected(f"a column of its key has the type {type_}: query the table directly")
 
 
 # -- both -------------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def _named(wanted: Wanted, columns: list[str]) -> dict[str, Any]:
     """
     there = {name.casefold(): name for name in columns}
     if missing := [name for name in wanted if name.casefold() not in there]:
-        raise TargetNotInspected(f"the table has no column {missing[0]} of the key: query the table itself")
+        raise TargetNotInspected(f"the table has no column {missing[0]} of the key: query the table directly")
     return {there[name.casefold()]: value for name, value in wanted.items()}
 
 

@@ -122,9 +122,9 @@ def _access(store: StateStore, connector: str) -> tuple[ConnectorRecord, Connect
     access = access_of(record)
     if access is None:
         raise ConfigError(
-            f"It is not recorded where the change log of {connector} is.",
+            f"The location of the change log of {connector} is not recorded.",
             safe=_NOTHING,
-            remedy="let the connector capture once",
+            remedy="run the capture of the connector once",
         )
     return record, access
 
@@ -137,10 +137,10 @@ def may_show(connector: str) -> None:
     shown = {name.strip() for name in conf.get("cdc", OPTION, fallback="").split(",")}
     if shown.isdisjoint({connector, "*"}):
         raise NotGranted(
-            f"Rows of {connector} may not be shown: they are data, and that is off unless somebody has allowed it.",
+            f"Rows of {connector} cannot be shown: rows are data, and showing them is disabled by default.",
             where=f"[cdc] {OPTION} of Airflow's configuration",
             safe=_NOTHING,
-            remedy=f"who administers this Airflow sets AIRFLOW__CDC__{OPTION.upper()}={connector}, or several names with commas between them, or *",
+            remedy=f"an administrator of this Airflow sets AIRFLOW__CDC__{OPTION.upper()}={connector}, or comma-separated names, or *",
         )
 
 
@@ -188,7 +188,7 @@ def _table_of(store: StateStore, asked: RowQuery) -> tuple[str, TableId]:
         raise ConfigError(
             f"{len(found)} connectors have captured a table {asked.table}: {', '.join(name for name, _ in found)}.",
             safe=_NOTHING,
-            remedy=f"say which one with --connector {found[0][0]}",
+            remedy=f"select one with --connector {found[0][0]}",
         )
     return found[0]
 
@@ -201,15 +201,15 @@ def _key_columns(events: KeyEventReader, table: TableId) -> KeyColumns:
     versions = events.list_key_columns().get(table.full_name)
     if not versions:
         raise ConfigError(
-            f"The change log has no event of {table}: batches {events.first} to {events.last} were looked at.",
+            f"The change log has no event of {table}: batches {events.first} to {events.last} were searched.",
             safe=_NOTHING,
         )
     columns = versions[max(versions)][-1]
     if not columns:
         raise ConfigError(
-            f"{table} has no key: nobody can tell which events are about which row.",
+            f"{table} has no key: its events cannot be assigned to rows.",
             safe=_NOTHING,
-            remedy="give the table a primary key, or name its columns with message.key.columns of the connector: then the story begins there",
+            remedy="give the table a primary key, or set its key columns with message.key.columns of the connector: the row history starts there",
         )
     return columns
 

@@ -43,9 +43,9 @@ def at_source(
         values = key.to_key(key_columns(schema))
         if values is None:
             raise QueryRejected(
-                f"{table} has the key {', '.join(schema.key) or 'none'} at the source now, and not {', '.join(key.values)}.",
+                f"The key of {table} at the source is now {', '.join(schema.key) or 'none'}, not {', '.join(key.values)}.",
                 safe="Nothing was read.",
-                remedy="ask without the comparison with the source, or with the key that the table has now",
+                remedy="omit the comparison with the source, or give the current key of the table",
             )
         wanted = KeyRange(found, schema.key, keys=tuple(reader.to_source_keys(found, schema.key, [values])))
         blocks = reader.read(wanted, 2).rows

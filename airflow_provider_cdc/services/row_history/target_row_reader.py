@@ -95,16 +95,16 @@ class _TargetReader:
         """
         names = [name for name in self._report["stands"] if self._of_topic(name)]
         if not names:
-            raise TargetNotInspected("its last report names no table for it")
+            raise TargetNotInspected("the last report of the target does not contain the table")
         if len(names) > _MOST_PLACES:
             raise TargetNotInspected(
-                f"a route brings rows of the table to {len(names):,} tables, more than the {_MOST_PLACES} that are looked at: query the table itself"
+                f"a route writes rows of the table to {len(names):,} tables, but at most {_MOST_PLACES} are searched: query the tables directly"
             )
         found = [self._look(name, self._origins.get(name), story) for name in names]
         if len(found) == 1:
             return found
         held = [one for one in found if one.state != "no row"]
-        nowhere = f"{len(found)} tables of a route were looked at"
+        nowhere = f"{len(found)} tables of a route were searched"
         return held or [found[0].model_copy(update={"table": None, "why": nowhere})]
 
     def _rule_of(self) -> TableRule:
@@ -117,11 +117,11 @@ class _TargetReader:
         rules = rules_of(self._report)
         if rules is None:
             raise TargetNotInspected(
-                "its last report, that of an earlier release, does not have the rules of its tables"
+                "the last report is from an earlier release and does not have the rules of the tables"
             )
         rule = rules.select_rule(self._table)
         if rule.outbox is not None:
-            raise TargetNotInspected("the table is an outbox, of which the target has events and no rows")
+            raise TargetNotInspected("the table is an outbox: the target has its events, not its rows")
         return rule
 
     def _topic_of_table(self) -> str:
@@ -134,9 +134,7 @@ class _TargetReader:
         for name, origin in self._origins.items():
             if origin.get("table") == self._table.full_name and name in self._report["stands"]:
                 return topic_of(self._report, name)
-        raise TargetNotInspected(
-            "the change log that is kept has no change of the row, so that its table there is not known"
-        )
+        raise TargetNotInspected("the kept change log has no change of the row, so the table at the target is unknown")
 
     def _of_topic(self, name: str) -> bool:
         from airflow_provider_cdc.changelog.reports.apply_report_store import topic_of
@@ -156,28 +154,26 @@ class _TargetReader:
         except TargetNotInspected as e:
             return told.model_copy(update={"state": "not looked at", "why": str(e)})
         state = "deleted" if held.deleted else "no row" if held.row is None else "row"
-        why = "the last of the events that the table has" if self._rule.mode == "log" and held.row is not None else ""
+        why = "the last event of the row in the table" if self._rule.mode == "log" and held.row is not None else ""
         if held.row is None and self._rule.filter is not None:
-            why = f"the table has only rows for which this is true: {self._rule.filter}"
+            why = f"the table has only rows that match: {self._rule.filter}"
         return told.model_copy(update={"state": state, "row": held.row, "versions": held.versions, "why": why})
 
     def _held(self, entry: Mapping[str, Any], origin: Mapping[str, Any] | None, key: Row, asked: Row) -> StoredRow:
         if self._kind == "database":
             if self._report.get("rules"):
-                raise TargetNotInspected("its tables are kept by rules: query the table itself")
+                raise TargetNotInspected("its tables have rules: query the table directly")
             row = _of_database(self._location, str(entry["location"]), key, self._conn_ids)
             return StoredRow(None if row is None else self._masks.mask_stored_row(row, self._table, {}))
         if origin is None:
-            raise TargetNotInspected("it is not known where its columns come from: the next apply notes that")
+            raise TargetNotInspected("the origin of its columns is unknown: the next apply records it")
         wanted = _wanted(origin, key) or _wanted(origin, asked)
         if wanted is None:
-            raise TargetNotInspected(
-                f"its columns {', '.join(key)} are not as the source has them: query the table itself"
-            )
+            raise TargetNotInspected(f"its columns {', '.join(key)} differ from the source: query the table directly")
         texts = {name: text for name, text in (entry.get("texts") or {}).items() if name in self._rule.shard}
         if entry.get("shared") and not texts:
             raise TargetNotInspected(
-                "it has rows of several tables of the source, and its last report does not tell them apart"
+                "it has rows of several source tables, and the last report does not distinguish them"
             )
         rows = rows_of(self._kind, str(origin["path"]), origin.get("catalog") or {}, self._storage, {**wanted, **texts})
         origins = {name: one["from"] for name, one in origin["columns"].items()}
@@ -267,10 +263,10 @@ def _of_database(place: str, table: str, key: Row, conn_ids: Sequence[str]) -> R
         except KeyError as e:
             raise TargetNotInspected(f"it has no column {e}") from e
         except sa.exc.SQLAlchemyError as e:
-            raise TargetNotInspected(f"the database cannot be asked: {e}") from e
+            raise TargetNotInspected(f"the database cannot be queried: {e}") from e
         finally:
             engine.dispose()
-    raise TargetNotInspected("name the connection to its database with --database-conn-id")
+    raise TargetNotInspected("give the connection to its database with --database-conn-id")
 
 
 def _same(column: sa.Column[Any], value: object, zone: str, engine: sa.Engine) -> sa.ColumnElement[bool]:
@@ -297,7 +293,7 @@ def _same(column: sa.Column[Any], value: object, zone: str, engine: sa.Engine) -
         if issubclass(kind, dt.date):
             return column == dt.date.fromisoformat(value)
     except (ValueError, ArithmeticError):
-        raise TargetNotInspected(f"its column {column.name} has another type: query the table itself") from None
+        raise TargetNotInspected(f"its column {column.name} has another type: query the table directly") from None
     return column == value
 
 
@@ -306,11 +302,13 @@ def _same_moment(column: sa.Column[Any], value: str, zone: str, engine: sa.Engin
 
     moment, texts = dt.datetime.fromisoformat(value), engine.dialect.name == "sqlite"
     if (beyond := re.search(r"\.\d{6}(\d+)", value)) and beyond[1].strip("0"):
-        raise TargetNotInspected(f"its column {column.name} may not have all digits of the key: query the table itself")
+        raise TargetNotInspected(
+            f"its column {column.name} may not have all digits of the key: query the table directly"
+        )
     if moment.tzinfo is not None and texts:
         moment = moment.astimezone(zoneinfo.ZoneInfo(zone)).replace(tzinfo=None)
     if moment.tzinfo is not None and engine.dialect.name != "postgresql":  # it depends on the session, too
-        raise TargetNotInspected(f"its column {column.name} has moments of a time zone: query the table itself")
+        raise TargetNotInspected(f"its column {column.name} has times with a time zone: query the table directly")
     if not texts:
         return column == moment
     # a text, with as many digits as the source has

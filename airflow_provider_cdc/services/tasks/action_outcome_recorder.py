@@ -50,7 +50,7 @@ def record_outcome(connector: str, state_conn_id: str, action: str, context: Con
         try:
             note(NotificationType.FAILED, str(e))
         except CdcError as untold:  # what has failed is told by the task itself
-            log.warning("It could not be recorded for pages: %s", untold)
+            log.warning("The outcome could not be recorded for the pages: %s", untold)
         raise
     note(NotificationType.COMPLETED, "\n".join(lines))
 

@@ -37,13 +37,13 @@ def why_idle(record: ConnectorRecord | None, connector: str) -> str:
     if text := format_halt(record.control):
         return f"the connector is {text}"
     if record.owner is None:
-        return "no run of its capture is alive; the next one goes on with it"
+        return "no capture run is active; the next run continues"
     return ""
 
 
 def gap_text(gap: LogGap | None, connector: str) -> str:
     """Format what is lost between the position of a connector and the beginning of the log, or that nothing is."""
-    return str(gap) if gap is not None else f"There is no gap: the log holds the position of {connector}."
+    return str(gap) if gap is not None else f"No gap: the log contains the position of {connector}."
 
 
 def progress_text(progress: SignalProgress) -> str:

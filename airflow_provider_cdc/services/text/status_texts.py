@@ -55,7 +55,7 @@ def format_remaining_time(moment: datetime, now: datetime | None = None) -> str:
     return (
         f"in {format_age(now, moment).removesuffix(' ago')}"
         if moment > now
-        else f"now: it was to be {format_age(moment, now)}"
+        else f"now: it was due {format_age(moment, now)}"
     )
 
 
@@ -113,7 +113,7 @@ def state_text(status: ConnectorStatus) -> str:
 
 def status_lines(status: ConnectorStatus) -> Iterator[str]:
     """Format the status of a connector as lines of text."""
-    yield f"{status.connector} ({status.source or 'of unknown source'}): {state_text(status)}"
+    yield f"{status.connector} ({status.source or 'unknown source'}): {state_text(status)}"
     moved = f"offset moved {format_age(status.moved_at)}"
     yield f"  Position:   {position_text(status.position)}; batch {status.batch}, seq {status.seq:,}; {moved}"
     if status.run_ended_at is not None:
@@ -123,11 +123,11 @@ def status_lines(status: ConnectorStatus) -> Iterator[str]:
         yield f"  Last error: {format_age(status.last_error_at)}: {first}"
         yield from (f"              {line}" for line in more)
     if text := log_text(LogWindow.from_metrics(status.metrics.get("streaming", {}))):
-        yield f"  Its log:    {text}"
+        yield f"  Source log: {text}"
     for table, why in status.stopped.items():
         yield f"  Stopped: {table}: {why}"
     if status.pending:
-        yield f"  To be read: {', '.join(status.pending)}"
+        yield f"  Pending:    {', '.join(status.pending)}"
     if status.waiting:
         yield f"  Read ahead: {', '.join(status.waiting)}"
     if status.scans:

@@ -172,7 +172,7 @@ def test_an_apply_tells_what_rules_make_of_columns() -> None:
     texts = {name: found["transformationDescription"] for name, found in lineage["fields"].items() if not come[name]}
     assert texts == {
         "origin": 'the text "it\'s"', "_op": "the operation of the last event", "_is_current": "kept up to date by mode history",
-        "old": "dropped at the source, and kept as it was",
+        "old": "dropped at the source, and kept unchanged",
     }  # fmt: skip
     assert [(f["field"], f["transformations"][0]["subtype"]) for f in lineage["dataset"]] == [("country", "FILTER")]
     assert {(f["name"], f["type"]) for f in written["facets"]["schema"]["fields"]} >= {

@@ -47,7 +47,7 @@ def applied(shop: Shop, at: datetime | None = None, **gauges: float) -> None:
 
 def look(kind: str) -> str:
     """How an alert of this kind ends."""
-    return f" [{kind}]. Look: airflow cdc status shop"
+    return f" [{kind}]. Check: airflow cdc status shop"
 
 
 def found(shop: Shop, *, later: timedelta = timedelta(), **limits: float) -> list[str]:
@@ -68,7 +68,7 @@ def test_a_run_that_has_failed_is_told_with_its_error(shop: Shop) -> None:
     with pytest.raises(AirflowException):
         capture(shop)
     (text,) = found(shop)
-    assert re.match(r"shop: the last run has failed, \d s ago: .* would both have the topic", text)
+    assert re.match(r"shop: the last run failed \d s ago: .* would both have the topic", text)
     assert text.endswith(look("RunFailed"))
     assert "\n" not in text
 
@@ -82,7 +82,7 @@ def test_a_killed_run_is_told_as_one(shop: Shop) -> None:
 
 def test_silence_is_told_after_its_time_only(shop: Shop) -> None:
     assert found(shop, later=HOUR / 2) == []
-    assert found(shop, later=2 * HOUR) == [f"shop: no run since one that ended 2 h ago{look('NoRun')}"]
+    assert found(shop, later=2 * HOUR) == [f"shop: no run since the last run ended 2 h ago{look('NoRun')}"]
     with shop.store.acquire_lease("shop", "alive", wait_s=0):
         assert found(shop, later=2 * HOUR) == []
 
@@ -93,17 +93,15 @@ def test_an_apply_is_silent_only_while_batches_wait_for_it(shop: Shop) -> None:
     shop.order(1)
     capture(shop)
     assert found(shop) == [
-        f"shop: the apply to delta (1a2b) has not run since 3 h ago, and batches up to 2 wait{look('ApplySilent')}"
+        f"shop: the apply to delta (1a2b) last ran 3 h ago, and batches up to 2 are not applied{look('ApplySilent')}"
     ]
 
 
 def test_an_apply_that_fails_is_told_and_how_many_tables_it_concerns(shop: Shop) -> None:
     applied(shop, LastRunFailed=1)
-    assert found(shop) == [f"shop: the apply to delta (1a2b) has failed, 0 s ago{look('ApplyFailed')}"]
+    assert found(shop) == [f"shop: the apply to delta (1a2b) failed 0 s ago{look('ApplyFailed')}"]
     applied(shop, LastRunFailed=1, FailedTables=3)
-    assert found(shop) == [
-        f"shop: the apply to delta (1a2b) could not bring 3 tables up to date{look('TablesLeftBehind')}"
-    ]
+    assert found(shop) == [f"shop: the apply to delta (1a2b) could not update 3 tables{look('TablesLeftBehind')}"]
 
 
 def test_a_capture_that_is_too_far_behind_is_told(shop: Shop) -> None:
@@ -122,14 +120,14 @@ def test_a_log_that_is_removed_soon_is_told_also_while_the_connector_is_paused(s
 
     gone(datetime.now(UTC).timestamp() + 3630)
     soon = [
-        f"shop: its source removes the log at its position in 1 h: what is not captured by then is lost{look('LogEnds')}"
+        f"shop: its source removes the log at its position in 1 h: changes that are not captured by then are lost{look('LogEnds')}"
     ]
     assert found(shop) == soon
     assert found(shop, log_left_s=3000) == []
     shop.store.set_control("shop", DesiredState.PAUSED, "ann", "upgrade")
     assert found(shop) == soon
     gone(datetime.now(UTC).timestamp() - 130)
-    assert "removes the log at its position now: it was to be 2 min ago" in found(shop)[0]
+    assert "removes the log at its position now: it was due 2 min ago" in found(shop)[0]
     shop.store.set_control("shop", DesiredState.STOPPED, "ann", "for good")
     assert found(shop) == []
 

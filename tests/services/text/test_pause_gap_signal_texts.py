@@ -20,7 +20,7 @@ from airflow_provider_cdc.services.text.pause_gap_signal_texts import (
 
 def test_why_nothing_moves_is_said_in_one_sentence() -> None:
     assert why_idle(None, "shop") == "no capture of shop has run yet"
-    assert why_idle(ConnectorRecord("shop"), "shop") == "no run of its capture is alive; the next one goes on with it"
+    assert why_idle(ConnectorRecord("shop"), "shop") == "no capture run is active; the next run continues"
     assert why_idle(ConnectorRecord("shop", owner="a run"), "shop") == ""
     control = ConnectorControl(DesiredState.PAUSED, by="ann", reason="upgrade")
     paused = ConnectorRecord("shop", owner="a run that ends now", control=control)

@@ -148,7 +148,7 @@ function Planned({ connector, plan }: { connector: string; plan: Plan }) {
         <Alert.Root status="warning" data-testid="obstacle">
           <Alert.Indicator />
           <Alert.Content>
-            <Alert.Title>It cannot be done now</Alert.Title>
+            <Alert.Title>The action is not possible now</Alert.Title>
             <Text overflowWrap="anywhere">{plan.obstacle}</Text>
           </Alert.Content>
         </Alert.Root>
@@ -174,7 +174,7 @@ function Wanted({ connector, chosen, targets, given, onGiven }: { connector: str
         <Field.Root>
           <Field.Label>Position in the source's log, as JSON</Field.Label>
           <Textarea rows={Math.min(12, given.position.split("\n").length + 1)} fontFamily="mono" fontSize="sm" spellCheck={false} value={given.position} onChange={(e) => onGiven({ position: e.target.value })} />
-          <Field.HelperText>In the source's own words. This is the present one; the offsets of the history have the same form.</Field.HelperText>
+          <Field.HelperText>The position in the source's own form. This is the current position; the offsets of the history have the same form.</Field.HelperText>
         </Field.Root>
       ) : null}
       {chosen.tables ? (
@@ -187,12 +187,12 @@ function Wanted({ connector, chosen, targets, given, onGiven }: { connector: str
         <>
           <Select label="How" value={given.type} onChange={(type) => onGiven({ type })}>
             <option value="incremental">In chunks, beside the stream</option>
-            <option value="blocking">Whole; changes wait until that is done</option>
+            <option value="blocking">As a whole; changes wait until it is complete</option>
           </Select>
           <Checkbox.Root checked={given.replace} onCheckedChange={(e) => onGiven({ replace: e.checked === true })}>
             <Checkbox.HiddenInput />
             <Checkbox.Control />
-            <Checkbox.Label>Empty them in the targets first</Checkbox.Label>
+            <Checkbox.Label>Empty the target tables first</Checkbox.Label>
           </Checkbox.Root>
         </>
       ) : null}

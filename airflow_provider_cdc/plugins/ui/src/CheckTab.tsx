@@ -10,7 +10,7 @@ import { useLook } from "./useLook";
 export function CheckTab({ path, allowed }: { path: string; allowed: boolean }) {
   const { data, at, error, busy, look } = useLook<CheckAnswer>(`${path}/check`);
   if (!allowed) {
-    return <Text color="fg.muted">To have the source asked needs the right to operate this connector.</Text>;
+    return <Text color="fg.muted">Querying the source requires the right to operate this connector.</Text>;
   }
   return (
     <>
@@ -35,7 +35,7 @@ export function Findings({ found }: { found: CheckAnswer }) {
         <Alert.Content>
           <Alert.Title>{found.ready ? "Ready for capture." : "Not ready for capture."}</Alert.Title>
           {found.position ? <Text>The log ends at <Long text={found.position} />.</Text> : null}
-          {found.position ? <Text>{found.waiting ? <>Something is to be captured: <Long text={found.waiting} />.</> : "Everything is captured."}</Text> : null}
+          {found.position ? <Text>{found.waiting ? <>Pending work: <Long text={found.waiting} />.</> : "All changes are captured."}</Text> : null}
         </Alert.Content>
       </Alert.Root>
       {found.findings.map((one, n) => (

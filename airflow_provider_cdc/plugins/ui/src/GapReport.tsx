@@ -26,7 +26,7 @@ export function GapReport({ path, found, onChoose }: { path: string; found: Deta
           Ask the source
         </Button>
       ) : (
-        <Text color="fg.muted">To have the source asked needs the right to operate this connector.</Text>
+        <Text color="fg.muted">Querying the source requires the right to operate this connector.</Text>
       )}
       <Box mt={3} aria-live="polite">
         {error ? <Failure error={error} /> : null}
@@ -49,7 +49,7 @@ function Report({ answer, found, onChoose }: { answer: GapAnswer; found: Detail;
           {typeof why === "string" ? <Text><Long text={why} /></Text> : null}
         </Alert.Content>
       </Alert.Root>
-      {answer.ways.length > 0 ? <Text mt={3}>Ways to go on. {repairs ? "Each button says first what it would do; so does each command without --confirm:" : "Without --confirm each command only says what it would do; to repair it here needs the right to administer this connector:"}</Text> : null}
+      {answer.ways.length > 0 ? <Text mt={3}>Options to continue. {repairs ? "Each button says first what it would do; so does each command without --confirm:" : "Without --confirm each command only says what it would do; to repair it here needs the right to administer this connector:"}</Text> : null}
       {answer.ways.map((way) => (
         <Box key={way.repair} mt={3}>
           <Text>

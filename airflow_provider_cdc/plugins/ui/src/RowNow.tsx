@@ -20,7 +20,7 @@ const EQUAL = new Map([[true, "equal to the newest change"], [false, "not equal 
 
 function holders(story: Story): Holder[] {
   const { row, source } = story;
-  const says = row.state === "unknown" ? "what it is, the change log that is kept does not tell" : row.row ? "" : "there is no such row";
+  const says = row.state === "unknown" ? "the kept change log does not show whether the row exists" : row.row ? "" : "the row does not exist";
   return [
     { title: "Change log", row: row.row ?? null, lacking: row.unavailable ?? [], says },
     ...(story.targets ?? []).map((one) => ({
@@ -30,12 +30,12 @@ function holders(story: Story): Holder[] {
       says: [
         one.state === "row" ? "" : one.state,
         one.mode && one.mode !== "current" ? `mode ${one.mode}` : "",
-        one.versions ? `${count(one.versions)} rows of it` : "",
+        one.versions ? `${count(one.versions)} rows with this key` : "",
         one.batch ? `as of batch ${count(one.batch)}` : "",
         one.why ?? "",
       ].filter(Boolean).join(", "),
     })),
-    ...(source ? [{ title: "Source", row: source.row, lacking: [], says: [source.row ? "" : "there is no such row", EQUAL.get(source.equal) ?? "", source.position ? `its log at ${source.position}` : ""].filter(Boolean).join(", ") }] : []),
+    ...(source ? [{ title: "Source", row: source.row, lacking: [], says: [source.row ? "" : "the row does not exist", EQUAL.get(source.equal) ?? "", source.position ? `at log position ${source.position}` : ""].filter(Boolean).join(", ") }] : []),
   ];
 }
 

@@ -46,7 +46,7 @@ export function RowStory({ path, targets }: { path: string; targets: Detail["tar
             <Entry label="Key: values, or one JSON object" hint="several values with commas between them" value={text} onChange={setText} required />
           )}
           <Entry label="As of, in UTC (empty: now)" type="datetime-local" value={local(asOf)} onChange={(v) => setAsOf(v && `${v}Z`)} />
-          {targets.some(({ target }) => !LAKES.includes(target)) ? <Entry label="Connections to target databases" hint="to look at the row there; with commas between them" value={connections} onChange={setConnections} /> : null}
+          {targets.some(({ target }) => !LAKES.includes(target)) ? <Entry label="Connections to target databases" hint="to read the row there; comma-separated" value={connections} onChange={setConnections} /> : null}
         </HStack>
         <HStack gap={3} my={2} flexWrap="wrap">
           <Button type="submit" size="sm" loading={busy} loadingText="The change log is read" disabled={key.awaited}>
@@ -110,9 +110,9 @@ function Told({ story, onAsOf }: { story: Story; onAsOf: (moment: string) => voi
         <Text key={note}><Long text={note} /></Text>
       ))}
       <Text color="fg.muted">
-        Batches {count(story.first_batch ?? 0)} to {count(story.last_batch ?? 0)} were looked at; {changes.length === 0 ? "no change of this row is in them" : `${count(changes.length)} change${changes.length === 1 ? "" : "s"}`}.
+        Batches {count(story.first_batch ?? 0)} to {count(story.last_batch ?? 0)} were searched; {changes.length === 0 ? "they have no change of this row" : `${count(changes.length)} change${changes.length === 1 ? "" : "s"}`}.
       </Text>
-      {(story.left_out ?? []).length > 0 ? <Text fontWeight="semibold">There was no time for all batches: look again, which goes on from here.</Text> : null}
+      {(story.left_out ?? []).length > 0 ? <Text fontWeight="semibold">The timeout ended before all batches were searched: search again to continue from here.</Text> : null}
       {changes.map((change, n) => (
         <OneChange key={`${change.seq} ${n}`} change={change} onAsOf={onAsOf} />
       ))}
@@ -133,7 +133,7 @@ function OneChange({ change, onAsOf }: { change: Change; onAsOf: (moment: string
     ...(change.applied ?? []).map((one) => `${one.target} at ${one.location}: ${one.state}${one.at ? ` ${one.at_latest ? "by " : ""}${ago(one.at)}` : ""}`),
   ];
   return (
-    <Section title={`${again ? "emptied to be read again" : change.operation}${change.snapshot && !again ? ` (snapshot: ${change.snapshot})` : ""}, ${moment(change.committed_at)}`}>
+    <Section title={`${again ? "emptied before a snapshot" : change.operation}${change.snapshot && !again ? ` (snapshot: ${change.snapshot})` : ""}, ${moment(change.committed_at)}`}>
       {change.key ? (
         <Text>
           <Long text={`${change.table} ${named(change.key)}`} />

@@ -172,8 +172,8 @@ def test_rules(lake: Lake) -> None:
     assert (routed.state, str(routed.table).rsplit("/", 1)[1]) == ("row", "routed")
     assert str(_one(lake, "routed", id=3).table).endswith("/b")
     nowhere = _one(lake, "routed", id=2)
-    assert (nowhere.state, nowhere.table, nowhere.why) == ("no row", None, "3 tables of a route were looked at")
-    assert (_one(lake, "cast", id=1).state, "as the source has them" in _one(lake, "cast", id=1).why) == (
+    assert (nowhere.state, nowhere.table, nowhere.why) == ("no row", None, "3 tables of a route were searched")
+    assert (_one(lake, "cast", id=1).state, "differ from the source" in _one(lake, "cast", id=1).why) == (
         "not looked at",
         True,
     )
@@ -192,7 +192,7 @@ def test_what_a_library_cannot_read_is_not_told(lake: Lake, monkeypatch: pytest.
     lake.follow()
     found = _one(lake, "t", id=1)
     assert found.state == "not looked at"
-    assert "deltalake cannot read it here: " in found.why
+    assert "deltalake cannot read the table here: " in found.why
     assert "typeWidening" in found.why.replace("type_widening", "typeWidening").replace("TypeWidening", "typeWidening")
     monkeypatch.setitem(__import__("sys").modules, "deltalake", None)
     assert "pip install 'airflow-provider-cdc[delta]'" in _one(lake, "t", id=1).why
