@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from airflow_provider_cdc.core.errors import CdcError
 
 UNTOUCHED: Final = "Nothing was read; the offset is untouched."
-AGAIN: Final = "What was not committed is captured again by the next run."
+AGAIN: Final = "Changes that were not committed to the change log are captured again by the next run."
 RETRY: Final = "a retry resumes where this run stopped"
 
 
@@ -22,9 +22,9 @@ class ErrorMeaning:
     :param what: first sentence; the server's message follows it
     :param remedy: like ``what``, may contain names in braces, which :meth:`build_error` fills in
 
-    >>> meaning = ErrorMeaning(CdcError, "The database refused user {user}", UNTOUCHED, "GRANT CONNECT TO {user}")
+    >>> meaning = ErrorMeaning(CdcError, "The database rejected user {user}", UNTOUCHED, "GRANT CONNECT TO {user}")
     >>> meaning.build_error("no right", "db:1521", user="cdc").what
-    'The database refused user cdc: no right'
+    'The database rejected user cdc: no right'
     """
 
     kind: type[CdcError]

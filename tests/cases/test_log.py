@@ -167,7 +167,7 @@ def test_rows_of_another_transaction_are_not_taken_for_prepared_ones(
             cursor.execute("XA COMMIT 'x'")
         wrong = {"file": start.file, "pos": start.pos, "server": source.server_info.identity}
         start = replace(start, prepared={"X'78',X'',1": wrong})
-        with pytest.raises(SourceLogDamaged, match="another transaction is there"):
+        with pytest.raises(SourceLogDamaged, match="another transaction is at this position"):
             list(source.stream_log(start, tables, until=source.current_position()))
 
 
@@ -287,7 +287,7 @@ def test_a_position_that_cannot_be_requested_goes_on_in_the_next_file(
         connector.capture()
         _equal(connector, db)
         db.sql("INSERT INTO t VALUES (2)", "FLUSH BINARY LOGS")
-        with pytest.raises(UnknownLogEvent, match="and events follow it"):
+        with pytest.raises(UnknownLogEvent, match="and more events follow"):
             connector.capture()
 
 

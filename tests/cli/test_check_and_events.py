@@ -256,7 +256,7 @@ def test_check_fails_with_the_statements_that_repair(
 def test_check_takes_what_the_connection_says_now(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     capture(shop)
     monkeypatch.setenv("AIRFLOW_CONN_SHOP", '{"conn_type": "cdc_memory", "host": "elsewhere"}')
-    with pytest.raises(SystemExit, match="no memory database 'elsewhere'"):
+    with pytest.raises(SystemExit, match="memory database 'elsewhere' does not exist"):
         run("check", "shop")
 
 

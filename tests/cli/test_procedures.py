@@ -120,6 +120,6 @@ def test_the_task_does_the_same(db: Db2Adapter, shop: ConnectorDefinition) -> No
     assert registered(db) == ["a"]
     assert task(confirm="shop")["signal"] is None
     assert registered(db) == ["a", "b"]
-    with pytest.raises(AirflowFailException, match="in capture mode already"):
+    with pytest.raises(AirflowFailException, match="already in capture mode"):
         task(confirm="shop")
     db.server.remove_table(db.namespace, "b")

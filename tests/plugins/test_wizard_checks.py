@@ -155,7 +155,7 @@ def _debezium(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
     stack.callback(kafka.delete_topic, "lacks.a.t")
 
     def run(fix: str) -> None:
-        assert fix == "its records are read when it is there"
+        assert fix == "no action is needed: its records are read when the topic exists"
         kafka.create_topic("lacks.a.t")
 
     return Lacking({"host": kafka.address}, run, ["records are read"], {"places": {"topics": "lacks.a.t"}})

@@ -274,7 +274,7 @@ def test_the_offset_is_edited_and_brought_back(
     assert json.loads(field.input_value()) == first.offset.position
     for text, told in (
         ("{", "The position is no JSON"),
-        ('{"file": "<img>", "pos": 4}', "There is no such position"),
+        ('{"file": "<img>", "pos": 4}', "The position does not exist"),
         ('{"file": "nothing.000001", "pos": 4}', "the server has no file nothing.000001"),
     ):
         field.fill(text)

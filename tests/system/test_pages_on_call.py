@@ -36,7 +36,7 @@ class Broken(NamedTuple):
 
 EXPECTED = {
     "position-lost": Broken("", "", "airflow cdc gap position-lost"),
-    "ddl-refused": Broken("Rows of oncall.orders were written under a table definition that is not known", "", "airflow cdc snapshot ddl-refused oncall.orders --type blocking --replace"),
+    "ddl-refused": Broken("Rows of oncall.orders were written with an unknown table definition", "", "airflow cdc snapshot ddl-refused oncall.orders --type blocking --replace"),
     "disk-full": Broken("No space is left where the change log is written", "disk-full", "free space"),
     "source-down": Broken("The database does not answer", "127.0.0.1:1", "check that the server is up"),
 }  # fmt: skip

@@ -79,19 +79,25 @@ class CaptureModeProcedures:
     ) -> tuple[list[str], list[str], list[str]]:
         problems, told = [], []
         if facts.structure is None:
-            problems.append(f"There is no table {self._table}. Names that are not in double quotes are in capitals.")
+            problems.append(
+                f"The table {self._table} does not exist. Names without double quotes are folded to upper case."
+            )
         if is_system(self._table, self._config):
             problems.append("Tables of Db2 itself and of the capture agent cannot be captured.")
         if (one := facts.registration) is not None:
             problems.append(
-                f"It is in capture mode already (change table {one.change_table_name}). {SWITCH.name} gives it a new change table."
+                f"The table is already in capture mode (change table {one.change_table_name}). {SWITCH.name} "
+                "gives it a new change table."
             )
         if facts.structure is not None and not facts.structure.key:
-            told.append("It has no key: incremental snapshots and targets treat it as a bag of rows.")
+            told.append("The table has no key: incremental snapshots and targets treat its rows as a multiset.")
         told.append(
-            "The connector captures it from then on; rows that are there are read, as schema.change.rewrite.mode says."
+            (
+                "The connector captures the table from then on; existing rows are read as "
+                "schema.change.rewrite.mode defines."
+            )
             if standing.selected
-            else "The lists of the connector do not select it: it is captured when table.include.list does."
+            else "The connector does not select the table yet: it is captured when table.include.list selects it."
         )
         return self._steps_of_adding(), told, problems
 
@@ -100,13 +106,14 @@ class CaptureModeProcedures:
     ) -> tuple[list[str], list[str], list[str]]:
         problems = []
         if facts.registration is None:
-            problems.append("It is not in capture mode.")
+            problems.append("The table is not in capture mode.")
         if standing.selected and standing.known and facts.structure is not None:
             problems.append(
-                "The connector captures it, and would stop with an error. Take it out first, with table.include.list or "
-                "table.exclude.list, and let a run go on until it has captured what there is."
+                "The connector captures the table and would stop with an error. First remove the table from the "
+                "selection with table.include.list or table.exclude.list, and let a run continue until it has "
+                "captured all remaining changes."
             )
-        told = ["Its change table is dropped, with the changes that are in it, for every reader of it."]
+        told = ["The change table is dropped with all its changes, for all its readers."]
         return [self._remove, self._reinit], told, problems
 
     def _switching(
@@ -115,27 +122,36 @@ class CaptureModeProcedures:
         problems = []
         position, one = standing.position, facts.registration
         if facts.structure is None:
-            problems.append(f"There is no table {self._table}. Names that are not in double quotes are in capitals.")
+            problems.append(
+                f"The table {self._table} does not exist. Names without double quotes are folded to upper case."
+            )
         if not isinstance(position, Db2Position) or not standing.known:
-            problems.append(f"The connector does not capture it yet. Use {REMOVE_TABLE.name} and {ADD_TABLE.name}.")
+            problems.append(
+                f"The connector does not capture the table yet. Use {REMOVE_TABLE.name} and {ADD_TABLE.name}."
+            )
             return [], [], problems
         anew = one is None or is_new(one, position)
         if not anew and facts.newest is not None and not position.has_captured(facts.newest):
             problems.append(
-                f"Its change table has changes up to LSN {lsn_text(facts.newest)}, which are not captured yet: let the capture run until it has reached that LSN."
+                f"The change table has changes up to LSN {lsn_text(facts.newest)} that are not captured yet: "
+                "let the capture run until it has reached that LSN."
             )
         steps = [] if anew else [self._deactivate, self._reinit, self._remove]
         # where it was registered anew, it may be that nobody has told the agent yet
         steps += self._steps_of_adding() if one is None or not anew else [self._reinit, self._waiting]
-        steps.append("Note in the connector's offset where the new change table begins.")
+        steps.append("Record in the connector's offset where the new change table starts.")
         if WRITERS_STOPPED.name in flags:
             told = [
-                "The table is not read again: a row that is changed before this has ended is LOST. Keep its writers stopped."
+                (
+                    "The table is not snapshotted again: a row that changes before this procedure ends is LOST. "
+                    "Keep the writers of the table stopped."
+                )
             ]
         else:
             told = [
-                "The next run reads the table again, whole, so that no row is lost: it begins with a truncate. "
-                f"With --{WRITERS_STOPPED.name} it is not read, where nothing is changed meanwhile."
+                "The next run takes a snapshot of the whole table, so that no row is lost; the snapshot starts "
+                f"with a truncate event. With --{WRITERS_STOPPED.name} no snapshot is taken; use it only if no row "
+                "changes in the meantime."
             ]
         return steps, told, problems
 
@@ -144,7 +160,7 @@ class CaptureModeProcedures:
 
     @property
     def _waiting(self) -> str:
-        return f"Wait until the capture agent has begun with the table, up to {self._patience_s:g} s."
+        return f"Wait up to {self._patience_s:g} s until the capture agent has started to capture the table."
 
     # -- carrying out -------------------------------------------------------------------------------------------------
 
@@ -166,8 +182,9 @@ class CaptureModeProcedures:
             raise PrerequisiteError(
                 f"{plan.procedure} failed for {self._table}: {e.what}",
                 where=e.where or str(self._table),
-                safe=("Done before: " + "; ".join(done) + ". " if done else "") + "The offset is untouched.",
-                remedy=f"{e.remedy + '; then ' if e.remedy else ''}run {plan.procedure} again: it goes on from there",
+                safe=("Completed steps: " + "; ".join(done) + ". " if done else "") + "The offset is untouched.",
+                remedy=f"{e.remedy + '; then ' if e.remedy else ''}run {plan.procedure} again: it resumes at the "
+                "failed step",
             ) from e
 
     def _carry_out(
@@ -221,7 +238,7 @@ class CaptureModeProcedures:
         if newest is not None and not position.has_captured(newest):
             raise PrerequisiteError(
                 f"Changes of {self._table} up to LSN {lsn_text(newest)} are not captured yet.",
-                safe="Its change table is as it was.",
+                safe="The change table is unchanged.",
                 remedy="let the capture run until it has reached that LSN",
             )
 
@@ -234,7 +251,8 @@ class CaptureModeProcedures:
                 f"The capture agent does not capture {self._table}: "
                 + ("it has no registration." if one is None else f"its registration has STATE = {one.state}."),
                 safe="The offset is untouched.",
-                remedy=f"look into the agent's log for the cause, and check that it runs (VALUES {self._schema}.ASNCDCSERVICES('status', 'asncdc'))",
+                remedy="check the log of the agent for the cause, and check that the agent runs (VALUES "
+                f"{self._schema}.ASNCDCSERVICES('status', 'asncdc'))",
             )
 
     def _unreadable(self, connection: Db2Connection, one: TableRegistration) -> str:
@@ -245,7 +263,10 @@ class CaptureModeProcedures:
                 return ""
         finally:
             connection.rollback()
-        return f"The account may not read the change table yet; an administrator has to run: {build_grant_statement('SELECT', change, self._config)}"
+        return (
+            "The account may not read the change table yet; an administrator must run: "
+            f"{build_grant_statement('SELECT', change, self._config)}"
+        )
 
     def _facts(self, connection: Db2Connection) -> TableCaptureState:
         try:

@@ -14,11 +14,12 @@ ADD_TABLE: Final = Procedure("add-table", "Put a table into capture mode: ADDTAB
 REMOVE_TABLE: Final = Procedure("remove-table", "Take a table out of capture mode: REMOVETABLE, reinit")
 WRITERS_STOPPED: Final = ProcedureFlag(
     "writers-stopped",
-    "no row of the table is changed from before the statement that altered it until this has ended: the table is not read again",
+    "no row of the table changes between the ALTER statement and the end of this procedure, so the table is "
+    "not snapshotted again",
 )
 SWITCH: Final = Procedure(
     "switch-capture-instance",
-    "Give a table that was altered a new change table, or say that a change table that is there is a new one",
+    "Give an altered table a new change table, or declare that its existing change table is new",
     flags=(WRITERS_STOPPED,),
     alone=True,
 )

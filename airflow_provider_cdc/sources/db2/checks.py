@@ -65,12 +65,13 @@ def check_prerequisites(config: Db2Config) -> list[Finding]:
 def _platform(database: Db2DatabaseIdentity) -> Iterator[Finding]:
     if database.is_zos or database.product == "AS":
         yield Finding(
-            f"{database.name} is a database of Db2 for {'z/OS' if database.is_zos else 'i'}, whose catalog is another one.",
+            f"{database.name} is a database of Db2 for {'z/OS' if database.is_zos else 'i'}, which has a "
+            "different catalog.",
             "capture from Db2 for Linux, UNIX and Windows",
         )
     elif database.version_numbers and database.version_numbers[:2] < OLDEST:
         yield Finding(
-            f"Db2 {database.version} is older than 10.5, and has not all columns of the catalog that are read.",
+            f"Db2 {database.version} is older than 10.5 and lacks catalog columns that the connector reads.",
             "upgrade the database",
         )
 
@@ -104,8 +105,9 @@ def _control_tables(connection: Db2Connection, config: Db2Config) -> Iterator[Fi
             connection.rollback()
             if e.code in UNDEFINED:
                 yield Finding(
-                    f"There is no control table {schema}.{name} of the capture agent.",
-                    "run asncdctables.sql and asncdcaddremove.sql on the database, or set asn.capture.schema to the schema that the agent has",
+                    f"The control table {schema}.{name} of the capture agent does not exist.",
+                    "run asncdctables.sql and asncdcaddremove.sql on the database, or set "
+                    "asn.capture.schema to the schema of the agent",
                 )
                 return
             if e.code not in FORBIDDEN:
@@ -119,7 +121,10 @@ def _control_tables(connection: Db2Connection, config: Db2Config) -> Iterator[Fi
 def _agent(connection: Db2Connection, config: Db2Config) -> Iterator[Finding]:
     """Check whether the agent runs and is near the end of the log, and what its parameters mean for capture."""
     schema = config.asn_capture_schema
-    start = f"VALUES {schema}.ASNCDCSERVICES('start','asncdc'), and run the command that it gives: asncap capture_schema={schema} "
+    start = (
+        f"VALUES {schema}.ASNCDCSERVICES('start','asncdc'), and run the command that it returns: asncap "
+        f"capture_schema={schema} "
+    )
     start += f"capture_server={config.database_dbname}"
     now, parameters = (
         read_agent_progress(connection, config.capture_schema),
@@ -127,7 +132,7 @@ def _agent(connection: Db2Connection, config: Db2Config) -> Iterator[Finding]:
     )
     connection.rollback()
     if not now.lsn:
-        yield Finding("The capture agent has not published anything yet: there is no position in the log.", start)
+        yield Finding("The capture agent has not published anything yet, so the log has no position.", start)
         return
     pause_s = 0
     if parameters is not None:
@@ -135,13 +140,14 @@ def _agent(connection: Db2Connection, config: Db2Config) -> Iterator[Finding]:
         retention = parameters.retention_limit
         if parameters.autoprune and retention is not None and retention < SHORT_RETENTION_MINUTES:
             yield Finding(
-                f"The agent prunes changes after {retention:,} minutes: what was not captured by then is lost.",
+                f"The agent prunes changes after {retention:,} minutes: changes that are not captured by "
+                "then are lost.",
                 f"UPDATE {schema}.IBMSNAP_CAPPARMS SET RETENTION_LIMIT = 10080, and restart the agent",
                 fatal=False,
             )
         if parameters.autostop:
             yield Finding(
-                "The agent stops by itself at the end of the log (AUTOSTOP is Y).",
+                "The agent stops automatically at the end of the log (AUTOSTOP is Y).",
                 f"UPDATE {schema}.IBMSNAP_CAPPARMS SET AUTOSTOP = 'N', and restart the agent",
                 fatal=False,
             )
@@ -152,7 +158,8 @@ def _lateness(now: AgentProgress, pause_s: int, start: str) -> Iterator[Finding]
     behind_us = now.latency_us
     if behind_us is not None and behind_us > max(LATE_S, PAUSES * pause_s) * 1_000_000:
         yield Finding(
-            f"The capture agent has published nothing for {behind_us / 1e6:,.0f} s: it is behind, it does not run, or nothing was written in the database.",
+            f"The capture agent has published nothing for {behind_us / 1e6:,.0f} s: it is behind, it does "
+            "not run, or no changes were written to the database.",
             start,
             fatal=False,
         )
@@ -180,8 +187,10 @@ def _tables(connection: Db2Connection, config: Db2Config) -> list[Finding]:
             if not schema.key:
                 found.append(
                     Finding(
-                        f"{table} has no key: with snapshot.isolation.mode={config.snapshot_isolation_mode.value} it cannot be read.",
-                        "set snapshot.isolation.mode=repeatable_read, give the table a primary key, or leave it out with table.exclude.list",
+                        f"{table} has no key: it cannot be read with "
+                        f"snapshot.isolation.mode={config.snapshot_isolation_mode.value}.",
+                        "set snapshot.isolation.mode=repeatable_read, give the table a primary key, or "
+                        "exclude it with table.exclude.list",
                     )
                 )
     if reads and is_locking(config.snapshot_isolation_mode):

@@ -29,7 +29,11 @@ class Db2Config(RelationalConfig):
     """Documented names and defaults (Debezium Db2 connector, "Connector properties")."""
 
     database_port: int = Field(
-        50000, alias="database.port", ge=1, le=65535, description="Port of the instance; from the Airflow connection."
+        50000,
+        alias="database.port",
+        ge=1,
+        le=65535,
+        description="Port of the instance; comes from the Airflow connection.",
     )
     database_dbname: str = Field(
         alias="database.dbname", min_length=1, max_length=18, description="Name of the database to capture."
@@ -37,27 +41,28 @@ class Db2Config(RelationalConfig):
     database_authentication: Authentication | None = Field(
         None,
         alias="database.authentication",
-        description="Ours. How user and password are sent; by default as the server asks for it.",
+        description="Ours. How the user name and password are sent; by default as the server requires.",
     )
     database_ssl_mode: Db2SslMode = Field(
         Db2SslMode.DISABLED,
         alias="database.ssl.mode",
-        description="Ours. required: TLS from the first byte on, and the server's certificate has to be one that is trusted.",
+        description="Ours. required: the connection uses TLS from the first byte, and the server's certificate must be "
+        "trusted.",
     )
     database_ssl_ca: str | None = Field(
         None,
         alias="database.ssl.ca",
-        description="Ours. File of the certificates that are trusted with TLS (PEM or ARM), on the workers.",
+        description="Ours. File with the certificates that are trusted with TLS (PEM or ARM), on the workers.",
     )
     database_ssl_hostname_validation: bool = Field(
         True,
         alias="database.ssl.hostname.validation",
-        description="Ours. The server's certificate has to name the host that is connected to.",
+        description="Ours. Whether the server's certificate must match the host name of the connection.",
     )
     schema_include_list: Patterns = Field(
-        (), alias="schema.include.list", description="Ours. Schemas to capture; all others are left out."
+        (), alias="schema.include.list", description="Ours. Schemas to capture; all others are excluded."
     )
-    schema_exclude_list: Patterns = Field((), alias="schema.exclude.list", description="Ours. Schemas to leave out.")
+    schema_exclude_list: Patterns = Field((), alias="schema.exclude.list", description="Ours. Schemas to exclude.")
     time_precision_mode: TimePrecision = Field(
         TimePrecision.ADAPTIVE,
         alias="time.precision.mode",
@@ -66,7 +71,7 @@ class Db2Config(RelationalConfig):
     unavailable_value_placeholder: str = Field(
         "__debezium_unavailable_value",
         alias="unavailable.value.placeholder",
-        description="In the Debezium JSON form, stands for a value that change tables do not have.",
+        description="In the Debezium JSON form, replaces a value that change tables do not contain.",
     )
     asn_capture_schema: str = Field(
         "ASNCDC",
@@ -77,42 +82,44 @@ class Db2Config(RelationalConfig):
     snapshot_isolation_mode: IsolationMode = Field(
         IsolationMode.REPEATABLE_READ,
         alias="snapshot.isolation.mode",
-        description="Whether tables are locked while a snapshot reads them: exclusive and repeatable_read keep writers out, and the snapshot "
-        "is of one moment. With read_committed and read_uncommitted nothing is locked; tables need a key.",
+        description="Whether a snapshot locks tables while it reads them: exclusive and repeatable_read block writers, so the "
+        "snapshot shows all tables at one moment. read_committed and read_uncommitted take no locks; tables need "
+        "a key.",
     )
     snapshot_lock_timeout_ms: int = Field(
         10_000,
         alias="snapshot.lock.timeout.ms",
         ge=-1,
-        description="How long a snapshot waits for its locks; 0 = not at all, -1 = for ever.",
+        description="How long a snapshot waits for its locks; 0 = not at all, -1 = no limit.",
     )
     snapshot_agent_timeout_ms: int = Field(
         120_000,
         alias="snapshot.agent.timeout.ms",
         ge=1,
-        description="Ours. How long a snapshot with locks waits until the capture agent has published what was committed before them.",
+        description="Ours. How long a snapshot with locks waits until the capture agent has published all changes that "
+        "were committed before the locks.",
     )
     snapshot_select_statement_overrides: dict[str, str] = Field(
         {},
         alias="snapshot.select.statement.overrides",
-        description="Names of tables, as SCHEMA.TABLE; the property of this name, a dot and the table's name is the SELECT "
-        "with which a snapshot reads it. The stream has all rows.",
+        description="Names of tables, as SCHEMA.TABLE. The property with this name, a dot and the table name contains the "
+        "SELECT with which a snapshot reads the table. The stream captures all rows.",
     )
     lob_handling_mode: LobHandling = Field(
         LobHandling.RESELECT,
         alias="lob.handling.mode",
-        description="Ours. Change tables have no values of LOB and XML columns: reselect reads them from the table, by the row's key, "
-        "unavailable leaves them out.",
+        description="Ours. Change tables contain no values of LOB and XML columns: reselect reads them from the table, by the "
+        "key of the row; unavailable omits them.",
     )
 
     FORM: ClassVar[ConnectionForm] = ConnectionForm(
         labels={"login": "User", "schema": "Database"},
         placeholders={"host": "db.example.org", "port": "50000", "login": "cdc", "schema": "SAMPLE"},
         extras={
-            "database.authentication": "server, server_encrypt or data_encrypt; by default as the server asks for it",
+            "database.authentication": "server, server_encrypt or data_encrypt; by default as the server requires",
             "database.ssl.mode": "disabled (default), or required for TLS",
             "database.ssl.ca": "file of trusted certificates, on the workers",
-            "database.ssl.hostname.validation": "true (default): the certificate has to name the host",
+            "database.ssl.hostname.validation": "true (default): the certificate must match the host",
         },
     )
     CONNECTION: ClassVar[Mapping[str, str]] = {**RelationalConfig.CONNECTION, "schema": "database.dbname"}
@@ -123,9 +130,9 @@ class Db2Config(RelationalConfig):
         "lob.handling.mode": PropertyEffect.COLUMNS,
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
-        "schema.history.internal.skip.unparseable.ddl": "change tables have no DDL: structures are read from the catalog",
-        "include.schema.comments": "comments of tables and columns are not part of the schema history",
-        "snapshot.locking.mode": "Db2 connectors lock as snapshot.isolation.mode says",
+        "schema.history.internal.skip.unparseable.ddl": "change tables contain no DDL: table structures are read from the catalog",
+        "include.schema.comments": "the schema history does not contain comments of tables and columns",
+        "snapshot.locking.mode": "Db2 connectors lock as snapshot.isolation.mode defines",
     }
 
     @classmethod
@@ -153,7 +160,9 @@ class Db2Config(RelationalConfig):
     @classmethod
     def _of_one_keyword(cls, value: str | None) -> str | None:
         if value is not None and _FORBIDDEN.search(value):
-            raise ValueError("has one of the characters ; { } and \", which end a keyword of Db2's connection string")
+            raise ValueError(
+                "contains one of the characters ; { } and \", which end a keyword of Db2's connection string"
+            )
         return value
 
     @classmethod

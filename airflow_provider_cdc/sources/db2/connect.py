@@ -263,9 +263,9 @@ def _password(password: str) -> str:
     """
     if ";" in password or password != password.strip():
         raise ConfigError(
-            "The password has a semicolon, or a blank at an end, which IBM's driver cannot be told.",
+            "The password contains a semicolon, or starts or ends with a blank, which IBM's driver does not support.",
             safe="Nothing was read; the offset is untouched.",
-            remedy="give the account another password, and the Airflow connection the same",
+            remedy="change the password of the account, and update the Airflow connection",
         )
     return password
 

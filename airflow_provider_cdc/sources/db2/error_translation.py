@@ -85,14 +85,15 @@ def code_of(message: str) -> int:
 
 _DENIED = ErrorMeaning(
     AccessDenied,
-    "The database refused user {user}",
+    "The database rejected user {user}",
     UNTOUCHED,
-    "correct login and password of the Airflow connection; where the text above says so, renew the password or unlock the account; "
-    "GRANT CONNECT ON DATABASE TO USER {user}; where it names a method of authentication, set database.authentication",
+    "correct the login and password of the Airflow connection. If the message mentions it: renew the password or "
+    "unlock the account; GRANT CONNECT ON DATABASE TO USER {user}; if it names an authentication method, set "
+    "database.authentication",
 )
 _RIGHTS = ErrorMeaning(
     NotGranted,
-    "User {user} may not see something that capture needs, or it does not exist",
+    "User {user} may not access an object that capture needs, or the object does not exist",
     UNTOUCHED,
     "run the connection check, which names each missing privilege; for captured tables: GRANT SELECT ON TABLE <table> TO USER {user}; for "
     "the agent's tables: GRANT SELECT ON TABLE {control}.<table> TO USER {user}",
@@ -111,34 +112,36 @@ _BUSY = ErrorMeaning(
 )
 _RESOURCES = ErrorMeaning(
     SourceUnavailable,
-    "The database has no more room for this statement or connection",
+    "The database has no resources left for this statement or connection",
     AGAIN,
-    "raise what the text above names (locks: LOCKLIST; connections: MAXAPPLS; log: LOGPRIMARY, LOGSECOND); " + RETRY,
+    ("raise the limit that the message names (locks: LOCKLIST; connections: MAXAPPLS; log: LOGPRIMARY, LOGSECOND); ")
+    + RETRY,
 )
 _DATABASE = ErrorMeaning(
     ConfigError,
-    "The database {database} is not known",
+    "The database {database} is unknown",
     UNTOUCHED,
     "correct database.dbname; db2 list db directory on the server shows the names",
 )
 _PENDING = ErrorMeaning(
     PrerequisiteError,
-    "The database or the table is in a state in which it cannot be read",
+    "The database or the table is in a state that does not allow reads",
     UNTOUCHED,
-    "do what the text above names: BACKUP DATABASE after switching to archived logs, REORG TABLE after ALTER TABLE, SET INTEGRITY after LOAD",
+    "take the action that the message names: BACKUP DATABASE after switching to archived logs, REORG TABLE "
+    "after ALTER TABLE, SET INTEGRITY after LOAD",
 )
 _CERTIFICATE = ErrorMeaning(
     PrerequisiteError,
-    "The secure connection could not be made",
+    "The secure connection could not be established",
     "No password was sent, and nothing was read; the offset is untouched.",
-    "name the certificate that the server's is signed with in database.ssl.ca, connect by the host's name as the certificate has it and to the "
-    "instance's port for TLS (SSL_SVCENAME)",
+    "name the certificate that signed the server's certificate in database.ssl.ca, and connect to the instance's "
+    "TLS port (SSL_SVCENAME) by the host name in the certificate",
 )
 _VALUE = ErrorMeaning(
     UnreadableValue,
-    "The database cannot give a value in the form that was asked for",
-    "Nothing of this table was written.",
-    "leave the column out with column.exclude.list",
+    "The database cannot return a value in the requested format",
+    "No rows of this table were written.",
+    "exclude the column with column.exclude.list",
 )
 
 _MEANINGS: list[tuple[Iterable[int], ErrorMeaning]] = [
@@ -182,9 +185,9 @@ def _meaning(e: Db2Error) -> ErrorMeaning:
         return _VALUE
     return ErrorMeaning(
         PrerequisiteError,
-        "The database refused a statement",
+        "The database rejected a statement",
         AGAIN,
-        "look the code up (db2 ? <code>), mend the cause, and run again",
+        "look up the code (db2 ? <code>), fix the cause, and run again",
     )
 
 

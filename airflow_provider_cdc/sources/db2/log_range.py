@@ -44,10 +44,11 @@ def end_of_log(connection: Db2Connection, config: Db2Config) -> Db2Position:
     now = read_agent_progress(connection, config.capture_schema)
     if not now.lsn:
         raise SourceUnavailable(
-            "The capture agent has not published anything yet: the log has no end that could be read up to.",
+            "The capture agent has not published anything yet, so the log has no end to read up to.",
             where=f"{config.asn_capture_schema}.IBMSNAP_REGISTER",
             safe="Nothing was read; the offset is untouched.",
-            remedy=f"VALUES {config.asn_capture_schema}.ASNCDCSERVICES('start','asncdc'), and wait until it has begun",
+            remedy=f"VALUES {config.asn_capture_schema}.ASNCDCSERVICES('start','asncdc'), and wait until it has "
+            "started",
         )
     return Db2Position(now.lsn, now.synch_us, seen_us=now.now_us)
 
@@ -65,19 +66,21 @@ def check_position_readable(connection: Db2Connection, config: Db2Config, positi
     now = read_agent_progress(connection, config.capture_schema)
     if now.lsn and lsn_sort_key(now.lsn) < lsn_sort_key(position.commit_lsn):
         raise PositionLost(
-            f"The capture agent has published changes up to LSN {lsn_text(now.lsn)}, which is before the position: the database was set back or "
-            "replaced, or the agent was started cold.",
+            f"The capture agent has published changes up to LSN {lsn_text(now.lsn)}, which is before the position: "
+            "the database was restored or replaced, or the agent was cold-started.",
             where=str(position),
             safe=_SAFE,
-            remedy="set snapshot.mode=when_needed for one run to read all tables again",
+            remedy="set snapshot.mode=when_needed for one run to snapshot all tables again",
         )
     captured = _captured(connection, config)
     if another := [table for table, one in captured.items() if position.is_another(str(table), one.made_us)]:
         raise PositionLost(
-            f"{_listed(another)} registered again after the position, with another change table: changes made in between may be lost.",
+            f"{_listed(another)} registered again after the position, with a different change table: changes "
+            "made in between may be lost.",
             where=f"{another[0]}, {position}",
             safe=_SAFE,
-            remedy=f"run {format_switch_commands(config, another)}, or set snapshot.mode=when_needed for one run to read all tables again",
+            remedy=f"run {format_switch_commands(config, another)}, or set snapshot.mode=when_needed for one run to "
+            "snapshot all tables again",
         )
     minutes = retention_minutes(connection, config)
     if (
@@ -96,13 +99,14 @@ def check_position_readable(connection: Db2Connection, config: Db2Config, positi
     if pruned:
         first = captured[pruned[0]]
         raise PositionLost(
-            f"The capture agent has pruned changes after the position: the change table {first.change_table_name} holds those of {first.table} only after LSN "
-            f"{lsn_text(first.old or b'')}"
-            + (f", and {len(pruned) - 1:,} others are like it." if len(pruned) > 1 else "."),
+            f"The capture agent has pruned changes after the position: the change table {first.change_table_name} "
+            f"contains changes of {first.table} only after LSN {lsn_text(first.old or b'')}"
+            + (f", and {len(pruned) - 1:,} other tables are affected too." if len(pruned) > 1 else "."),
             where=f"{first.table}, {position}",
             safe=_SAFE,
-            remedy=f"run {format_switch_commands(config, pruned)}, which {'has' if len(pruned) == 1 else 'have'} just "
-            f"{'that table' if len(pruned) == 1 else 'those tables'} read again, or set snapshot.mode=when_needed for one run to read all tables again; let the agent keep changes for longer (RETENTION_LIMIT in "
+            remedy=f"run {format_switch_commands(config, pruned)} to snapshot only "
+            f"{'that table' if len(pruned) == 1 else 'those tables'} again, or set snapshot.mode=when_needed for "
+            "one run to snapshot all tables again; let the agent keep changes for longer (RETENTION_LIMIT in "
             f"{config.asn_capture_schema}.IBMSNAP_CAPPARMS, minutes)",
         )
 

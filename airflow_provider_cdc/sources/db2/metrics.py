@@ -133,7 +133,11 @@ class AsnStreamMetrics:
         counted, published = self.counters, self._published
         assert published is not None
         latency = published.latency_us
-        behind = "it is not known how far behind" if latency is None else f"{latency / 1e6:.1f} s behind the database"
+        behind = (
+            "its distance to the database is unknown"
+            if latency is None
+            else f"{latency / 1e6:.1f} s behind the database"
+        )
         return (
             f"Read {counted.windows} windows up to {self._position}: {counted.rows:,} rows, {counted.changes:,} changes of "
             f"{counted.transactions:,} transactions, by {counted.queries:,} queries. The capture agent has published LSN "

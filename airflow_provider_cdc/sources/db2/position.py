@@ -128,7 +128,7 @@ class Db2Position:
             ) from e
 
     def __str__(self) -> str:
-        return f"LSN {lsn_text(self.commit_lsn)}" if self.commit_lsn else "the beginning"
+        return f"LSN {lsn_text(self.commit_lsn)}" if self.commit_lsn else "the start of the log"
 
 
 def lsn_text(lsn: bytes) -> str:
@@ -150,7 +150,7 @@ def lsn_bytes(text: str) -> bytes:
     if bare in ("NULL", "None"):
         return b""
     if not _HEX.fullmatch(bare):
-        raise ValueError(f"{text!r} is no LSN")
+        raise ValueError(f"{text!r} is not an LSN")
     return bytes.fromhex(bare)
 
 

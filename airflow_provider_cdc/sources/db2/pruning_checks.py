@@ -49,10 +49,11 @@ def holds_older(
 def position_too_old(position: Db2Position, minutes: int, config: Db2Config) -> PositionLost:
     """Return the error of a position after which changes may have been pruned for their age."""
     return PositionLost(
-        f"The capture agent keeps changes for {minutes:,} minutes (RETENTION_LIMIT). The position is older, and no row from before it is left: changes "
-        "after it may have been pruned before they were captured.",
+        f"The capture agent keeps changes for {minutes:,} minutes (RETENTION_LIMIT). The position is older, and no "
+        "row from before the position is left: changes after it may have been pruned before they were captured.",
         where=str(position),
         safe="Everything up to the position is captured; the offset is untouched.",
-        remedy="set snapshot.mode=when_needed for one run to read all tables again. So that it does not happen again: capture more often, or let the agent keep "
-        f"changes for longer (RETENTION_LIMIT in {config.asn_capture_schema}.IBMSNAP_CAPPARMS, minutes)",
+        remedy="set snapshot.mode=when_needed for one run to snapshot all tables again. To prevent this: capture more "
+        "often, or let the agent keep changes for longer (RETENTION_LIMIT in "
+        f"{config.asn_capture_schema}.IBMSNAP_CAPPARMS, minutes)",
     )

@@ -61,9 +61,11 @@ def _columns(schema: TableSchema) -> Iterator[Finding]:
     for column, (what, width) in zip(schema.columns, _NEEDED, strict=True):
         kind = Db2ColumnType.from_column(column)
         if kind.base in NOT_LOGGED:
-            yield _advice(f"{schema.id}.{column.name} is a {kind.base}, of which change tables have no values.", fix)
+            yield _advice(
+                f"{schema.id}.{column.name} is a {kind.base}; change tables contain no values of this type.", fix
+            )
         elif kind.base not in _TEXTS or (kind.length or 0) < width:
-            yield _advice(f"{schema.id}.{column.name} is {kind.ddl_expression}, which does not hold {what}.", fix)
+            yield _advice(f"{schema.id}.{column.name} is {kind.ddl_expression}, which is too small for {what}.", fix)
 
 
 def _rights(schema: TableSchema, config: Db2Config, privileges: Db2AccountPrivileges) -> Iterator[Finding]:
@@ -72,7 +74,9 @@ def _rights(schema: TableSchema, config: Db2Config, privileges: Db2AccountPrivil
     if config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE:
         needed.append("DELETE")
     if missing := [action for action in needed if not privileges.has_privilege(action, table, columns)]:
-        what = f"The account lacks {', '.join(missing)} on {table}, with which watermarks of incremental snapshots are written."
+        what = (
+            f"The account lacks {', '.join(missing)} on {table}, which incremental snapshots need to write watermarks."
+        )
         yield _advice(what, build_grant_statement(", ".join(missing), table, config) + ", or set read.only=true")
 
 

@@ -53,7 +53,8 @@ def table_findings(
         )
     if named and left:
         yield Finding(
-            f"{_listed(left)}: the lists select tables that are not in capture mode, so they are not captured.",
+            f"{_listed(left)}: table lists select these tables, but they are not in capture mode, so they "
+            "are not captured.",
             build_registration_sql(left[0], config),
             fatal=False,
         )
@@ -66,7 +67,7 @@ def table_findings(
         yield from _state(table, one, config)
         source, change = structures.get(table), structures.get(changes[table])
         if source is None:
-            yield Finding(f"{table} is in capture mode, and does not exist.", _removing(table, config), fatal=False)
+            yield Finding(f"{table} is in capture mode but does not exist.", _removing(table, config), fatal=False)
         elif change is None:
             yield Finding(
                 f"The change table {one.change_table_name} of {table} does not exist.",
@@ -113,27 +114,33 @@ def _columns(source: TableSchema, change: TableSchema, one: TableRegistration, c
         )
     if booleans := [c.name for c in source.columns if Db2ColumnType.from_column(c).base == "BOOLEAN"]:
         yield _advice(
-            f"{table} has columns of the type BOOLEAN ({', '.join(booleans)}), which SQL Replication does not support: snapshots have them, changes may not.",
-            "make them SMALLINT, or leave them out with column.exclude.list",
+            f"{table} has columns of the type BOOLEAN ({', '.join(booleans)}), which SQL Replication does "
+            "not support: snapshots include them, but changes may not.",
+            "change them to SMALLINT, or exclude them with column.exclude.list",
         )
     if binaries := [c.name for c in source.columns if Db2ColumnType.from_column(c).base in ("BINARY", "VARBINARY")]:
         yield _advice(
-            f"{table} has columns of the types BINARY or VARBINARY ({', '.join(binaries)}), which SQL Replication supports on z/OS alone: snapshots have their values, changes may not.",
-            "make them CHAR or VARCHAR … FOR BIT DATA, or leave them out with column.exclude.list",
+            f"{table} has columns of the types BINARY or VARBINARY ({', '.join(binaries)}), which SQL "
+            "Replication supports only on z/OS: snapshots include their values, but changes may not.",
+            "change them to CHAR or VARCHAR … FOR BIT DATA, or exclude them with column.exclude.list",
         )
     lobs = [c.name for c in source.columns if Db2ColumnType.from_column(c).base in NOT_LOGGED]
     if lobs and not source.key and config.lob_handling_mode is LobHandling.RESELECT:
         yield _advice(
-            f"Values of {', '.join(lobs)} of {table} are not in change tables, and without a key they cannot be read from the table: they are unavailable.",
-            "give the table a primary key, or leave the columns out with column.exclude.list",
+            f"Change tables contain no values of {', '.join(lobs)} of {table}, and without a key the values "
+            "cannot be read from the table: they are unavailable.",
+            "give the table a primary key, or exclude the columns with column.exclude.list",
         )
     if not one.pairs and not one.before_prefix:
         where = f"SOURCE_OWNER = {quote_literal(table.namespace)} AND SOURCE_TABLE = {quote_literal(table.name)}"
         outcome = (
-            "a changed key leaves the row with the old one" if source.key else "the row from before cannot be removed"
+            "a key update leaves the row with the old key in the target"
+            if source.key
+            else "the row before the update cannot be removed"
         )
         yield Finding(
-            f"Updates of {table} come without the row from before (CHG_UPD_TO_DEL_INS is N, and there are no before-image columns): {outcome}.",
+            f"Updates of {table} are captured without the row before the update (CHG_UPD_TO_DEL_INS is N, "
+            f"and the change table has no before-image columns): {outcome}.",
             f"UPDATE {config.asn_capture_schema}.IBMSNAP_REGISTER SET CHG_UPD_TO_DEL_INS = 'Y' WHERE {where}; "
             f"VALUES {config.asn_capture_schema}.ASNCDCSERVICES('reinit','asncdc')",
             fatal=not source.key,
@@ -148,7 +155,7 @@ def _rights(table: TableId, change: TableId, config: Db2Config, rights: Db2Accou
         )
     if not never_reads(config) and not rights.has_privilege("SELECT", table):
         yield Finding(
-            f"The account lacks SELECT on {table}, with which a snapshot reads rows.",
+            f"The account lacks SELECT on {table}, which a snapshot needs to read rows.",
             build_grant_statement("SELECT", table, config),
         )
 

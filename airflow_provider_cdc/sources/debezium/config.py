@@ -77,25 +77,27 @@ class DebeziumConfig(TableConfig):
         None,
         alias="events.path",
         min_length=1,
-        description="File, folder, or pattern with `*`, as a path or URL (fsspec): files of JSON lines, also of gzip (`.gz`) and zstd (`.zst`), read in the order of their names.",
+        description="File, folder, or pattern with `*`, as a path or URL (fsspec). The files contain JSON lines, plain "
+        "or compressed with gzip (`.gz`) or zstd (`.zst`), and are read in the order of their names.",
     )
     events_path_options: SecretStr | None = Field(
         None,
         alias="events.path.options",
-        description="Options of the filesystem of `events.path`, as a JSON object; may hold secrets, so it comes from the connection.",
+        description="Options of the filesystem of `events.path`, as a JSON object. They may contain secrets, so they "
+        "come from the connection.",
     )
     events_line_format: LineFormat = Field(
         LineFormat.RECORD,
         alias="events.line.format",
-        description="A line of a file is a `record` (`topic`, `key`, `value`, `headers`), or the bare `value`.",
+        description="A line of a file is a `record` (`topic`, `key`, `value`, `headers`), or a `value` only.",
     )
     events_topic: str | None = Field(
         None,
         alias="events.topic",
-        description="Topic of lines that name none: bare values without a `source` block.",
+        description="Topic of lines without one: values without a `source` block.",
     )
     events_key_field: str | None = Field(
-        None, alias="events.key.field", description="Name of the key column of records whose key is a bare value."
+        None, alias="events.key.field", description="Name of the key column of records whose key is a single value."
     )
     events_key_format: KeyFormat = Field(
         KeyFormat.JSON,
@@ -105,53 +107,64 @@ class DebeziumConfig(TableConfig):
     events_headers: Names = Field(
         (),
         alias="events.headers",
-        description="Names of headers that are kept, each as a column `__header.<name>`; the relational sink takes its key from them with primary.key.mode=record_header.",
+        description="Names of headers to capture, each as a column `__header.<name>`. With "
+        "primary.key.mode=record_header, the relational sink reads its key from them.",
     )
     events_zoned_timestamp_mode: ZonedTimestampMode = Field(
         ZonedTimestampMode.MOMENT,
         alias="events.zoned.timestamp.mode",
-        description="Timestamps with a time zone become a `moment` of microseconds in UTC, or stay a `text` with all digits and their offset.",
+        description="Timestamps with a time zone become a `moment` of microseconds in UTC, or remain a `text` with all "
+        "digits and their offset.",
     )
-    topics: Names = Field((), alias="topics", description="Topics of Kafka to read, with commas between them.")
+    topics: Names = Field((), alias="topics", description="Kafka topics to read, separated by commas.")
     topics_regex: Annotated[str, AfterValidator(_regex)] | None = Field(
-        None, alias="topics.regex", description="The same as a regular expression of Python's for whole names."
+        None,
+        alias="topics.regex",
+        description="Kafka topics to read, as a Python regular expression that matches whole names.",
     )
-    bootstrap_servers: str | None = Field(None, alias="bootstrap.servers", description="Brokers of the Kafka topics.")
+    bootstrap_servers: str | None = Field(None, alias="bootstrap.servers", description="Kafka brokers of the topics.")
     consumer_security_protocol: str | None = Field(
         None,
         alias="consumer.security.protocol",
-        description="How the brokers are spoken to; by default without encryption.",
+        description="Protocol for the brokers; the default is unencrypted.",
     )
     consumer_sasl_mechanism: str | None = Field(
-        None, alias="consumer.sasl.mechanism", description="How the consumer logs in."
+        None, alias="consumer.sasl.mechanism", description="SASL mechanism with which the consumer logs in."
     )
-    consumer_sasl_username: str | None = Field(None, alias="consumer.sasl.username", description="Who logs in.")
+    consumer_sasl_username: str | None = Field(
+        None, alias="consumer.sasl.username", description="User name with which the consumer logs in."
+    )
     consumer_sasl_password: SecretStr | None = Field(
-        None, alias="consumer.sasl.password", description="The password; from the connection."
+        None, alias="consumer.sasl.password", description="Password of the user; comes from the connection."
     )
     consumer_ssl_ca_location: str | None = Field(
         None,
         alias="consumer.ssl.ca.location",
-        description="PEM file with the certificates that brokers' are signed with.",
+        description="PEM file with the certificates of the authorities that signed the brokers' certificates.",
     )
     consumer_ssl_certificate_location: str | None = Field(
-        None, alias="consumer.ssl.certificate.location", description="PEM file with the consumer's own certificate."
+        None, alias="consumer.ssl.certificate.location", description="PEM file with the certificate of the consumer."
     )
     consumer_ssl_key_location: str | None = Field(
-        None, alias="consumer.ssl.key.location", description="PEM file with the key of that."
+        None,
+        alias="consumer.ssl.key.location",
+        description="PEM file with the private key of the consumer's certificate.",
     )
     consumer_ssl_key_password: SecretStr | None = Field(
-        None, alias="consumer.ssl.key.password", description="The password of that file; from the connection."
+        None,
+        alias="consumer.ssl.key.password",
+        description="Password of the private key file; comes from the connection.",
     )
     unavailable_value_placeholder: str = Field(
         "__debezium_unavailable_value",
         alias="unavailable.value.placeholder",
-        description="Stands for a value that the event does not have; as the connector that wrote the events was told.",
+        description="Placeholder of a value that the event does not contain, as configured in the connector that wrote "
+        "the events.",
     )
     snapshot_mode: SnapshotMode = Field(
         SnapshotMode.NEVER,
         alias="snapshot.mode",
-        description="`never`: there are only events, and they are read from the first one on.",
+        description="`never`: the source has only events, which are read from the first one.",
     )
 
     FORM: ClassVar[ConnectionForm] = ConnectionForm(
@@ -159,7 +172,7 @@ class DebeziumConfig(TableConfig):
         hidden=("schema", "port"),
         placeholders={"host": "kafka-1:9092,kafka-2:9092"},
         extras={
-            f"consumer.{name}": f"of the Kafka client{', ' + such if such else ''}"
+            f"consumer.{name}": f"property of the Kafka client{', ' + such if such else ''}"
             for name, such in _CONSUMER.items()
             if not name.startswith(("sasl.username", "sasl.password"))
         },
@@ -180,12 +193,13 @@ class DebeziumConfig(TableConfig):
             raise ValueError("topics and topics.regex exclude each other: set only one of them")
         if kafka and self.events_path is not None:
             raise ValueError(
-                "events.path and topics exclude each other: files or Kafka. Of the topics in files, table.include.list and table.exclude.list choose"
+                "events.path and topics exclude each other: read either files or Kafka. To select among the "
+                "topics in files, use table.include.list and table.exclude.list"
             )
         if not kafka and self.events_path is None:
             raise ValueError("events.path: set it to read files, or topics or topics.regex to read from Kafka")
         if kafka and not self.bootstrap_servers:
-            raise ValueError("bootstrap.servers: required by topics and topics.regex, and not set")
+            raise ValueError("bootstrap.servers: required by topics and topics.regex")
         return self
 
     @model_validator(mode="after")
@@ -193,11 +207,16 @@ class DebeziumConfig(TableConfig):
         fields = {str(field.alias): name for name, field in type(self).model_fields.items()}
         for name in _WITHOUT_EFFECT:
             if fields[name] in self.model_fields_set and getattr(self, fields[name]):
-                raise ValueError(f"{name}: has no effect here: events are read as they were written. Remove it")
+                raise ValueError(f"{name}: has no effect here, because events are read as they were written. Remove it")
         if self.snapshot_mode is not SnapshotMode.NEVER:
-            raise ValueError("snapshot.mode: only never: there are events, and no tables that could be read")
+            raise ValueError(
+                "snapshot.mode: only never is valid, because the source has events and no tables that could be read"
+            )
         if self.position_lost_mode is not LostPositionMode.FAIL:
-            raise ValueError("position.lost.mode: only fail: there are events, and no tables that could be read again")
+            raise ValueError(
+                "position.lost.mode: only fail is valid, because the source has events and no tables that a "
+                "snapshot could read"
+            )
         return self
 
     @model_validator(mode="after")
@@ -218,7 +237,7 @@ class DebeziumConfig(TableConfig):
         except (ValueError, RecursionError):
             options = None
         if not isinstance(options, dict):
-            raise ValueError("events.path.options: give a JSON object")
+            raise ValueError("events.path.options: must be a JSON object")
         return options
 
     def build_consumer_properties(self) -> dict[str, str]:

@@ -88,7 +88,8 @@ class FileFeed(RecordFeed):
             raise ConfigError(
                 f"events.path={self._url} cannot be opened: {e}",
                 safe="Nothing was read.",
-                remedy="correct it, or install the filesystem's package, for example airflow-provider-cdc[s3]",
+                remedy="correct the path, or install the package of its filesystem, for example "
+                "airflow-provider-cdc[s3]",
             ) from None
         self._finished: dict[str, int] = {}
         """File that this reader has read to its end → its size then."""
@@ -117,8 +118,8 @@ class FileFeed(RecordFeed):
             kinds = ", ".join(f"*{kind}" for kind in _PLAIN)
             return [
                 (
-                    f"There are no files at {self._url}.",
-                    f"write {kinds} there, which may be compressed as .gz or .zst; the next run reads them",
+                    f"No files exist at {self._url}.",
+                    f"write {kinds} there, optionally compressed as .gz or .zst; the next run reads them",
                     False,
                 )
             ]
@@ -126,8 +127,8 @@ class FileFeed(RecordFeed):
         if not name.endswith(_COMPRESSED) and self._last_end(name, files[name]) < files[name]:
             return [
                 (
-                    f"The last line of {name} has no end.",
-                    "end it with a line feed: until then, or until another file comes after it, it is not read",
+                    f"The last line of {name} does not end with a line feed.",
+                    ("end the line with a line feed; it is not read before that, or before another file follows"),
                     False,
                 )
             ]
@@ -287,7 +288,7 @@ class FileFeed(RecordFeed):
         for name, size in self._finished.items():
             if name in files and files[name] != size:
                 raise self._lost(
-                    f"{name} has changed after it was read: it had {size} bytes and has {files[name]}.", at
+                    f"The file {name} has changed after it was read: it had {size} bytes and now has {files[name]}.", at
                 )
         if not at.file:
             return
@@ -301,17 +302,19 @@ class FileFeed(RecordFeed):
         if earlier > at.before:
             late = [name for name in files if name < at.file][-3:]
             raise self._lost(
-                f"{earlier - at.before} files have come whose names are before that which is read, such as {', '.join(late)}: they would never be read.",
+                f"{earlier - at.before} new files have names that sort before the file that is being read, "
+                f"such as {', '.join(late)}: they would never be read.",
                 at,
-                remedy="give them names that come after those of all other files; their events come later then, in the order of the names",
+                remedy="rename them so that they sort after all other files; their events are then captured later, "
+                "in the order of the names",
             )
 
     def _gone(self, name: str, at: FilePosition) -> PositionLost:
-        return self._lost(f"The file {name} is not there any more, and was not read to its end.", at)
+        return self._lost(f"The file {name} no longer exists, and was not read to its end.", at)
 
     def _shorter(self, name: str, offset: int) -> PositionLost:
         return self._lost(
-            f"The file {name} has changed: {offset} bytes of it were read, and it is not what it was.",
+            f"The file {name} has changed: {offset} bytes of it were read, and its content is now different.",
             FilePosition(name, offset),
         )
 
@@ -321,8 +324,9 @@ class FileFeed(RecordFeed):
             where=f"{self._url}: {at}",
             safe=_SAFE,
             remedy=remedy
-            or f"put the file back as it was; if its events are lost, `{self._behind(at.file)}` shows what it means to go on behind them, and a new snapshot of the connector that "
-            "writes the events makes its tables whole",
+            or f"restore the original file. If its events are lost, `{self._behind(at.file)}` shows the effect of "
+            "continuing after them; a new snapshot by the connector that writes the events then completes its "
+            "tables",
         )
 
     def _behind(self, name: str) -> str:
@@ -349,14 +353,17 @@ class FileFeed(RecordFeed):
             raise self._gone(name, FilePosition(name)) from None
         except (EOFError, gzip.BadGzipFile, zlib.error) as e:
             raise SourceLogDamaged(
-                f"The file {name} is not whole: {e}",
+                f"The file {name} is incomplete: {e}",
                 where=f"{self._url}: {name}",
                 safe=_SAFE,
-                remedy="write compressed files elsewhere, and move them here when they are complete",
+                remedy="write compressed files to another folder, and move them here when they are complete",
             ) from None
         except OSError as e:
             raise SourceUnavailable(
-                f"{name} cannot be read: {e}", where=self._url, safe=_SAFE, remedy="see that the account may read it"
+                f"The file {name} cannot be read: {e}",
+                where=self._url,
+                safe=_SAFE,
+                remedy="check that the account may read it",
             ) from e
 
 
@@ -375,7 +382,7 @@ def _zstd(file: Any) -> IO[bytes]:
         import zstandard
     except ImportError:
         raise ConfigError(
-            "Files of zstd need the package zstandard, which is not installed.",
+            "Zstd files require the package zstandard, which is not installed.",
             safe="Nothing was read.",
             remedy="pip install 'airflow-provider-cdc[debezium]'",
         ) from None

@@ -15,7 +15,10 @@ import orjson
 from airflow_provider_cdc.core.errors import UnknownLogEvent
 
 _BEGIN: Final = b'"schema":{'
-_REMEDY: Final = "see that it is one JSON object a line, as events.line.format says; a Kafka topic of another format can be left out with topics or topics.regex"
+_REMEDY: Final = (
+    "check that each line is one JSON object, as events.line.format requires; exclude Kafka topics of another "
+    "format with topics or topics.regex"
+)
 
 
 class LineParser:

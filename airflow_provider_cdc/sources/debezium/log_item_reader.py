@@ -68,8 +68,10 @@ _CHANGE: Final = {
 """Connector → fields of the ``source`` block that no two changes have in common. SQL Server itself has a delete and a create of a key that changes, without headers."""
 _OLD_KEY: Final = "__debezium.oldkey"
 """Header of a create: the key that the row had before."""
-_SAFE: Final = "Everything before this record is captured; nothing of it was written."
-_LEAVE_OUT: Final = "if it is none of a table, leave its topic out with table.exclude.list, topics or topics.regex"
+_SAFE: Final = "Everything before this record is captured; no part of the record was written."
+_LEAVE_OUT: Final = (
+    "if the record does not belong to a table, exclude its topic with table.exclude.list, topics or topics.regex"
+)
 _TRUNCATE: Final = _CODES["t"]
 
 
@@ -131,7 +133,7 @@ class DebeziumEventReader:
                 rows = None
             if rows is None:
                 if value is None and self._tables.find_schema(table) is None:
-                    self._leave_out(topic, "the end of a key of which no event has come")
+                    self._leave_out(topic, "a tombstone of a key without a captured event")
                     continue
                 rows = self._open[topic] = TopicRows(topic, table, token)
             self._add(rows, op, before, after, own, record.get("headers"), line, ts_us, _origin(value))
@@ -153,7 +155,11 @@ class DebeziumEventReader:
         if isinstance(source, dict) and source.get("table"):
             parts = (source.get("name"), source.get("schema") or source.get("db"), source["table"])
             return self._config.topic_delimiter.join(map(str, parts))
-        raise self._refused("The line names no topic, and has no `source` block that does.", line, "set events.topic")
+        raise self._refused(
+            "The line has no topic and no `source` block from which the topic could be derived.",
+            line,
+            "set events.topic",
+        )
 
     def _captured(self, topic: str) -> TableId | None:
         """Return the table of a topic, if it is captured."""
@@ -164,10 +170,10 @@ class DebeziumEventReader:
             return None
         if (owner := self._owners.setdefault(table, topic)) != topic:
             raise ConfigError(
-                f"The topics {owner} and {topic} are both the table {table}: their rows would be rows of one.",
+                f"The topics {owner} and {topic} both map to the table {table}: their rows would be mixed.",
                 where=self._piece.describe_line(0),
-                safe="Everything before is captured.",
-                remedy="read them by connectors of their own, each with its topic.prefix",
+                safe="Everything before this record is captured.",
+                remedy="read them with separate connectors, each with its own topic.prefix",
             )
         return table
 
@@ -182,9 +188,10 @@ class DebeziumEventReader:
             return True
         if shape is RecordKind.UNKNOWN:
             raise self._refused(
-                f"The value of a record of {topic} is neither a change event nor a flat row: it has to be a struct with the event's fields, or one without structs in it.",
+                f"The value of a record of {topic} is neither a change event nor a flat row. It must be a "
+                "struct with the fields of an event, or a struct without nested structs.",
                 line,
-                f"have a transformation make one of the two of it; {_LEAVE_OUT}",
+                f"convert the records to one of these formats with a transformation; {_LEAVE_OUT}",
             )
         self._leave_out(topic, shape.value if shape is not RecordKind.ENVELOPE else RecordKind.MESSAGE.value)
         return False
@@ -193,7 +200,7 @@ class DebeziumEventReader:
         self.left_out[what] += 1
         if self._tell and (topic, what) not in self._told:
             self._told.add((topic, what))
-            log.info("Records of %s are left out: each is %s, and no event of a table.", topic, what)
+            log.info("Records of %s are skipped: each is %s, not an event of a table.", topic, what)
 
     def _event(self, value: Any, schema: str | None, line: int) -> tuple[int, Row | None, Row | None, int]:
         """Operation, image before, image after and time of an event."""
@@ -204,7 +211,7 @@ class DebeziumEventReader:
             ts_us = _micros(source) or _micros(value) or self._now(line)
             code = _CODES.get(value["op"])
             if code is None:
-                raise self._refused(f"The operation {value['op']!r} is not known.", line, _LEAVE_OUT)
+                raise self._refused(f"The operation {value['op']!r} is unknown.", line, _LEAVE_OUT)
             before, after = value.get("before"), value.get("after")
         else:
             before, after, ts_us = None, value, self._now(line)
@@ -219,7 +226,7 @@ class DebeziumEventReader:
             return code, before, None, ts_us
         if after is None and code != _TRUNCATE:
             raise self._refused(
-                f"An event of the operation {OPERATIONS[code]} has no row: its `after` is null.", line, _LEAVE_OUT
+                f"An event with the operation {OPERATIONS[code]} has no row: its `after` is null.", line, _LEAVE_OUT
             )
         return code, before if code == UPDATE else None, after, ts_us
 
@@ -231,10 +238,10 @@ class DebeziumEventReader:
         if key is None or isinstance(key, dict):
             return key or {}
         if isinstance(key, list):
-            raise self._refused("The key of a record is neither a value nor a struct.", line, _LEAVE_OUT)
+            raise self._refused("The key of a record is neither a single value nor a struct.", line, _LEAVE_OUT)
         if self._config.events_key_field is None:
             raise self._refused(
-                f"The key of a record is the bare value {key!r}, and the name of its column is not known.",
+                f"The key of a record is the single value {key!r}, and the name of its column is unknown.",
                 line,
                 "set events.key.field",
             )
@@ -246,7 +253,7 @@ class DebeziumEventReader:
             raise self._refused("A record has neither a key nor a value.", line, _LEAVE_OUT)
         if self._deleted.get(topic) != key:
             return False
-        self.left_out["the end of a key, after its delete"] += 1
+        self.left_out["a tombstone after a delete"] += 1
         return True
 
     # -- rows ---------------------------------------------------------------------------------------------------------
@@ -256,7 +263,7 @@ class DebeziumEventReader:
     ) -> None:  # fmt: skip
         if op == DELETE:
             if not key and before is None:
-                raise self._refused("A delete has neither a key nor the row before.", line, _LEAVE_OUT)
+                raise self._refused("A delete event has neither a key nor a `before` row.", line, _LEAVE_OUT)
             before = {**before, **key} if before else dict(key)
             self._deleted[rows.topic] = key
         else:
@@ -358,8 +365,9 @@ class DebeziumEventReader:
             raise UnreadableValue(
                 f"A value of a record of {rows.topic} cannot be read: {e}",
                 where=self._piece.describe_line(rows.lines[e.row]),
-                safe="Everything before the block of this record is captured; nothing was written under a guess.",
-                remedy="see what has written the record; a column can be left out with column.exclude.list, if its schema is right",
+                safe="Everything before the block of this record is captured; no value was guessed.",
+                remedy="check which program wrote the record; if its schema is correct, the column can be excluded "
+                "with column.exclude.list",
             ) from None
         lines = np.array(rows.lines, np.int64)
         return RowBlock(
@@ -389,9 +397,11 @@ class DebeziumEventReader:
                 continue
             if not key:
                 raise self._refused(
-                    f"An update of {rows.topic} has neither a key nor the row before: it does not say which row it changed.",
+                    f"An update event of {rows.topic} has neither a key nor a `before` row, so the updated "
+                    "row is unknown.",
                     rows.lines[at],
-                    "name the columns of its key with message.key.columns, or have the source log whole rows (REPLICA IDENTITY FULL)",
+                    "name the key columns with message.key.columns, or let the source log whole rows "
+                    "(REPLICA IDENTITY FULL)",
                 )
             rows.before[at] = {name: after.get(name, rows.keys[at].get(name)) for name in key}
 

@@ -229,7 +229,7 @@ class ImageBuilder:
                 raise InvalidColumnValue(int(at[e.row]), f"{what}.{column.name}: {e}") from None
             except pa.ArrowInvalid as e:
                 raise InvalidColumnValue(
-                    int(at[0]), f"{what}.{column.name} is a {own.type}, and does not fit {column.type}: {e}"
+                    int(at[0]), f"{what}.{column.name} is a {own.type}, which does not fit {column.type}: {e}"
                 ) from None
             masks.append(missing)
         index = np.where(there, np.cumsum(there) - 1, -1)
@@ -243,7 +243,9 @@ class ImageBuilder:
                     ((i, name) for i, r in enumerate(some) for name in unknown if r.get(name) is not None), (0, None)
                 )
                 if lost is not None:
-                    raise InvalidColumnValue(int(at[row]), f"{what} has a field {lost}, and its schema has none")
+                    raise InvalidColumnValue(
+                        int(at[row]), f"{what} has a field {lost}, which its schema does not contain"
+                    )
 
 
 def _values(name: str, rows: list[Row], keys: list[Row], *, key: bool) -> list[Any]:

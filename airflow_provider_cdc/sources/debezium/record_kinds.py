@@ -19,11 +19,11 @@ class RecordKind(enum.Enum):
     ENVELOPE = "an event"
     FLAT = "a flat row"
     HEARTBEAT = "a heartbeat"
-    TRANSACTION = "a boundary of a transaction"
+    TRANSACTION = "a transaction boundary"
     SCHEMA_CHANGE = "a schema change"
     NOTIFICATION = "a notification"
     MESSAGE = "a logical decoding message"
-    UNKNOWN = "of a form that is not known"
+    UNKNOWN = "of an unknown format"
 
 
 EVENTS: Final = (RecordKind.ENVELOPE, RecordKind.FLAT)

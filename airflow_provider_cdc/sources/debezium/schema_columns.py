@@ -101,7 +101,7 @@ def _type(
     if literal in ("array", "map", "struct"):
         return "string", JSON
     if literal not in _PRIMITIVE:
-        raise ValueError(f"the type {literal!r} of the field {node.get('field')!r} is not known")
+        raise ValueError(f"the type {literal!r} of the field {node.get('field')!r} is unknown")
     return _PRIMITIVE[literal], semantic
 
 

@@ -32,8 +32,8 @@ from airflow_provider_cdc.sources.debezium.record_feed_interface import RecordFe
 
 log = logging.getLogger(__name__)
 
-_NO_TABLES = "There are no tables that could be read: the source is a sequence of events."
-_READ_WHERE = "have the connector that writes the events take the snapshot: its reads come as events"
+_NO_TABLES = "The source is a sequence of events, without tables that a snapshot could read."
+_READ_WHERE = "take the snapshot with the connector that writes the events: the snapshot rows are captured as events"
 
 
 class DebeziumSource(Source):
@@ -81,10 +81,10 @@ class DebeziumSource(Source):
     def open_snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
-        raise QueryRejected(_NO_TABLES, safe="Nothing was read; capture goes on.", remedy=_READ_WHERE)
+        raise QueryRejected(_NO_TABLES, safe="Nothing was read; capture continues.", remedy=_READ_WHERE)
 
     def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:
-        raise PrerequisiteError(_NO_TABLES, safe="Nothing was read; capture goes on.", remedy=_READ_WHERE)
+        raise PrerequisiteError(_NO_TABLES, safe="Nothing was read; capture continues.", remedy=_READ_WHERE)
 
     def stream_log(
         self,
@@ -107,7 +107,7 @@ class DebeziumSource(Source):
                 yield Heartbeat(found)
 
     def execute_statement(self, statement: str) -> None:
-        raise ConfigError("Events run no statements: leave heartbeat.action.query out.")
+        raise ConfigError("A source of events cannot run statements: remove heartbeat.action.query.")
 
     @property
     def source_fields(self) -> list[pa.Field]:

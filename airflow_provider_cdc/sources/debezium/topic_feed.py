@@ -96,16 +96,18 @@ class TopicFeed(RecordFeed):
             for partition, offset in partitions.items():
                 there = found.get(topic, {}).get(partition)
                 if there is None:
-                    raise self._lost(f"There is no partition {partition} of the topic {topic} any more.", position)
+                    raise self._lost(f"Partition {partition} of the topic {topic} no longer exists.", position)
                 low, high = there
                 if offset < low:
                     raise self._lost(
-                        f"The brokers have deleted the offsets {offset} to {low - 1} of {topic} partition {partition}, which were not read.",
+                        f"The brokers have deleted the offsets {offset} to {low - 1} of {topic} partition "
+                        f"{partition} before they were read.",
                         position,
                     )
                 if offset > high:
                     raise self._lost(
-                        f"{topic} partition {partition} ends at offset {high}, and {offset} were read: the topic was made again.",
+                        f"{topic} partition {partition} ends at offset {high}, but {offset} offsets were "
+                        "read: the topic was recreated.",
                         position,
                     )
 
@@ -113,13 +115,18 @@ class TopicFeed(RecordFeed):
         found = self._watermarks()
         missing = [topic for topic in self._config.topics if topic not in found]
         what = [
-            (f"There is no topic {topic} yet.", "its records are read when it is there", False) for topic in missing
+            (
+                f"The topic {topic} does not exist yet.",
+                "no action is needed: its records are read when the topic exists",
+                False,
+            )
+            for topic in missing
         ]
         if not found and self._config.topics_regex is not None:
             what.append(
                 (
-                    f"No topic is called as topics.regex={self._config.topics_regex} says.",
-                    "correct it, if it is wrong",
+                    f"No topic matches topics.regex={self._config.topics_regex}.",
+                    "correct the expression if it is wrong",
                     False,
                 )
             )
@@ -281,9 +288,9 @@ class TopicFeed(RecordFeed):
             return Consumer(settings)
         except (KafkaException, TypeError, ValueError) as e:
             raise ConfigError(
-                f"The Kafka consumer cannot be made of the properties consumer.*: {_text(e)}",
+                f"The Kafka consumer cannot be created from the properties consumer.*: {_text(e)}",
                 safe="Nothing was read.",
-                remedy="correct them; each is a property of librdkafka",
+                remedy="correct these properties; each is a property of librdkafka",
             ) from None
 
     def _on_error(self, error: KafkaError) -> None:
@@ -291,22 +298,22 @@ class TopicFeed(RecordFeed):
 
     def _unreachable(self, e: KafkaException) -> SourceUnavailable:
         return SourceUnavailable(
-            f"The brokers do not answer: {self._trouble or _text(e)}",
+            f"The brokers do not respond: {self._trouble or _text(e)}",
             where=str(self._config.bootstrap_servers),
             safe=_SAFE,
-            remedy="see that they run, and that bootstrap.servers and consumer.* are right",
+            remedy="check that the brokers run, and that bootstrap.servers and consumer.* are correct",
         )
 
     def _unreadable(self, error: KafkaError, topic: str, partition: int, at: TopicsPosition) -> Exception:
         from confluent_kafka import KafkaError
 
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            return self._lost(f"The brokers do not have the next offset of {topic} partition {partition} any more.", at)
+            return self._lost(f"The brokers no longer have the next offset of {topic} partition {partition}.", at)
         return SourceUnavailable(
             f"{topic} partition {partition} cannot be read: {error.str()}",
             where=str(self._config.bootstrap_servers),
             safe=_SAFE,
-            remedy="see that the brokers run, and that the account may read the topic",
+            remedy="check that the brokers run, and that the account may read the topic",
         )
 
     def _lost(self, what: str, at: TopicsPosition) -> PositionLost:
@@ -314,8 +321,9 @@ class TopicFeed(RecordFeed):
             what,
             where=str(at),
             safe=_SAFE,
-            remedy=f"`{format_cdc_command('gap', self._config.connector_name, repair='skip')}` shows what is lost, and how to go on behind it; then a new snapshot of the connector that writes "
-            "the topic makes its tables whole. Keep records longer than captures may be late (retention.ms)",
+            remedy=f"`{format_cdc_command('gap', self._config.connector_name, repair='skip')}` shows the lost offsets and "
+            "the command to continue after them; a new snapshot by the connector that writes the topic then "
+            "completes its tables. Keep records longer than the longest delay between captures (retention.ms)",
         )
 
 
@@ -324,7 +332,7 @@ def _library() -> None:
         import confluent_kafka  # noqa: F401
     except ImportError as e:
         raise ConfigError(
-            f"Topics of Kafka need the package confluent-kafka, which is not installed: {e}",
+            f"Kafka topics require the package confluent-kafka, which is not installed: {e}",
             safe="Nothing was read.",
             remedy="pip install 'airflow-provider-cdc[debezium]'",
         ) from None

@@ -132,7 +132,7 @@ def parse_condition(text: str, table: TableSchema) -> Callable[[Row], bool]:
         found = re.fullmatch(r"(\w+)\s*(=|<>|<=|>=|<|>)\s*(-?\d+|'[^']*')", part.strip())
         if found is None or found[1] not in table.column_names:
             raise QueryRejected(
-                f"The database does not understand the condition: {text}",
+                f"The database cannot parse the condition: {text}",
                 where=f"{table.id}: {part}",
                 safe="Nothing was read.",
                 remedy="correct the condition",

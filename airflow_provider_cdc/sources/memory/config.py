@@ -26,7 +26,7 @@ class MemoryConfig(TableConfig):
     unavailable_value_placeholder: str = Field(
         "__debezium_unavailable_value",
         alias="unavailable.value.placeholder",
-        description="In the Debezium JSON form, stands for a value that the log does not have.",
+        description="In the Debezium JSON form, replaces a value that the log does not contain.",
     )
 
     FORM: ClassVar[ConnectionForm] = ConnectionForm(

@@ -42,7 +42,7 @@ from airflow_provider_cdc.sources.memory.config import MemoryConfig
 from airflow_provider_cdc.sources.memory.database import DATABASES, LoggedRowChange, MemoryDatabase, MemoryLogEntry, Row
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 
-_UNKNOWN = "a structure that is not known, and the table has another one now"
+_UNKNOWN = "an unknown structure, and the table now has a different one"
 
 
 class MemorySource(Source):
@@ -55,7 +55,9 @@ class MemorySource(Source):
     def __init__(self, config: MemoryConfig) -> None:
         if config.memory_database not in DATABASES:
             names = ", ".join(sorted(DATABASES)) or "none"
-            raise ConfigError(f"There is no memory database {config.memory_database!r}. Valid values are: {names}.")
+            raise ConfigError(
+                f"The memory database {config.memory_database!r} does not exist. Valid values are: {names}."
+            )
         self._config, self._db = config, DATABASES[config.memory_database]
 
     def check_prerequisites(self) -> list[Finding]:
@@ -74,10 +76,10 @@ class MemorySource(Source):
         assert isinstance(position, MemoryPosition)
         if not self._db.oldest <= position.entry <= len(self._db.log):
             raise PositionLost(
-                f"The log of {self._db.name} holds entries {self._db.oldest} to {len(self._db.log)}.",
+                f"The log of {self._db.name} holds entries {self._db.oldest} to {len(self._db.log)} only.",
                 where=str(position),
                 safe="Everything up to the position is captured; the offset is untouched.",
-                remedy="set snapshot.mode=when_needed to read all tables again",
+                remedy="set snapshot.mode=when_needed to snapshot all tables again",
             )
 
     def parse_position(self, document: dict[str, Any]) -> MemoryPosition:
@@ -165,8 +167,8 @@ class MemorySource(Source):
                 raise SchemaConflict(
                     f"Rows of {table} were written under {_UNKNOWN}.",
                     where=f"entry {at}",
-                    safe="Everything before this transaction is captured; no row was decoded under a guess.",
-                    remedy="read the table again: snapshot.mode=always for one run",
+                    safe="Everything before this transaction is captured; no row was decoded with a guessed structure.",
+                    remedy="snapshot the table again with snapshot.mode=always for one run",
                 )
             change = TableChange(type="CREATE" if known is None else "ALTER", id=table, table=present, exact=False)
             yield SchemaChange(

@@ -73,18 +73,19 @@ def _version(deployment: Deployment, config: MongoDbConfig) -> Iterator[Finding]
     version = ".".join(map(str, deployment.version))
     if deployment.version[:2] < OLDEST:
         yield Finding(
-            f"MongoDB {version} is older than 5.0, and cannot read collections as they were at one moment.",
+            f"MongoDB {version} is older than 5.0 and cannot read collections at one point in time.",
             "upgrade the deployment",
         )
     images = config.capture_mode.pre_image or config.capture_mode_full_update_type is FullUpdateType.POST_IMAGE
     if images and not deployment.can_record_images:
         yield Finding(
-            f"MongoDB {version} records no images, which capture.mode={config.capture_mode.value} needs: they came with 6.0.",
+            f"MongoDB {version} cannot record document images, which "
+            f"capture.mode={config.capture_mode.value} requires: images are available from 6.0 on.",
             "upgrade the deployment, or set capture.mode=change_streams_update_full and capture.mode.full.update.type=lookup",
         )
     if config.cursor_oversize_handling_mode is OversizeHandling.SPLIT and not deployment.can_split_events:
         yield Finding(
-            f"MongoDB {version} cannot split large events: that came with 6.0.9.",
+            f"MongoDB {version} cannot split large events: this is available from 6.0.9 on.",
             "upgrade the deployment, or set cursor.oversize.handling.mode=fail or skip",
         )
 
@@ -109,7 +110,7 @@ def _opened(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
         error = translate_error(e, config)
         if not isinstance(error, TerminalError):
             raise
-        yield Finding(f"The change stream cannot be opened. {error.what}", error.remedy or "")
+        yield Finding(f"The change stream cannot be opened: {error.what}", error.remedy or "")
 
 
 def _listed(client: Client, config: MongoDbConfig) -> Iterator[TableId]:
@@ -126,7 +127,7 @@ def _none_captured(listed: list[TableId], config: MongoDbConfig) -> Iterator[Fin
     if named and not listed:
         yield Finding(
             f"No collection that the account may see is captured: {' and '.join(named)} match none.",
-            r"patterns match whole names, database.collection: for all of shop write shop\..*, or database.include.list=shop",
+            r"patterns match whole names, database.collection: to match all collections of shop, write shop\..*, or database.include.list=shop",
             fatal=False,
         )
 
@@ -137,8 +138,9 @@ def _out_of_scope(listed: list[TableId], config: MongoDbConfig) -> Iterator[Find
     outside = [str(table) for table in listed if not config.in_scope(table)]
     if outside:
         yield Finding(
-            f"The change stream is opened on {config.capture_scope.value} {config.capture_target}, and has no events of {', '.join(outside[:10])}.",
-            "set capture.scope=deployment, or leave these collections out of the include lists",
+            f"The change stream on {config.capture_scope.value} {config.capture_target} does not contain "
+            f"events of {', '.join(outside[:10])}.",
+            "set capture.scope=deployment, or remove these collections from the include lists",
             fatal=False,
         )
 
@@ -146,8 +148,9 @@ def _out_of_scope(listed: list[TableId], config: MongoDbConfig) -> Iterator[Find
 def _without_documents(config: MongoDbConfig, deployment: Deployment) -> Iterator[Finding]:
     if not config.capture_mode.has_full_document and not deployment.has_expanded_events:
         yield Finding(
-            f"Updates come without their documents with capture.mode={config.capture_mode.value}, and this server does not say what their paths mean (disambiguatedPaths, MongoDB 6.0): where a document has "
-            "fields with dots in their names, or an update may have made one, tables refuse the update.",
+            f"With capture.mode={config.capture_mode.value}, updates do not contain the whole document, and this "
+            "server does not report disambiguatedPaths (available from MongoDB 6.0 on): if a document has field "
+            "names that contain dots, or an update may have created one, tables reject the update.",
             "set capture.mode=change_streams_update_full, if changes are applied to tables",
             fatal=False,
         )
@@ -166,7 +169,8 @@ def _images(
                 continue
             if not options.get(table.name, {}).get("changeStreamPreAndPostImages", {}).get("enabled"):
                 yield Finding(
-                    f"{table} records no images of its documents, which capture.mode={config.capture_mode.value} needs.",
+                    f"{table} does not record document images, which "
+                    f"capture.mode={config.capture_mode.value} requires.",
                     f'db.getSiblingDB("{database}").runCommand({{collMod: "{table.name}", changeStreamPreAndPostImages: {{enabled: true}}}})',
                 )
 
@@ -178,7 +182,8 @@ def _signals(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
     table = TableId(namespace=database, name=collection)
     if table not in dict(list_visible_collections(client)):
         yield Finding(
-            f"There is no collection {table}, which signal.data.collection names, or the account may not see it.",
+            f"The collection {table}, which signal.data.collection names, does not exist, or the account may "
+            "not see it.",
             f'db.getSiblingDB("{database}").createCollection("{collection}")',
             fatal=False,
         )
@@ -188,7 +193,8 @@ def _signals(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
 
     if writes_watermarks(config) and not Privileges(client).allows_actions(database, collection, ("insert", "remove")):
         yield Finding(
-            f"User {config.mongodb_user} may not write to {table}: incremental snapshots insert and remove documents there.",
+            f"User {config.mongodb_user} may not write to {table}: incremental snapshots insert and delete "
+            "documents there.",
             write_grant(config, database),
             fatal=False,
         )
@@ -198,13 +204,15 @@ def _oplog(client: Client, config: MongoDbConfig, deployment: Deployment) -> Ite
     window = oplog_window(client)
     if window is None and not deployment.is_sharded:  # a router shows that of no shard
         yield Finding(
-            f"User {config.mongodb_user} may not read the oplog: nobody is told how far it goes back, and how close the connector is to losing its position.",
+            f"User {config.mongodb_user} may not read the oplog, so the connector cannot report how far back "
+            "the oplog goes, and how close the position is to being lost.",
             oplog_grant(config),
             fatal=False,
         )
     if window is not None and not window.complete and window.window_hours < SHORT_HOURS:
         yield Finding(
-            f"The oplog goes back {window.window_hours:,.1f} hours: a connector that stands still for longer loses its position.",
+            f"The oplog goes back {window.window_hours:,.1f} hours: a connector that is stopped for longer "
+            "loses its position.",
             "db.adminCommand({replSetResizeOplog: 1, minRetentionHours: 48})",
             fatal=False,
         )

@@ -50,78 +50,85 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
     mongodb_connection_string: str = Field(
         alias="mongodb.connection.string",
         min_length=1,
-        description="Connection string of the replica set, or of the routers (mongos), without user and password; comes from the Airflow connection.",
+        description="Connection string of the replica set or of the routers (mongos), without user name and password; "
+        "comes from the Airflow connection.",
     )
     mongodb_port: int = Field(
-        27017, alias="mongodb.port", ge=1, le=65535, description="Ours. Port, where the connection has a host alone."
+        27017, alias="mongodb.port", ge=1, le=65535, description="Ours. Port, if the connection has only a host."
     )
     mongodb_user: str = Field("", alias="mongodb.user", description="Account; comes from the Airflow connection.")
     mongodb_password: SecretStr = Field(
         SecretStr(""),
         alias="mongodb.password",
-        description="Comes from the Airflow connection, never from a definition.",
+        description="Password; comes from the Airflow connection, never from a definition.",
     )
     mongodb_authsource: str = Field(
-        "admin", alias="mongodb.authsource", min_length=1, description="Database that the account is defined in."
+        "admin", alias="mongodb.authsource", min_length=1, description="Authentication database of the account."
     )
     mongodb_connect_timeout_ms: int = Field(
-        10_000, alias="mongodb.connect.timeout.ms", ge=1, description="How long a connection may take to be made."
+        10_000, alias="mongodb.connect.timeout.ms", ge=1, description="How long connecting may take."
     )
     mongodb_socket_timeout_ms: int = Field(
-        0, alias="mongodb.socket.timeout.ms", ge=0, description="How long an answer may take; 0 = for ever."
+        0, alias="mongodb.socket.timeout.ms", ge=0, description="How long a response may take; 0 = no limit."
     )
     mongodb_server_selection_timeout_ms: int = Field(
         30_000,
         alias="mongodb.server.selection.timeout.ms",
         ge=1,
-        description="How long to look for a member that can be asked.",
+        description="How long to search for an available member.",
     )
     mongodb_heartbeat_frequency_ms: int = Field(
         10_000,
         alias="mongodb.heartbeat.frequency.ms",
         ge=500,
-        description="How often members are asked for their state.",
+        description="How often the state of the members is checked.",
     )
     connect_backoff_initial_delay_ms: int = Field(
-        1_000, alias="connect.backoff.initial.delay.ms", ge=1, description="First wait when there is no primary."
+        1_000,
+        alias="connect.backoff.initial.delay.ms",
+        ge=1,
+        description="First wait if the replica set has no primary.",
     )
     connect_backoff_max_delay_ms: int = Field(
-        120_000, alias="connect.backoff.max.delay.ms", ge=1, description="Longest wait; each is twice the one before."
+        120_000,
+        alias="connect.backoff.max.delay.ms",
+        ge=1,
+        description="Longest wait; each wait is twice as long as the previous one.",
     )
     connect_max_attempts: int = Field(
         16,
         alias="connect.max.attempts",
         ge=1,
-        description="How often a stream that was lost is opened again before the run fails.",
+        description="How often a lost stream is opened again before the run fails.",
     )
     database_include_list: Patterns = Field(
-        (), alias="database.include.list", description="Databases to capture; all others are left out."
+        (), alias="database.include.list", description="Databases to capture; all others are excluded."
     )
-    database_exclude_list: Patterns = Field((), alias="database.exclude.list", description="Databases to leave out.")
+    database_exclude_list: Patterns = Field((), alias="database.exclude.list", description="Databases to exclude.")
     collection_include_list: Patterns = Field(
         (),
         alias="collection.include.list",
-        description="Collections to capture, as database.collection; all others are left out.",
+        description="Collections to capture, as database.collection; all others are excluded.",
     )
     collection_exclude_list: Patterns = Field(
-        (), alias="collection.exclude.list", description="Collections to leave out."
+        (), alias="collection.exclude.list", description="Collections to exclude."
     )
     capture_mode: CaptureMode = Field(
         CaptureMode.UPDATE_FULL,
         alias="capture.mode",
-        description="What events have of a document: change_streams (updates as a description), with _update_full the whole document, "
-        "with _with_pre_image what it was before.",
+        description="Content of update events: change_streams contains the change description only, with _update_full also "
+        "the whole document, with _with_pre_image also the document before the change.",
     )
     capture_mode_full_update_type: FullUpdateType = Field(
         FullUpdateType.LOOKUP,
         alias="capture.mode.full.update.type",
-        description="The whole document of an update: lookup is as it is when the event is read, post_image as it was then; the collection "
-        "has to record images.",
+        description="Source of the whole document of an update: lookup is the document at the time of the read; post_image is "
+        "the document right after the update, which requires that the collection records images.",
     )
     capture_scope: CaptureScope = Field(
         CaptureScope.DEPLOYMENT,
         alias="capture.scope",
-        description="What the change stream is opened on: the deployment, a database, or a collection.",
+        description="Scope of the change stream: the deployment, a database, or a collection.",
     )
     capture_target: str | None = Field(
         None,
@@ -131,54 +138,56 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
     field_exclude_list: str = Field(
         "",
         alias="field.exclude.list",
-        description="Fields to leave out, as database.collection.field.nested; * stands for any database or collection.",
+        description="Fields to exclude, as database.collection.field.nested; * matches any database or collection.",
     )
     field_renames: str = Field(
         "",
         alias="field.renames",
-        description="Fields to call otherwise, as database.collection.field.nested:newName, one after the other.",
+        description="Fields to rename, as database.collection.field.nested:newName, applied in this order.",
     )
     cursor_pipeline: Stages = Field(
-        (), alias="cursor.pipeline", description="Stages of one's own for the change stream, as a JSON array."
+        (), alias="cursor.pipeline", description="Custom pipeline stages for the change stream, as a JSON array."
     )
     cursor_pipeline_order: PipelineOrder = Field(
         PipelineOrder.INTERNAL_FIRST,
         alias="cursor.pipeline.order",
-        description="Whether they come behind the connector's own stages, before them (user_first), or instead of them (user_only).",
+        description="Whether the custom stages run after the connector's stages, before them (user_first), or instead "
+        "of them (user_only).",
     )
     cursor_max_await_time_ms: int = Field(
         0,
         alias="cursor.max.await.time.ms",
         ge=0,
-        description="How long the server waits for an event; 0 = as poll.interval.ms says.",
+        description="How long the server waits for an event; 0 = the value of poll.interval.ms.",
     )
     cursor_oversize_handling_mode: OversizeHandling = Field(
         OversizeHandling.FAIL,
         alias="cursor.oversize.handling.mode",
-        description="Events of more than 16 MB: fail says which property helps, skip leaves out documents above "
-        "cursor.oversize.skip.threshold, split has the server send them in parts (MongoDB 6.0.9 and newer).",
+        description="Handling of events larger than 16 MB: fail fails with an error that names a remedy, skip omits documents "
+        "larger than cursor.oversize.skip.threshold, split lets the server send the event in parts (MongoDB 6.0.9 "
+        "and newer).",
     )
     cursor_oversize_skip_threshold: int = Field(
         0,
         alias="cursor.oversize.skip.threshold",
         ge=0,
-        description="With cursor.oversize.handling.mode=skip: the largest document, in bytes.",
+        description="With cursor.oversize.handling.mode=skip: the maximum size of a document, in bytes.",
     )
     snapshot_fetch_size: int = Field(
         10_240,
         alias="snapshot.fetch.size",
-        description="Documents that a snapshot asks for at a time; 0 = as many as the server sends, which are 16 MB.",
+        description="Documents per batch of a snapshot query; 0 = as many as the server sends (up to 16 MB).",
         ge=0,
     )
     snapshot_collection_filter_overrides: dict[str, str] = Field(
         {},
         alias="snapshot.collection.filter.overrides",
-        description="Names of collections; the property of this name, a dot and the collection's name is the filter, a document as "
-        "extended JSON, of what a snapshot reads of it. The stream has all documents.",
+        description="Names of collections. The property with this name, a dot and the collection name contains the filter for "
+        "snapshots of the collection, a document in extended JSON. The stream captures all documents.",
     )
     TABLES: ClassVar[tuple[str, str]] = ("collection.include.list", "collection.exclude.list")
     FORM: ClassVar[ConnectionForm] = ConnectionForm(
-        labels={"host": "Connection string, or host", "login": "User", "schema": "Database of the user"},
+        labels={"host": "Connection string, or host", "login": "User", "schema": "Authentication database of the user"},
         placeholders={
             "host": "mongodb://a.example.org,b.example.org/?replicaSet=rs0",
             "login": "cdc",
@@ -188,7 +197,7 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
             "mongodb.ssl.enabled": "true for TLS",
             "mongodb.ssl.ca": "file of trusted certificates, on the workers",
             "mongodb.ssl.certificate": "file of the client's certificate and key, on the workers",
-            "mongodb.ssl.invalid.hostname.allowed": "true: the certificate need not name the host",
+            "mongodb.ssl.invalid.hostname.allowed": "true: the certificate need not match the host",
         },
     )
     CONNECTION: ClassVar[Mapping[str, str]] = {
@@ -220,16 +229,16 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
         "document.variant.list": PropertyEffect.FORM,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
-        "mongodb.connection.mode": "the connection string decides: a stream through mongos has all shards",
-        "mongodb.poll.interval.ms": "the driver watches the members of the deployment by itself",
-        "schema.history.internal*": "there is no schema history: documents have no schema",
+        "mongodb.connection.mode": "the connection string decides: a stream through mongos contains all shards",
+        "mongodb.poll.interval.ms": "the driver monitors the members of the deployment automatically",
+        "schema.history.internal*": "this source has no schema history, because documents have no schema",
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "mongodb.members.auto.discover": "members are always discovered",
-        "mongodb.ssl.keystore*": "give the client's certificate and key as a PEM file in mongodb.ssl.certificate: "
-        "openssl pkcs12 -in client.p12 -out client.pem",
-        "mongodb.ssl.truststore*": "give trusted certificates as a PEM file in mongodb.ssl.ca",
-        "mongodb.authentication.class": "Java classes cannot be loaded here; name authMechanism in the connection string",
+        "mongodb.ssl.keystore*": "set mongodb.ssl.certificate to the client's certificate and key as a PEM file: openssl pkcs12 -in "
+        "client.p12 -out client.pem",
+        "mongodb.ssl.truststore*": "set mongodb.ssl.ca to the trusted certificates as a PEM file",
+        "mongodb.authentication.class": "Java classes are not supported; set authMechanism in the connection string",
     }
 
     @classmethod
@@ -237,7 +246,7 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
         given = dict(properties)
         hosts = given.pop("mongodb.hosts", None)
         if hosts and not given.get("mongodb.connection.string"):
-            log.warning("mongodb.hosts is an older property; give mongodb.connection.string.")
+            log.warning("mongodb.hosts is a deprecated property; set mongodb.connection.string.")
             given["mongodb.connection.string"] = hosts
         return super().parse(with_schemas(with_filters(given)))
 
@@ -249,15 +258,16 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
             authority = _URI.sub("", value).partition("/")[0].partition("?")[0]
             if "@" in authority or _SECRET_OPTIONS.search(value):
                 raise ValueError(
-                    "it must not have a user, a password or a token: put them into login and password of the Airflow connection"
+                    "it must not contain a user, a password or a token: set login and password of the "
+                    "Airflow connection"
                 )
             return value
         if "@" in value:
             raise ValueError(
-                "it must not have a user or a password: put them into login and password of the Airflow connection"
+                "it must not contain a user or a password: set login and password of the Airflow connection"
             )
         if not _DEPRECATED_HOSTS.fullmatch(value):
-            raise ValueError("give mongodb://host:port,host:port/?replicaSet=name, or a host")
+            raise ValueError("write mongodb://host:port,host:port/?replicaSet=name, or a host")
         return value
 
     @field_validator("field_exclude_list")
@@ -278,7 +288,7 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
         if scope is CaptureScope.DEPLOYMENT:
             if target:
                 raise ValueError(
-                    "capture.target: without effect with capture.scope=deployment; set capture.scope, or remove it"
+                    "capture.target: has no effect with capture.scope=deployment; set capture.scope, or remove it"
                 )
             return self
         parts = parts_of(target or "")
@@ -290,8 +300,9 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
             signals = parts_of(named)
             if not self.in_scope(TableId(namespace=signals[0], name=signals[1])):
                 raise ValueError(
-                    f"signal.data.collection: a change stream on {scope.value} {target} has no events of {named}, so that neither signals there are seen nor "
-                    "watermarks; set capture.scope=deployment, or choose another collection"
+                    f"signal.data.collection: a change stream on {scope.value} {target} does not contain events of "
+                    f"{named}, so neither signals nor watermarks are captured; set capture.scope=deployment, or "
+                    "choose another collection"
                 )
         return self
 
@@ -310,8 +321,8 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
     def _whole_documents(self) -> Self:
         if not self.capture_mode.has_full_document:
             self.refuse_forms(
-                f"updates have no whole document with capture.mode={self.capture_mode.value}; "
-                "set change_streams_update_full, or change_streams_update_full_with_pre_image"
+                f"updates do not contain the whole document with capture.mode={self.capture_mode.value}; set "
+                "change_streams_update_full, or change_streams_update_full_with_pre_image"
             )
         self.check_columns()
         return self
@@ -320,7 +331,8 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
     def _images(self) -> Self:
         if self.capture_mode_full_update_type is FullUpdateType.POST_IMAGE and not self.capture_mode.has_full_document:
             raise ValueError(
-                f"capture.mode.full.update.type: without effect with capture.mode={self.capture_mode.value}; choose one with update_full"
+                f"capture.mode.full.update.type: has no effect with capture.mode={self.capture_mode.value}; "
+                "choose a mode with update_full"
             )
         return self
 

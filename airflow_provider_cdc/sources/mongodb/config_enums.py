@@ -81,7 +81,7 @@ def _stages(value: Any) -> Any:
     except (ValueError, RecursionError) as e:
         raise ValueError(f"it is not JSON: {e}") from None
     if not isinstance(stages, list) or not all(isinstance(stage, dict) and len(stage) == 1 for stage in stages):
-        raise ValueError('give a JSON array of stages, such as [{"$match": {"fullDocument.paid": true}}]')
+        raise ValueError('write a JSON array of stages, such as [{"$match": {"fullDocument.paid": true}}]')
     return tuple(stages)
 
 

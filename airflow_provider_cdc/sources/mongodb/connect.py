@@ -118,11 +118,11 @@ def deployment_of(client: Client) -> Deployment:
     if "setName" not in hello:
         host = client.address
         raise PrerequisiteError(
-            "The server is a standalone server: it has no oplog, and so no change streams.",
+            "The server is a standalone server: it has no oplog, and therefore no change streams.",
             where=f"{host[0]}:{host[1]}" if host else None,
             safe="Nothing was read; the offset is untouched.",
-            remedy="make it a replica set of one: set replication.replSetName: rs0 in mongod.conf, restart mongod, run rs.initiate() in mongosh, "
-            "and put replicaSet=rs0 into the connection string",
+            remedy="convert it to a replica set with one member: set replication.replSetName: rs0 in mongod.conf, "
+            "restart mongod, run rs.initiate() in mongosh, and add replicaSet=rs0 to the connection string",
         )
     _check_member(hello)
     return Deployment(str(hello["setName"]), version)
@@ -132,17 +132,19 @@ def _check_member(hello: Mapping[str, Any]) -> None:
     """Make sure that a member has data that it shows; a connection string with ``directConnection=true`` may name one that does not."""
     if hello.get("arbiterOnly"):
         raise PrerequisiteError(
-            "The member that the connection string leads to is an arbiter: it has no data, and no oplog.",
+            "The member in the connection string is an arbiter, which has no data and no oplog.",
             where=hello.get("me"),
             safe="Nothing was read; the offset is untouched.",
-            remedy="name the members that have data, and replicaSet=…, without directConnection=true",
+            remedy="name the members that store data, and replicaSet=…, without directConnection=true",
         )
     if not (hello.get("isWritablePrimary") or hello.get("secondary")):
         raise SourceUnavailable(
-            "The member that the connection string leads to is neither primary nor secondary: it starts, recovers, rolls back, or was removed from the set.",
+            "The member in the connection string is neither primary nor secondary: it is starting, "
+            "recovering or rolling back, or was removed from the set.",
             where=hello.get("me"),
             safe="Nothing was read; the offset is untouched.",
-            remedy="wait until rs.status() says PRIMARY or SECONDARY of it, or name all members, and replicaSet=…, without directConnection=true",
+            remedy="wait until rs.status() reports the member as PRIMARY or SECONDARY, or name all members, and "
+            "replicaSet=…, without directConnection=true",
         )
 
 

@@ -55,23 +55,23 @@ def parse_declared_columns(schema: Mapping[str, Any], depth: int) -> DeclaredCol
 def _columns(schema: Mapping[str, Any], within: tuple[str, ...], depth: int) -> Iterator[tuple[tuple[str, ...], str]]:
     properties = schema.get("properties", {})
     if not isinstance(properties, Mapping):
-        raise ValueError("properties is no document")
+        raise ValueError("properties is not a document")
     for name, field in properties.items():
         path = (*within, str(name))
         if path == ("_id",):
             continue
         if not isinstance(field, Mapping):
-            raise ValueError(f"what it says of {'.'.join(path)} is no document")
+            raise ValueError(f"the schema of {'.'.join(path)} is not a document")
         words = field.get("bsonType", field.get("type", []))
         for word in words if isinstance(words, list) else [words]:
             if not isinstance(word, str):
-                raise ValueError(f"{word!r}, the type of {'.'.join(path)}, is no word")
+                raise ValueError(f"{word!r}, the type of {'.'.join(path)}, is not a string")
             if word == "object" and len(path) < depth:
                 yield from _columns(field, path, depth)
             elif word in _WORDS:
                 yield path, _WORDS[word]
             elif word not in ("number", "null"):
-                raise ValueError(f"{word!r}, the type of {'.'.join(path)}, is none of BSON")
+                raise ValueError(f"{word!r}, the type of {'.'.join(path)}, is not a BSON type")
 
 
 def with_schemas(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,12 +96,13 @@ def parse_columns_property(collection: str, text: str, depth: int) -> DeclaredCo
         schema = json.loads(text)
         schema = schema.get("$jsonSchema", schema) if isinstance(schema, dict) else None
         if not isinstance(schema, dict):
-            raise ValueError("it is no document")
+            raise ValueError("it is not a document")
         return parse_declared_columns(schema, depth)
     except (ValueError, RecursionError) as e:
         raise ConfigError(
             f"{PROPERTY}.{collection} cannot be used: {e}.",
-            remedy='give a JSON Schema, such as {"properties": {"total": {"bsonType": "decimal"}}}, or the word validator',
+            remedy='write a JSON Schema, such as {"properties": {"total": {"bsonType": "decimal"}}}, or the word '
+            "validator",
         ) from None
 
 
@@ -117,33 +118,38 @@ class DocumentFormatConfig(ConnectorConfig):
     document_columns_list: Patterns = Field(
         (),
         alias="document.columns.list",
-        description="Ours. Collections whose documents become typed columns, as database.collection; the others are a text each.",
+        description="Ours. Collections whose documents become typed columns, as database.collection; documents of other "
+        "collections are captured as text.",
     )
     document_columns_depth: int = Field(
         1,
         alias="document.columns.depth",
         ge=1,
         le=8,
-        description="Ours. With document.columns.list: how many levels of documents are taken apart; what is deeper is a text.",
+        description="Ours. With document.columns.list: maximum nesting depth of documents that become columns; deeper "
+        "documents are captured as text.",
     )
     document_columns_max: int = Field(
         500,
         alias="document.columns.max",
         ge=0,
         le=5000,
-        description="Ours. With document.columns.list: how many columns a collection may have; all further fields are in the column _rest.",
+        description="Ours. With document.columns.list: maximum number of columns of a collection; all further fields "
+        "are in the column _rest.",
     )
     document_columns_schema: dict[str, str] = Field(
         {},
         alias="document.columns.schema",
-        description="Ours. The property of this name, a dot and the collection's name declares columns: a JSON Schema, or the word validator "
-        "for that of the collection. Fields that it does not have become columns as they come.",
+        description="Ours. The property with this name, a dot and the collection name declares columns: a JSON Schema, or the "
+        "word validator for the collection's own validator. Fields that it does not declare become columns when "
+        "they first occur.",
     )
 
     document_variant_list: Patterns = Field(
         (),
         alias="document.variant.list",
-        description="Ours. Collections whose documents are VARIANT in Delta and Iceberg tables, instead of texts, as database.collection.",
+        description="Ours. Collections whose documents are VARIANT in Delta and Iceberg tables instead of text, as "
+        "database.collection.",
     )
 
     LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
@@ -169,9 +175,10 @@ class DocumentFormatConfig(ConnectorConfig):
         wanted = [_names(str(table), given) for given in (self.document_columns_list, self.document_variant_list)]
         if all(wanted):
             raise ConfigError(
-                f"Documents of {table} are to be a VARIANT and columns at once: it is in document.variant.list and in document.columns.list.",
-                safe="Nothing of it was read.",
-                remedy="leave it out of one of the two lists",
+                f"Documents of {table} cannot be both a VARIANT and columns: the collection is in "
+                "document.variant.list and in document.columns.list.",
+                safe="No document of the collection was read.",
+                remedy="remove the collection from one of the two lists",
             )
         return _names(str(table), patterns)
 

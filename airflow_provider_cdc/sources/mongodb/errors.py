@@ -61,83 +61,89 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
 
 _DENIED = ErrorMeaning(
     AccessDenied,
-    "The database refused user {user}",
+    "The database rejected user {user}",
     UNTOUCHED,
-    "correct login and password of the Airflow connection; the user has to be one of database {authsource} (schema of the connection), and may need "
-    "another authMechanism in the connection string",
+    "correct login and password of the Airflow connection; the user must be defined in the database {authsource} "
+    "(schema of the connection), and may need another authMechanism in the connection string",
 )
 _RIGHTS = ErrorMeaning(
     NotGranted,
-    "User {user} may not do something that capture needs",
+    "User {user} lacks a privilege that capture needs",
     UNTOUCHED,
     'run the connection check, which names each missing privilege; for a stream on the deployment: db.getSiblingDB("admin").grantRolesToUser'
     '("{user}", ["readAnyDatabase"])',
 )
 _NO_SERVER = ErrorMeaning(
     SourceUnavailable,
-    "No member that could be asked was found, or the connection was lost",
+    "No available member was found, or the connection was lost",
     AGAIN,
-    "check that the members are up and reachable from this worker, by the names that rs.conf() has, and that a majority of them is there; "
+    (
+        "check that the members are up and reachable from this worker, by the host names in rs.conf(), and that "
+        "a majority of them is up; "
+    )
     + RETRY,
 )
 _LOST = ErrorMeaning(
     PositionLost,
     "The oplog no longer holds the position",
     "Everything up to the position is captured; the offset is untouched.",
-    "set position.lost.mode or snapshot.mode=when_needed to read all collections again, and make the oplog "
+    "set position.lost.mode or snapshot.mode=when_needed to snapshot all collections again, and make the oplog "
     "larger: db.adminCommand({{replSetResizeOplog: 1, minRetentionHours: 48}})",
 )
 _UNKNOWN_TOKEN = ErrorMeaning(
     PositionLost,
-    "The change stream does not know the event of the position: it was rolled back, or belongs to another deployment",
+    "The change stream does not contain the event of the position: the event was rolled back, or belongs to "
+    "another deployment",
     "Everything up to the position is captured; the offset is untouched.",
-    "correct the connection if it leads to another deployment; otherwise set snapshot.mode=when_needed to read all collections again",
+    "correct the connection if it points to another deployment; otherwise set snapshot.mode=when_needed to "
+    "snapshot all collections again",
 )
 _STANDALONE = ErrorMeaning(
     PrerequisiteError,
     "The server has no oplog: it is a standalone server",
     UNTOUCHED,
-    "make it a replica set of one: set replication.replSetName: rs0 in mongod.conf, restart mongod, run rs.initiate() in mongosh, and put "
-    "replicaSet=rs0 into the connection string",
+    "convert it to a replica set with one member: set replication.replSetName: rs0 in mongod.conf, restart "
+    "mongod, run rs.initiate() in mongosh, and add replicaSet=rs0 to the connection string",
 )
 _LARGE = ErrorMeaning(
     PrerequisiteError,
-    "A change is larger than the 16 MB that an event can have",
+    "A change exceeds the event size limit of 16 MB",
     AGAIN,
     "set cursor.oversize.handling.mode=split (MongoDB 6.0.9 and newer), or skip with cursor.oversize.skip.threshold; a capture.mode without pre-images makes events smaller",
 )
 _IMAGE = ErrorMeaning(
     PrerequisiteError,
-    "An event has no image of its document, though one is needed: images were off when it was written, or have expired",
+    "An event has no image of its document, although capture.mode requires one: images were not recorded "
+    "when the event was written, or have expired",
     "Everything before this event is captured.",
-    "set capture.mode.full.update.type=lookup or a capture.mode without pre-images to go on; for later events: "
-    "db.runCommand({{collMod: <collection>, changeStreamPreAndPostImages: {{enabled: true}}}})",
+    "to continue, set capture.mode.full.update.type=lookup or a capture.mode without pre-images; to record images "
+    "for later events: db.runCommand({{collMod: <collection>, changeStreamPreAndPostImages: {{enabled: true}}}})",
 )
 _QUERY = ErrorMeaning(
     QueryRejected,
-    "The database does not accept a query",
+    "The database rejected a query",
     UNTOUCHED,
     "correct the filter (snapshot.collection.filter.overrides, additional-conditions) or the stages (cursor.pipeline)",
 )
 _SMALL_CLUSTER = ErrorMeaning(
     PrerequisiteError,
-    "Atlas refused a command: its free and flex clusters do not have all",
+    "Atlas rejected a command: its free and flex clusters do not support all commands",
     UNTOUCHED,
     "capture from a dedicated cluster (M10 or larger)",
 )
 _NOT_ENCRYPTED = ErrorMeaning(
     SourceUnavailable,
-    "The server closed a connection that is not encrypted",
+    "The server closed an unencrypted connection",
     AGAIN,
-    "if the server wants TLS, set mongodb.ssl.enabled=true in the Airflow connection, or tls=true in its connection string; if it does not, check that the members "
-    "are up and reachable from this worker; " + RETRY,
+    "if the server requires TLS, set mongodb.ssl.enabled=true in the Airflow connection, or tls=true in its "
+    "connection string; otherwise check that the members are up and reachable from this worker; " + RETRY,
 )
 _CERTIFICATE = ErrorMeaning(
     PrerequisiteError,
-    "The secure connection could not be made",
+    "The secure connection could not be established",
     "No password was sent, and nothing was read; the offset is untouched.",
-    "name the certificates that are trusted in mongodb.ssl.ca, the client's own in mongodb.ssl.certificate, and connect by the host's name as the "
-    "server's certificate has it",
+    "name the trusted certificates in mongodb.ssl.ca and the client's certificate in mongodb.ssl.certificate, and "
+    "connect by the host name in the server's certificate",
 )
 
 _MEANINGS: list[tuple[Iterable[int], ErrorMeaning]] = [
@@ -190,11 +196,13 @@ def translate_error(e: driver.PyMongoError, config: MongoDbConfig, where: str = 
 def without_image(table: object, position: object) -> PrerequisiteError:
     """Return the error of an event that has no image of its document; it stops its collection alone."""
     error = PrerequisiteError(
-        f"An event of {table} has no image of its document, which capture.mode needs: images were off when it was written, or have expired.",
+        f"An event of {table} has no image of its document, which capture.mode requires: images were not "
+        "recorded when the event was written, or have expired.",
         where=str(position),
-        safe="Everything of this collection before the event is captured, and other collections are captured on.",
-        remedy=f'record images from now on, db.runCommand({{collMod: "{getattr(table, "name", table)}", changeStreamPreAndPostImages: {{enabled: true}}}}) in the '
-        "collection's database, and have the collection read again; or set capture.mode=change_streams_update_full and capture.mode.full.update.type=lookup",
+        safe="Everything of this collection before the event is captured, and capture of other collections continues.",
+        remedy=f'record images from now on: db.runCommand({{collMod: "{getattr(table, "name", table)}", '
+        "changeStreamPreAndPostImages: {enabled: true}}) in the collection's database, and snapshot the "
+        "collection again; or set capture.mode=change_streams_update_full and capture.mode.full.update.type=lookup",
     )
     error.table = str(table)
     return error
@@ -227,7 +235,7 @@ def _meaning(e: driver.PyMongoError) -> ErrorMeaning:
     if isinstance(e, driver.ConfigurationError | driver.InvalidURI):
         return ErrorMeaning(
             ConfigError,
-            "The connection string cannot be used",
+            "The connection string is invalid",
             UNTOUCHED,
             "correct the connection string of the Airflow connection",
         )
@@ -235,9 +243,9 @@ def _meaning(e: driver.PyMongoError) -> ErrorMeaning:
         return _NO_SERVER
     return ErrorMeaning(
         PrerequisiteError,
-        "The database refused a command",
+        "The database rejected a command",
         AGAIN,
-        "mend what the text above names, and run again",
+        "fix the cause that the message names, and run again",
     )
 
 

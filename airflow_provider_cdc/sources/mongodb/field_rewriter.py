@@ -67,7 +67,7 @@ class FieldRewriter:
                 raise
         if table not in self._told:
             self._told.add(table)
-            log.warning("Documents of %s have texts that are not UTF-8: bytes that are none become U+FFFD.", table)
+            log.warning("Documents of %s contain texts that are not valid UTF-8: invalid bytes become U+FFFD.", table)
         return format_values(values, replace_not_utf8=True)
 
     def build_bodies(

@@ -50,7 +50,7 @@ def parse_renamed_fields(text: str) -> list[FieldRule]:
     for entry in _entries(text):
         path, colon, new = entry.rpartition(":")
         if not colon or not new or "." in new:
-            raise ValueError(f"{entry!r} is not of the form database.collection.field:newName")
+            raise ValueError(f"{entry!r} does not have the format database.collection.field:newName")
         rules.append(FieldRule(*_parts(path, entry), new))
     return rules
 
@@ -68,9 +68,9 @@ def _entries(text: str) -> list[str]:
 def _parts(path: str, entry: str) -> tuple[str, str, tuple[str, ...]]:
     parts = path.split(".")
     if len(parts) < 3 or not all(parts):
-        raise ValueError(f"{entry!r} is not of the form database.collection.field")
+        raise ValueError(f"{entry!r} does not have the format database.collection.field")
     if parts[2] == "_id" and len(parts) == 3:
-        raise ValueError(f"{entry!r} is the key of the document, which every event has")
+        raise ValueError(f"{entry!r} is the key of the document, which every event contains")
     return parts[0], parts[1], tuple(parts[2:])
 
 

@@ -33,8 +33,8 @@ def with_filters(properties: Mapping[str, Any]) -> dict[str, Any]:
         name = half[0]
         what = f"it has no filter in {LIST}.{name}" if name in names else f"it is not in the list of {LIST}"
         raise ConfigError(
-            f"{LIST}: {name} cannot be used: {what}.",
-            remedy="name each collection in the list, and give each its filter",
+            f"{LIST}: {name} is invalid: {what}.",
+            remedy="name each collection in the list, and set its filter",
         )
     for name, text in given.items():
         try:
@@ -44,7 +44,7 @@ def with_filters(properties: Mapping[str, Any]) -> dict[str, Any]:
         if not is_document:
             raise ConfigError(
                 f"{LIST}.{name}: {text!r} is not a filter.",
-                remedy='give a document as extended JSON, such as {"paid": true}',
+                remedy='write a document in extended JSON, such as {"paid": true}',
             )
     kept.pop(LIST, None)
     return kept | ({LIST: given} if given else {})

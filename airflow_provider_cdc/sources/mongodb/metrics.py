@@ -93,6 +93,7 @@ class MongoStreamMetrics:
     def format_line(self) -> str:
         """Format a line for the log."""
         return (
-            f"Read up to {self.position}: {self.events:,} events in {self.batches:,} batches, {self.bytes / 1e6:,.1f} MB; the stream was opened again "
-            f"{self.disconnects} times, after {self.elections} elections."
+            f"Read up to {self.position}: {self.events:,} events in {self.batches:,} batches, "
+            f"{self.bytes / 1e6:,.1f} MB; the stream was reopened {self.disconnects} times, after {self.elections} "
+            "elections."
         )

@@ -118,17 +118,19 @@ def check_position_readable(client: Client, config: MongoDbConfig, position: Mon
     now = now_of(client)
     if position.time.seconds > now.seconds + FUTURE_S:
         raise PositionLost(
-            f"The position is at cluster time {position.time}, and the deployment is at {now}: it was set back, or is another one.",
+            f"The position is at cluster time {position.time}, but the deployment is at {now}: the "
+            "deployment was restored to an earlier time, or is a different one.",
             where=str(position),
             safe="Everything up to the position is captured; the offset is untouched.",
-            remedy="correct the connection if it leads to another deployment; otherwise set snapshot.mode=when_needed to read all collections again",
+            remedy="correct the connection if it points to another deployment; otherwise set "
+            "snapshot.mode=when_needed to snapshot all collections again",
         )
     if not can_start_stream(client, config, build_start_option(position)):
         raise PositionLost(
             f"The oplog no longer holds the position{_how_much(client, position, now)}.",
             where=str(position),
             safe="Everything up to the position is captured; the offset is untouched.",
-            remedy="set position.lost.mode or snapshot.mode=when_needed to read all collections again, and make the "
+            remedy="set position.lost.mode or snapshot.mode=when_needed to snapshot all collections again, and make the "
             "oplog larger: db.adminCommand({replSetResizeOplog: 1, minRetentionHours: 48})",
         )
 

@@ -38,12 +38,13 @@ def product_of(hello: Mapping[str, Any], build: Mapping[str, Any], hosts: Iterab
 def no_mongodb(product: str, where: str | None = None) -> PrerequisiteError:
     """Return the error that refuses a product."""
     return PrerequisiteError(
-        f"The server is {product} and no MongoDB: its change streams cannot be read from a position in the cluster's time.",
+        f"The server is {product}, not MongoDB: its change streams cannot start at a cluster time.",
         where=where,
         safe="Nothing was read; the offset is untouched.",
-        remedy="capture from a replica set or a sharded cluster of MongoDB 5.0 or newer, and correct the connection string if it leads to another server",
+        remedy="capture from a replica set or a sharded cluster of MongoDB 5.0 or newer, and correct the "
+        "connection string if it points to another server",
     )
 
 
-UNKNOWN: Final = "something else"
+UNKNOWN: Final = "an unknown product"
 """A product that shows by its change streams what it is not."""

@@ -88,7 +88,7 @@ class MongoDbSource(Source):
             return MongoPosition(now_of(client))
 
     def oldest_position(self) -> MongoPosition:
-        with self._asking("the beginning of the log") as client:
+        with self._asking("the start of the log") as client:
             deployment_of(client)
             return find_oldest_position(client, self._config)
 
@@ -99,7 +99,7 @@ class MongoDbSource(Source):
 
     def log_window(self, position: Position) -> LogWindow:
         assert isinstance(position, MongoPosition)
-        with self._asking("how far the log reaches") as client:
+        with self._asking("the range of the log") as client:
             return window_around(client, position)
 
     def parse_position(self, document: dict[str, Any]) -> MongoPosition:
@@ -161,7 +161,7 @@ class MongoDbSource(Source):
     def signal_table(self, text: str) -> TableId:
         database, collection = parts_of(text)
         if not database or not collection:
-            raise ConfigError(f"signal.data.collection={text} is not of the form <database>.<collection>.")
+            raise ConfigError(f"signal.data.collection={text} does not have the format <database>.<collection>.")
         return TableId(namespace=database, name=collection)
 
     def signal_of(self, row: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:

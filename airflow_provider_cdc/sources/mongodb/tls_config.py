@@ -27,12 +27,13 @@ class TlsConfig(ConnectorConfig):
     mongodb_ssl_enabled: bool = Field(
         False,
         alias="mongodb.ssl.enabled",
-        description="TLS to all members; also without it where the connection string asks for it, by tls=true or mongodb+srv.",
+        description="Whether connections to all members use TLS; tls=true or mongodb+srv in the connection string also "
+        "enable TLS.",
     )
     mongodb_ssl_invalid_hostname_allowed: bool = Field(
         False,
         alias="mongodb.ssl.invalid.hostname.allowed",
-        description="A certificate need not name the host that is connected to.",
+        description="Whether a certificate need not match the host name of the connection.",
     )
     mongodb_ssl_ca: str | None = Field(
         None, alias="mongodb.ssl.ca", description="Ours. File of trusted certificates (PEM), on the workers."
@@ -40,7 +41,7 @@ class TlsConfig(ConnectorConfig):
     mongodb_ssl_certificate: str | None = Field(
         None,
         alias="mongodb.ssl.certificate",
-        description="Ours. File with the client's own certificate and its key (PEM), on the workers; for X.509.",
+        description="Ours. File with the client's certificate and its key (PEM), on the workers; for X.509.",
     )
     mongodb_ssl_certificate_password: SecretStr = Field(
         SecretStr(""),
@@ -62,5 +63,5 @@ class TlsConfig(ConnectorConfig):
     def _certificates_are_used(self) -> Self:
         for name, given in (("ca", self.mongodb_ssl_ca), ("certificate", self.mongodb_ssl_certificate)):
             if given and not self.has_tls:
-                raise ValueError(f"mongodb.ssl.{name}: without effect without TLS; set mongodb.ssl.enabled=true")
+                raise ValueError(f"mongodb.ssl.{name}: has no effect without TLS; set mongodb.ssl.enabled=true")
         return self

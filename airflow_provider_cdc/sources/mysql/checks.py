@@ -50,9 +50,10 @@ def _encryption(connection: Connection, config: MySqlConfig) -> list[Finding]:
         return []
     return [
         Finding(
-            "The connection is not encrypted: database.ssl.mode is preferred, and the server offers no TLS, or a proxy in between removes it.",
-            "switch TLS on at the server (ssl_cert, ssl_key) and set database.ssl.mode=required, or verify_identity; or "
-            "database.ssl.mode=disabled, if plain text is meant",
+            "The connection is not encrypted: database.ssl.mode is preferred, and the server does not offer "
+            "TLS, or a proxy in between removes it.",
+            "enable TLS on the server (ssl_cert, ssl_key) and set database.ssl.mode=required, or verify_identity; "
+            "or set database.ssl.mode=disabled to allow plain text",
             fatal=False,
         )
     ]
@@ -64,7 +65,7 @@ def _settings(server: MySqlServer, config: MySqlConfig) -> list[Finding]:
     if v.get("log_bin", "OFF").upper() not in ("ON", "1"):
         found.append(
             Finding(
-                "The server keeps no binary log (log_bin=OFF).",
+                "The server writes no binary log (log_bin=OFF).",
                 "add log_bin=binlog, binlog_format=ROW and server_id=<unique number> to its configuration and restart it",
             )
         )
@@ -92,7 +93,7 @@ def _settings(server: MySqlServer, config: MySqlConfig) -> list[Finding]:
     if "PARTIAL_JSON" in v.get("binlog_row_value_options", ""):
         found.append(
             Finding(
-                "binlog_row_value_options is PARTIAL_JSON: changed JSON documents are logged in part only.",
+                "binlog_row_value_options is PARTIAL_JSON: changed JSON documents are logged only partially.",
                 "SET GLOBAL binlog_row_value_options = ''; and the same in the server's configuration",
             )
         )
@@ -100,7 +101,7 @@ def _settings(server: MySqlServer, config: MySqlConfig) -> list[Finding]:
         found.append(
             Finding(
                 f"database.server.id is {config.database_server_id}, which is the server's own number.",
-                "choose a number that no server and no replica of this topology has",
+                "choose a number that no server and no replica of this topology uses",
             )
         )
     kept = retention_seconds(v)
@@ -130,7 +131,7 @@ def _replica(connection: Connection, server: MySqlServer) -> list[Finding]:
     # MariaDB only shows whether it has ever been a replica
     return [
         Finding(
-            f"The server is a replica, or has been one, and {name} is OFF: what it receives is not in its log.",
+            f"The server is a replica, or was one, and {name} is OFF: changes that it replicates are not in its log.",
             f"add {name}=ON to its configuration and restart it, or capture from the primary",
             fatal=not server.mariadb,
         )
@@ -151,8 +152,9 @@ def _logged(connection: Connection, server: MySqlServer, config: MySqlConfig, si
     captured = {t.namespace for t in tables if filters.is_table_captured(t) and t != signals} - SYSTEM_DATABASES
     return [
         Finding(
-            f"The server does not log database {name} ({setting}), of which tables are captured: their changes would be lost.",
-            f"{logged.suggest_remedy(name)}, then read its tables again; or leave it out with database.exclude.list",
+            f"The server does not log the database {name} ({setting}), which contains captured tables: their "
+            "changes would be lost.",
+            f"{logged.suggest_remedy(name)}, then snapshot its tables again; or exclude it with database.exclude.list",
         )
         for name in sorted(captured)
         if (setting := logged.excluded_by(name)) is not None
@@ -182,8 +184,10 @@ def _character_sets(connection: Connection, config: MySqlConfig) -> list[Finding
         if namespace not in SYSTEM_DATABASES and filters.is_table_captured(table) and filters.in_images(table, column):
             found.append(
                 Finding(
-                    f"Texts of {table}.{column} are in the character set {charset}, which is not known here: changes of them cannot be read.",
-                    f"ALTER TABLE `{namespace}`.`{name}` CONVERT TO CHARACTER SET utf8mb4; or leave the column out with column.exclude.list",
+                    f"Texts of {table}.{column} are in the character set {charset}, which is not supported: "
+                    "changes of them cannot be read.",
+                    f"ALTER TABLE `{namespace}`.`{name}` CONVERT TO CHARACTER SET utf8mb4; or exclude the "
+                    "column with column.exclude.list",
                 )
             )
     return found

@@ -51,26 +51,29 @@ class MySqlConfig(RelationalConfig):
         alias="database.server.id",
         ge=1,
         le=0xFFFFFFFF,
-        description="A number that no server and no other client of this replication topology uses: capture joins as a replica.",
+        description="A number that no server and no other client of this replication topology uses: the connector "
+        "connects as a replica.",
     )
     database_include_list: Patterns = Field(
-        (), alias="database.include.list", description="Databases to capture; all others are left out."
+        (), alias="database.include.list", description="Databases to capture; all others are excluded."
     )
-    database_exclude_list: Patterns = Field((), alias="database.exclude.list", description="Databases to leave out.")
+    database_exclude_list: Patterns = Field((), alias="database.exclude.list", description="Databases to exclude.")
     database_initial_statements: str = Field(
         "",
         alias="database.initial.statements",
-        description="SQL that every connection runs first, separated by semicolons; a doubled one is a literal one.",
+        description="SQL that every connection runs first, separated by semicolons; write a literal semicolon twice.",
     )
     database_ssl_mode: SslMode = Field(
         SslMode.PREFERRED,
         alias="database.ssl.mode",
-        description="Whether connections are encrypted, and what is verified.",
+        description="Whether connections are encrypted, and how the server's certificate is verified.",
     )
     database_ssl_ca: str | None = Field(
-        None, alias="database.ssl.ca", description="Ours. PEM file of trusted authorities."
+        None, alias="database.ssl.ca", description="Ours. PEM file of the trusted authorities."
     )
-    database_ssl_cert: str | None = Field(None, alias="database.ssl.cert", description="Ours. PEM file of the client.")
+    database_ssl_cert: str | None = Field(
+        None, alias="database.ssl.cert", description="Ours. PEM file with the client's certificate."
+    )
     database_ssl_key: str | None = Field(
         None, alias="database.ssl.key", description="Ours. PEM file of the client's key."
     )
@@ -80,50 +83,51 @@ class MySqlConfig(RelationalConfig):
     bigint_unsigned_handling_mode: UnsignedHandling = Field(
         UnsignedHandling.LONG,
         alias="bigint.unsigned.handling.mode",
-        description="BIGINT UNSIGNED as a 64-bit integer, an error where it does not fit, or as an exact decimal.",
+        description="BIGINT UNSIGNED as a 64-bit integer, with an error if a value does not fit, or as an exact decimal.",
     )
     snapshot_locking_mode: LockingMode = Field(
         LockingMode.MINIMAL,
         alias="snapshot.locking.mode",
-        description="How long tables are locked while a snapshot begins.",
+        description="Whether and for how long tables are locked when a snapshot starts.",
     )
     snapshot_lock_timeout_ms: int = Field(
-        10_000, alias="snapshot.lock.timeout.ms", description="How long the lock is waited for.", ge=1
+        10_000, alias="snapshot.lock.timeout.ms", description="How long to wait for the lock.", ge=1
     )
     snapshot_select_statement_overrides: dict[str, str] = Field(
         {},
         alias="snapshot.select.statement.overrides",
-        description="Names of tables, as database.table; the property of this name, a dot and the table's name is the SELECT "
-        "with which a snapshot reads it. The log is captured whole.",
+        description="Names of tables, as database.table. The property with this name, a dot and the table name contains the "
+        "SELECT with which a snapshot reads the table. The log is captured completely.",
     )
     include_query: bool = Field(
         False,
         alias="include.query",
-        description="Events have the statement that caused them, if the server logs it (binlog_rows_query_log_events, binlog_annotate_row_events).",
+        description="Whether events contain the statement that caused them, if the server logs it "
+        "(binlog_rows_query_log_events, binlog_annotate_row_events).",
     )
     include_schema_comments: bool = Field(
         False,
         alias="include.schema.comments",
-        description="Schema changes have the comments of tables and columns.",
+        description="Whether schema changes contain the comments of tables and columns.",
     )
     binlog_net_write_timeout: int = Field(
         0,
         alias="binlog.net.write.timeout",
-        description="Seconds; net_write_timeout of the log's connection, 0 = the server's.",
+        description="net_write_timeout of the log connection, in seconds; 0 = the server's value.",
         ge=0,
     )
     binlog_net_read_timeout: int = Field(
         0,
         alias="binlog.net.read.timeout",
-        description="Seconds; net_read_timeout of the log's connection, 0 = the server's.",
+        description="net_read_timeout of the log connection, in seconds; 0 = the server's value.",
         ge=0,
     )
 
     gtid_source_includes: Patterns = Field(
         (),
         alias="gtid.source.includes",
-        description="GTID sources to include: with MySQL UUIDs of servers, with MariaDB numbers of domains. Only their GTIDs are used "
-        "to find the position, as after a switch to another server.",
+        description="GTID sources to include: UUIDs of servers for MySQL, numbers of domains for MariaDB. Only their GTIDs "
+        "are used to find the position, for example after a switch to another server.",
     )
     gtid_source_excludes: Patterns = Field(
         (), alias="gtid.source.excludes", description="GTID sources to exclude; all others are included."
@@ -131,7 +135,7 @@ class MySqlConfig(RelationalConfig):
     gtid_source_filter_dml_events: bool = Field(
         True,
         alias="gtid.source.filter.dml.events",
-        description="Rows of transactions of excluded GTID sources are left out.",
+        description="Whether rows of transactions of excluded GTID sources are skipped.",
     )
 
     FORM: ClassVar[ConnectionForm] = ConnectionForm(
@@ -140,9 +144,9 @@ class MySqlConfig(RelationalConfig):
         placeholders={"host": "db.example.org", "port": "3306", "login": "cdc"},
         extras={
             "database.ssl.mode": "disabled, preferred (default), required, verify_ca or verify_identity",
-            "database.ssl.ca": "PEM file of trusted authorities, on the workers",
-            "database.ssl.cert": "PEM file of the client, on the workers",
-            "database.ssl.key": "PEM file of the client's key, on the workers",
+            "database.ssl.ca": "PEM file of the trusted authorities, on the workers",
+            "database.ssl.cert": "PEM file with the client's certificate, on the workers",
+            "database.ssl.key": "PEM file with the client's key, on the workers",
         },
         stand_ins={"database.server.id": 4_294_967_295},
     )
@@ -157,20 +161,20 @@ class MySqlConfig(RelationalConfig):
         "bigint.unsigned.handling.mode": PropertyEffect.FORM,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
-        "database.jdbc.driver": "there is no JDBC here",
-        "database.protocol": "there is no JDBC here",
-        "connect.keep.alive": "a lost connection is an error here, never silently replaced",
-        "connect.keep.alive.interval.ms": "a lost connection is an error here, never silently replaced",
-        "use.nongraceful.disconnect": "there is no keep-alive thread",
+        "database.jdbc.driver": "this connector does not use JDBC",
+        "database.protocol": "this connector does not use JDBC",
+        "connect.keep.alive": "a lost connection is an error; it is never replaced silently",
+        "connect.keep.alive.interval.ms": "a lost connection is an error; it is never replaced silently",
+        "use.nongraceful.disconnect": "this connector has no keep-alive thread",
         "min.row.count.to.stream.results": "every table is streamed",
-        "binlog.buffer.size": "rolled back changes are always left out, whatever their size",
+        "binlog.buffer.size": "rolled back changes are always skipped, whatever their size",
         "enable.time.adjuster": "the server stores years with four digits",
         "table.ignore.builtin": "system tables are never captured",
         "event.deserialization.failure.handling.mode": "an event that cannot be read is always an error",
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
-        "database.ssl.keystore*": "Java key stores cannot be read here: give PEM files in database.ssl.cert and database.ssl.key",
-        "database.ssl.truststore*": "Java key stores cannot be read here: give a PEM file in database.ssl.ca",
+        "database.ssl.keystore*": "Java key stores are not supported: set database.ssl.cert and database.ssl.key to PEM files",
+        "database.ssl.truststore*": "Java key stores are not supported: set database.ssl.ca to a PEM file",
         "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the catalog is read instead",
         "inconsistent.schema.handling.mode": "rows of an unknown table are looked up in the catalog, or an error",
     }
@@ -191,14 +195,16 @@ class MySqlConfig(RelationalConfig):
         for name in statements:
             if len(name_parts(name)) != 2:
                 raise ValueError(
-                    f"{name!r} is not of the form <database>.<table>, with double quotes around special names"
+                    f"{name!r} does not have the format <database>.<table>, with double quotes around special names"
                 )
         return statements
 
     @model_validator(mode="after")
     def _hides_everywhere(self) -> Self:
         if self.column_texts and self.include_query:
-            raise ValueError(f"include.query: the statements would show what {', '.join(self.column_texts)} hides")
+            raise ValueError(
+                f"include.query: the statements would expose the values that {', '.join(self.column_texts)} hides"
+            )
         return self
 
     def find_widened_lists(self, before: Self) -> list[str]:

@@ -201,11 +201,12 @@ def translate_error(e: pymysql.err.Error, config: MySqlConfig, where: str | None
     message = str(e.args[1]) if len(e.args) > 1 else str(e)
     if code in _DENIED:
         return AccessDenied(
-            f"The database refused user {config.database_user!r}: {message}",
+            f"The database rejected user {config.database_user!r}: {message}",
             where=where or f"{config.database_hostname}:{config.database_port}",
             safe="Nothing was read; the offset is untouched.",
-            remedy="correct the login of the Airflow connection, or grant what is missing: GRANT SELECT, RELOAD, LOCK TABLES, "
-            f"SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{config.database_user}'@'%'",
+            remedy="correct the login of the Airflow connection, or grant the missing privileges: GRANT SELECT, RELOAD, "
+            "LOCK TABLES, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO "
+            f"'{config.database_user}'@'%'",
         )
     if code == CR.CR_SSL_CONNECTION_ERROR:
         return _not_encrypted(config)
@@ -226,7 +227,7 @@ def translate_error(e: pymysql.err.Error, config: MySqlConfig, where: str | None
         return SourceBusy(
             f"The database answers, but has ended a statement: {message} (error {code})",
             where=where or f"{config.database_hostname}:{config.database_port}",
-            safe="What was not committed is captured again by the next run.",
+            safe="Changes that were not committed to the change log are captured again by the next run.",
             remedy="SHOW FULL PROCESSLIST tells who holds a lock (LOCK TABLES, ALTER TABLE, an open transaction); a retry goes on "
             "where this run stopped",
         )
@@ -247,9 +248,9 @@ def raise_query_refused(config: MySqlConfig, where: str, remedy: str) -> Iterato
         if not (1000 <= code < 2000 or 3000 <= code < 6000) or code in _PASSING:
             raise
         raise QueryRejected(
-            f"The database refuses a statement: {message} (error {code})",
+            f"The database rejects a statement: {message} (error {code})",
             where=where,
-            safe="Nothing was read or written by it; capture goes on.",
+            safe="The statement read and wrote no data; capture continues.",
             remedy=remedy,
         ) from e.__cause__
 
@@ -263,34 +264,38 @@ def _error(e: BaseException | None) -> tuple[int, str]:
 
 def _not_encrypted(config: MySqlConfig) -> PrerequisiteError:
     return PrerequisiteError(
-        f"The connection to the database would not be encrypted, which database.ssl.mode={config.database_ssl_mode.value} asks for: the "
-        "server offers no TLS, or a proxy in between removes it.",
+        "The connection to the database would not be encrypted, although "
+        f"database.ssl.mode={config.database_ssl_mode.value} requires it: the server does not offer TLS, or a "
+        "proxy in between removes it.",
         where=f"{config.database_hostname}:{config.database_port}",
         safe="Nothing was read; the offset is untouched.",
-        remedy="switch TLS on at the server (ssl_cert, ssl_key), and check proxies in between; database.ssl.mode=verify_identity with "
-        "database.ssl.ca makes sure that it is this server",
+        remedy="enable TLS on the server (ssl_cert, ssl_key), and check proxies in between; "
+        "database.ssl.mode=verify_identity with database.ssl.ca also verifies the identity of the server",
     )
 
 
 def _not_trusted(config: MySqlConfig, message: str) -> PrerequisiteError:
     mode = config.database_ssl_mode.value
     return PrerequisiteError(
-        f"The database's certificate is not what database.ssl.mode={mode} asks for: {message}",
+        f"The database's certificate does not satisfy database.ssl.mode={mode}: {message}",
         where=f"{config.database_hostname}:{config.database_port}",
         safe="No password was sent, and nothing was read; the offset is untouched.",
-        remedy="name the authority that has signed the server's certificate in database.ssl.ca, and with verify_identity the host as the "
-        "certificate has it in the Airflow connection",
+        remedy="name the authority that signed the server's certificate in database.ssl.ca, and with verify_identity use "
+        "the host name in the certificate in the Airflow connection",
     )
 
 
 def _thrown_off(config: MySqlConfig, message: str, where: str | None) -> SourceUnavailable:
     number = config.database_server_id
     return SourceUnavailable(
-        f"Another replica with server id {number} connected, so that the server ended this one's reading of its log: {message}",
+        f"Another replica with server id {number} connected, so the server closed this connection to its "
+        f"log: {message}",
         where=where or f"{config.database_hostname}:{config.database_port}",
-        safe="Nothing is lost: the log is unharmed, and what was not committed is captured again by the next run.",
-        remedy=f"find who uses {number} (SHOW REPLICAS, or SHOW SLAVE HOSTS; other connectors) and give this connector a "
-        "database.server.id of its own; a retry resumes where this run stopped, and ends the other one in its turn",
+        safe="Nothing is lost: the log is intact, and changes that were not committed to the change log are "
+        "captured again by the next run.",
+        remedy=f"find the client that uses {number} (SHOW REPLICAS, or SHOW SLAVE HOSTS; other connectors) and give this "
+        "connector its own database.server.id; a retry resumes where this run stopped, but disconnects the other "
+        "client",
     )
 
 
@@ -298,7 +303,7 @@ def _unavailable(config: MySqlConfig, message: str, where: str | None) -> Source
     return SourceUnavailable(
         f"The database does not answer or closed the connection: {message}",
         where=where or f"{config.database_hostname}:{config.database_port}",
-        safe="What was not committed is captured again by the next run.",
+        safe="Changes that were not committed to the change log are captured again by the next run.",
         remedy="check that the server is up and reachable from this worker; a retry resumes where this run stopped",
     )
 

@@ -27,68 +27,73 @@ _LARGEST: Final = 1 << 30
 
 _LOST = ErrorMeaning(
     PositionLost,
-    "The binary log cannot be read from the saved position on",
-    safe="Everything before the position is captured. Changes after it that the server has purged are lost for the log; "
-    "the tables still have their outcome.",
-    remedy="set snapshot.mode=when_needed to read all tables again and go on from there; keep the log longer "
-    "(binlog_expire_logs_seconds) than the longest pause between two captures",
+    "The binary log no longer contains the saved position",
+    safe="Everything before the position is captured. Later changes that the server has purged are missing from the "
+    "log; the tables still contain their result.",
+    remedy="set snapshot.mode=when_needed to snapshot all tables again and continue from there; keep the log "
+    "(binlog_expire_logs_seconds) longer than the longest pause between two captures",
 )
 _BEHIND = ErrorMeaning(
     PositionLost,
     "The server's log ends before the captured position, or is another log",
-    safe="Everything before the position is captured, also what the server does not have any more. Nothing was read from this log.",
-    remedy="find out whether the server was set back, restored, lost the end of its log in a crash (sync_binlog=1 prevents that), or is a "
-    "replica that is behind; if another server has the transactions, connect to that one, else set snapshot.mode=when_needed, which "
-    "reads all tables again as they are there",
+    safe="Everything before the position is captured, including changes that the server no longer has. Nothing "
+    "was read from this log.",
+    remedy="find out whether the server was restored to an earlier state, lost the end of its log in a crash "
+    "(sync_binlog=1 prevents that), or is a replica that is behind; if another server has the transactions, "
+    "connect to that server, otherwise set snapshot.mode=when_needed to snapshot all tables again in their "
+    "current state",
 )
 _TOO_LARGE = ErrorMeaning(
     PrerequisiteError,
-    "The server does not send an event of its log that is larger than its max_allowed_packet",
+    "The server does not send an event of its log that exceeds its max_allowed_packet",
     safe=_SAFE,
-    remedy=f"SET GLOBAL max_allowed_packet = {_LARGEST}, and run again; where it is as large already, the event's length is wrong: the file "
-    "is damaged there (mysqlbinlog --verify-binlog-checksum tells), and the tables are to be read again with snapshot.mode=always "
-    "for one run",
+    remedy=f"SET GLOBAL max_allowed_packet = {_LARGEST}, and run again; if it already has this value, the event's length "
+    "is wrong: the file is damaged on the server (check it with mysqlbinlog --verify-binlog-checksum); set "
+    "snapshot.mode=always for one run to snapshot the tables again",
 )
 _CLOSED = ErrorMeaning(
     PrerequisiteError,
-    "The server writes no binary log at present",
-    safe="Everything before the position is captured. Changes made while the server writes no log are in no log.",
-    remedy="switch the log on (log_bin), or look at the server's error log for why it has closed it (a full disk, with "
-    "binlog_error_action=IGNORE_ERROR), and restart the server; then read the tables again with snapshot.mode=always for one run",
+    "The server currently writes no binary log",
+    safe="Everything before the position is captured. Changes made while the server writes no log are not in any log.",
+    remedy="enable the log (log_bin), or check the server's error log for the reason why the server closed it (a full "
+    "disk, with binlog_error_action=IGNORE_ERROR), and restart the server; then snapshot the tables again with "
+    "snapshot.mode=always for one run",
 )
 _ENCRYPTED = ErrorMeaning(
     PrerequisiteError,
     "The server cannot decrypt its own log",
     safe=_SAFE,
-    remedy="give the server the key with which the file was written (its keyring, or encryption plugin), and run again",
+    remedy="give the server the key with which the file was written (its keyring or encryption plugin), and run again",
 )
 _WITHOUT_GTIDS = ErrorMeaning(
     PrerequisiteError,
-    "The log has transactions with GTIDs and others without, and cannot be read by GTIDs across them",
+    "The log contains transactions with and without GTIDs, and cannot be read by GTID across them",
     safe=_SAFE,
-    remedy="gtid_mode was changed before all transactions were captured: set it one step back (to ON_PERMISSIVE, if it is ON now, or to "
-    "OFF_PERMISSIVE), run the capture, and set it forward again; or read the tables again with snapshot.mode=always for one run",
+    remedy="gtid_mode was changed before all transactions were captured: set it back by one step (to ON_PERMISSIVE if it "
+    "is ON now, or to OFF_PERMISSIVE), run the capture, and set it forward again; or snapshot the tables again "
+    "with snapshot.mode=always for one run",
 )
 _IN_TROUBLE = ErrorMeaning(
     SourceUnavailable,
-    "The server has given up reading its log for now",
-    safe="What was not committed is captured again by the next run.",
-    remedy="a retry resumes where this run stopped; if it happens again and again, look at the server's error log, its memory and its disk",
+    "The server stopped reading its log",
+    safe="Changes that were not committed to the change log are captured again by the next run.",
+    remedy="a retry resumes where this run stopped; if the error repeats, check the server's error log, its memory "
+    "and its disk",
 )
 _DAMAGED = ErrorMeaning(
     SourceLogDamaged,
-    "The server cannot read its own log any further",
-    safe="Everything before it is captured; nothing of it was written.",
-    remedy="run the capture again: if the error stays, the log file is damaged on the server, or missing from its disk (mysqlbinlog "
-    "--verify-binlog-checksum tells); restore the file, connect to a replica that has it, or read the tables again with "
-    "snapshot.mode=always for one run",
+    "The server cannot continue reading its own log",
+    safe="Everything before this point is captured; no later change was written.",
+    remedy="run the capture again; if the error persists, the log file is damaged on the server or missing from its disk (check it "
+    "with mysqlbinlog --verify-binlog-checksum); restore the file, connect to a replica that has it, or snapshot "
+    "the tables again with snapshot.mode=always for one run",
 )
 _UNKNOWN = ErrorMeaning(
     PrerequisiteError,
-    "The server has ended the reading of its log, for a reason that is not known here",
+    "The server stopped sending its log, for an unknown reason",
     safe="Everything before the position is captured.",
-    remedy="look at the server's error log, mend what it names, and run again; if the log cannot be read from there on, read the tables "
-    "again with snapshot.mode=always for one run",
+    remedy="check the server's error log, fix the cause, and run again; if the log cannot be read from the position, "
+    "snapshot the tables again with snapshot.mode=always for one run",
 )
 
 
@@ -142,11 +147,12 @@ def position_lost(message: str, where: str) -> CdcError:
 def another_log(why: str, where: str) -> CdcError:
     """Return the error for a log that was begun again, with transactions that have the GTIDs of captured ones."""
     return PositionLost(
-        f"The server's log is another one than the position's, although its GTIDs match: {why}.",
+        f"The server's log is not the log of the position, although its GTIDs match: {why}.",
         where=where,
-        safe="Everything before the position is captured. Nothing was read from this log; what it has is in the tables.",
-        remedy="find out whether the server was reset (RESET BINARY LOGS AND GTIDS, RESET MASTER), or restored from a backup and written to; "
-        "set snapshot.mode=when_needed to read all tables again as they are there",
+        safe="Everything before the position is captured. Nothing was read from this log; its changes are in the "
+        "tables.",
+        remedy="find out whether the server was reset (RESET BINARY LOGS AND GTIDS, RESET MASTER), or restored from a "
+        "backup and written to; set snapshot.mode=when_needed to snapshot all tables again in their current state",
     )
 
 

@@ -55,12 +55,12 @@ class MySqlGtids:
         (count,), at, gtids = struct.unpack_from("<Q", body), 8, cls()
         form, tagged = count >> 56, count >> 56 == _TAGGED
         if form and not tagged:
-            raise ValueError(f"a set of GTIDs has form {form}, which is not known to this release")
+            raise ValueError(f"a GTID set has the format {form}, which this release does not support")
         for _ in range(count >> 8 & 0xFFFF_FFFF_FFFF if tagged else count):
             source, at = str(uuid.UUID(bytes=body[at : at + 16])), at + 16
             if tagged:
                 if body[at] & 1:
-                    raise ValueError("a tag of a GTID is longer than tags are")
+                    raise ValueError("the tag of a GTID is too long")
                 length, at = body[at] >> 1, at + 1
                 source, at = source + (":" + body[at : at + length].decode("ascii") if length else ""), at + length
             (intervals,), at = struct.unpack_from("<Q", body, at), at + 8

@@ -45,15 +45,15 @@ def signal_findings(
     engine = _row(connection, ENGINE, table)
     if writes and engine is not None and engine[0] != "InnoDB":
         yield _advice(
-            f"The signal table {table} is of the engine {engine[0]}: what is written to it is not part of a transaction.",
+            f"The signal table {table} uses the engine {engine[0]}: writes to it are not part of a transaction.",
             f"ALTER TABLE {quote_table(table)} ENGINE = InnoDB",
         )
     if writes:
         yield from _rights(connection, config, table, names, account)
         if not server.mariadb and not query_scalar(connection, "SELECT @@GLOBAL.binlog_order_commits"):
             yield _advice(
-                "binlog_order_commits is OFF: watermarks in the signal table would not show which changes a chunk contains, so incremental "
-                "snapshots are refused.",
+                "binlog_order_commits is OFF: watermarks in the signal table would not show which changes a chunk "
+                "contains, so incremental snapshots are rejected.",
                 "SET GLOBAL binlog_order_commits = ON; and the same in the server's configuration; or set read.only=true",
             )
 
@@ -65,13 +65,13 @@ def _columns(connection: Connection, table: TableId) -> Iterator[Finding]:
     for (name, kind, declared, length), (what, needed) in zip(columns, _NEEDED, strict=False):
         if str(kind).lower() not in _TEXTS or int(length) < needed:
             yield _advice(
-                f"{table}.{name} is {declared}, which does not hold {what}.",
+                f"{table}.{name} is {declared}, which is too small for {what}.",
                 f"ALTER TABLE {quote_table(table)} MODIFY {quoted_name(str(name))} VARCHAR({64 if needed > 32 else 32}) NOT NULL",
             )
     name, kind, declared, length = columns[2]
     if str(kind).lower() not in _TEXTS | {"json"} or int(length or 1 << 30) < 2048:
         yield _advice(
-            f"{table}.{name} is {declared}, which does not hold the data of signals.",
+            f"{table}.{name} is {declared}, which is too small for the data of signals.",
             f"ALTER TABLE {quote_table(table)} MODIFY {quoted_name(str(name))} TEXT NULL",
         )
 
@@ -81,9 +81,9 @@ def _logged(connection: Connection, server: MySqlServer, table: TableId) -> Iter
     logged = BinlogFilters.from_server(connection, server)
     if (setting := logged.excluded_by(table.namespace)) is not None:
         yield _advice(
-            f"The server does not log the database of the signal table {table} ({setting}): neither signals nor watermarks come back "
-            "from it.",
-            f"{logged.suggest_remedy(table.namespace)}, or set signal.data.collection to a table of a database that is logged",
+            f"The server does not log the database of the signal table {table} ({setting}): the log contains "
+            "neither signals nor watermarks.",
+            f"{logged.suggest_remedy(table.namespace)}, or set signal.data.collection to a table of a logged database",
         )
 
 
@@ -118,13 +118,13 @@ def _rights(
         if "DELETE" in missing:
             missing.append("SELECT")
         yield _advice(
-            f"Account {account} lacks {' and '.join(missing[:2])} on {table}, with which watermarks of incremental snapshots "
-            "are written.",
+            f"Account {account} lacks {' and '.join(missing[:2])} on {table}, which incremental snapshots need to "
+            "write watermarks.",
             f"GRANT {', '.join(missing)} ON {quote_table(table)} TO {account}; or set read.only=true",
         )
     if query_scalar(connection, "SELECT @@GLOBAL.read_only") and not missing:
         yield _advice(
-            f"The server has read_only=ON: watermarks can be written to {table} by privileged accounts only.",
+            f"The server has read_only=ON: only privileged accounts can write watermarks to {table}.",
             "set read.only=true",
         )
 

@@ -301,7 +301,7 @@ class MySqlSource(Source):
             wanted = "MariaDB" if self.connector == "mariadb" else "MySQL"
             if self._server.mariadb != (self.connector == "mariadb"):
                 raise ConfigError(
-                    f"The server says it is {self._server.version}; the connector's source is {self.connector}.",
+                    f"The server is {self._server.version}, but the source of the connector is {self.connector}.",
                     remedy=f"use the source {'mysql' if wanted == 'MariaDB' else 'mariadb'}, or connect to a {wanted} server",
                 )
         return self._server

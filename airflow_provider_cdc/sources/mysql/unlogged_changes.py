@@ -39,10 +39,13 @@ _ENGINES: Final = """
 SELECT t.table_schema, t.table_name, t.engine FROM information_schema.tables t
 WHERE t.table_schema NOT IN ({}) AND t.engine IN ('MRG_MYISAM', 'FEDERATED', 'CONNECT', 'SPIDER', 'MEMORY')"""
 _ELSEWHERE: Final = {
-    "MRG_MYISAM": "rows that are changed through it are logged under its name, and rows that are changed in the tables it is made of under theirs",
-    "FEDERATED": "its rows are another server's, and changes that are made there are not in this log",
-    "CONNECT": "its rows are outside of the server, and changes that are made there are not in the log",
-    "SPIDER": "its rows are other servers', and changes that are made there are not in this log",
+    "MRG_MYISAM": (
+        "rows that are changed through it are logged under its name, but rows that are changed directly in its "
+        "underlying tables are logged under their names"
+    ),
+    "FEDERATED": "its rows are on another server, and changes made there are not in this log",
+    "CONNECT": "its rows are outside the server, and changes made there are not in the log",
+    "SPIDER": "its rows are on other servers, and changes made there are not in this log",
 }
 
 
@@ -72,9 +75,11 @@ def _cascades(connection: Connection, server: MySqlServer, captured: Callable[[T
     except _TooManyTables as e:
         return [
             Finding(
-                f"Whether foreign keys change rows of captured tables, which the server does not log, was not looked at: {e} tables are "
-                "too many to ask for each, and the account may not see their constraints.",
-                f"GRANT SHOW VIEW ON *.* TO {query_scalar(connection, 'SELECT CURRENT_USER()')}, with which MariaDB shows constraints, too",
+                "It was not checked whether foreign keys change rows of captured tables, which the server does "
+                f"not log: {e} tables are too many to query individually, and the account may not see their "
+                "constraints.",
+                f"GRANT SHOW VIEW ON *.* TO {query_scalar(connection, 'SELECT CURRENT_USER()')}, so that "
+                "MariaDB also shows constraints",
                 fatal=False,
             )
         ]
@@ -85,14 +90,15 @@ def _cascades(connection: Connection, server: MySqlServer, captured: Callable[[T
     cure = (
         "set innodb_native_foreign_keys=OFF in the server's configuration and restart it"
         if modern
-        else "have the application or a trigger change these rows instead of the constraint"
+        else "let the application or a trigger change these rows instead of the constraint"
         + ("" if server.mariadb else ", or upgrade to MySQL 9.6, which logs them")
     )
     return [
         Finding(
-            "Foreign keys change rows of captured tables, and the server does not log these changes, so that their targets keep the old "
-            f"rows: {_listed(found)}.",
-            f"{cure}; until then read these tables again regularly, or compare and mend their targets with `airflow cdc verify --repair`",
+            "Foreign keys change rows of captured tables, and the server does not log these changes, so target "
+            f"tables keep the old rows: {_listed(found)}.",
+            f"{cure}; until then snapshot these tables again regularly, or verify and repair their targets "
+            "with `airflow cdc verify --repair`",
             fatal=False,
         )
     ]
@@ -160,7 +166,7 @@ def _engines(connection: Connection, captured: Callable[[TableId], bool]) -> lis
             _open(connection, table)
         else:
             finding = f"Table {table} has the engine {engine}: {_ELSEWHERE[engine]}."
-            fix = f"leave it out: table.exclude.list={table}; capture the tables that its rows are in"
+            fix = f"exclude it: table.exclude.list={table}; capture the tables that contain its rows"
             found.append(Finding(finding, fix, fatal=False))
     return found
 

@@ -54,7 +54,9 @@ SMALL_LOG: Final = 200 << 20
 MINES_INSIDE: Final = (19,)
 """The first release whose LogMiner works in a pluggable database."""
 
-_ROOT_FIRST: Final = "; where ORA-31541 refuses it, before that in the root: ALTER DATABASE ADD SUPPLEMENTAL LOG DATA"
+_ROOT_FIRST: Final = (
+    "; if that fails with ORA-31541, first run this in the root: ALTER DATABASE ADD SUPPLEMENTAL LOG DATA"
+)
 """Logging of a pluggable database needs that of the root, but on Autonomous Database and, with local undo, from 23ai on."""
 _RETENTION: Final = "SELECT VALUE FROM V$PARAMETER WHERE NAME = 'undo_retention'"
 
@@ -104,7 +106,8 @@ def _check(connection: Connection, config: OracleConfig) -> list[Finding]:
 def _modes(database: DatabaseStatus, pdb: str | None) -> Iterator[Finding]:
     if database.log_mode != "ARCHIVELOG":
         yield Finding(
-            f"The database does not archive its redo logs (LOG_MODE is {database.log_mode}): changes would be overwritten.",
+            f"The database does not archive its redo logs (LOG_MODE is {database.log_mode}): changes would "
+            "be overwritten before they are captured.",
             "SHUTDOWN IMMEDIATE; STARTUP MOUNT; ALTER DATABASE ARCHIVELOG; ALTER DATABASE OPEN. On Amazon RDS: switch backups "
             "on, then EXEC rdsadmin.rdsadmin_util.set_configuration('archivelog retention hours', 24)",
         )
@@ -134,7 +137,8 @@ def _standby(connection: Connection, database: DatabaseStatus, config: OracleCon
         return
     if config.log_mining_strategy is not MiningStrategy.ONLINE_CATALOG:
         yield Finding(
-            f"log.mining.strategy={config.log_mining_strategy} writes a dictionary to the redo log, which a standby cannot.",
+            f"log.mining.strategy={config.log_mining_strategy} writes a dictionary to the redo log, which is "
+            "not possible on a standby.",
             "set log.mining.strategy=online_catalog",
         )
     try:
@@ -143,11 +147,14 @@ def _standby(connection: Connection, database: DatabaseStatus, config: OracleCon
     except TransientError:
         raise
     except (CdcError, oracledb.DatabaseError) as e:
-        yield Finding(f"The standby {host} cannot be read: {e}", "mend it, or correct log.mining.readonly.hostname")
+        yield Finding(
+            f"The standby {host} cannot be read: {e}", "fix the problem, or correct log.mining.readonly.hostname"
+        )
         return
     if standby.dbid != database.dbid:
         yield Finding(
-            f"{host} has the DBID {standby.dbid}, the primary {database.dbid}: it is not its standby.",
+            f"{host} has the DBID {standby.dbid}, but the primary has {database.dbid}: {host} is not a "
+            "standby of this primary.",
             "correct log.mining.readonly.hostname",
         )
 
@@ -161,19 +168,22 @@ def _names(
     if not database.cdb:
         if pdb:
             yield Finding(
-                f"{database.name} is not a container database, so it has no {pdb}.", "remove database.pdb.name"
+                f"{database.name} is not a container database, so the pluggable database {pdb} does not exist.",
+                "remove database.pdb.name",
             )
     else:
         yield from _containers(connection, config) if here is None else _inside(here, database, config)
         if config.log_mining_path_dictionary:
             yield Finding(
-                "LogMiner takes no dictionary file in a container database, which every database is from release 21c on.",
-                "remove log.mining.path.dictionary: log.mining.strategy=hybrid needs no dictionary in the logs either",
+                "LogMiner accepts no dictionary file in a container database, and from release 21c on every "
+                "database is one.",
+                "remove log.mining.path.dictionary: log.mining.strategy=hybrid does not need a dictionary "
+                "in the logs either",
             )
     if here is None and wanted != database.name.upper() and not config.database_url:
         yield Finding(
-            f"database.dbname is {config.database_dbname}, the database is {database.name}.",
-            f"set database.dbname={database.name}, unless it is a service of its own",
+            f"database.dbname is {config.database_dbname}, but the database is {database.name}.",
+            f"set database.dbname={database.name}, unless {config.database_dbname} is a separate service",
             fatal=False,
         )
 
@@ -187,34 +197,38 @@ def _inside(here: str, database: DatabaseStatus, config: OracleConfig) -> Iterat
     pdb = config.database_pdb_name
     if database.version_numbers < MINES_INSIDE:
         yield Finding(
-            f"The connection leads to the pluggable database {here}; before release 19c, LogMiner works in the root.",
+            f"The connection points to the pluggable database {here}, but before release 19c LogMiner works "
+            "only in the root.",
             root,
         )
     elif pdb and pdb.upper() != here:
         yield Finding(
-            f"The connection leads to the pluggable database {here}, and database.pdb.name is {pdb}.",
+            f"The connection points to the pluggable database {here}, but database.pdb.name is {pdb}.",
             f"set database.pdb.name={here}, or database.dbname to the service of {pdb}",
         )
     elif not pdb and config.database_dbname.upper() != here:
         yield Finding(
-            f"Events name the database {config.database_dbname}, which is a service of {here}.",
+            f"Events contain the database name {config.database_dbname}, which is a service of {here}.",
             f"set database.pdb.name={here} before the first run; a connector that has run keeps its name",
             fatal=False,
         )
     if config.log_mining_strategy is MiningStrategy.REDO_LOG_CATALOG:
         yield Finding(
-            f"log.mining.strategy={config.log_mining_strategy} writes a dictionary to the redo log, which a pluggable database cannot.",
+            f"log.mining.strategy={config.log_mining_strategy} writes a dictionary to the redo log, which is "
+            "not possible in a pluggable database.",
             f"set log.mining.strategy=hybrid; or mine in the root: {root}",
         )
     if config.log_mining_readonly_hostname:
         yield Finding(
-            "log.mining.readonly.hostname is set, and the connection leads to a pluggable database: a standby is mined in the root alone.",
+            "log.mining.readonly.hostname is set, but the connection points to a pluggable database: a "
+            "standby can only be mined in the root.",
             f"remove log.mining.readonly.hostname; or {root}",
         )
     if config.log_mining_archive_destination_name:
         yield Finding(
-            "log.mining.archive.destination.name has no effect: inside a pluggable database LogMiner chooses the copies of logs.",
-            "remove it",
+            "log.mining.archive.destination.name has no effect: inside a pluggable database, LogMiner "
+            "chooses the copies of logs itself.",
+            "remove the property",
             fatal=False,
         )
 
@@ -227,12 +241,12 @@ def _containers(connection: Connection, config: OracleConfig) -> Iterator[Findin
     if not pdb:
         yield Finding(
             "The database is a container database, and no pluggable database is configured.",
-            f"set database.pdb.name to one of {there or 'those of V$PDBS'}",
+            f"set database.pdb.name to one of {there or 'the names in V$PDBS'}",
         )
     elif not seen:
         return
     elif pdb.upper() not in modes:
-        yield Finding(f"There is no pluggable database {pdb}.", f"set database.pdb.name to one of {there}")
+        yield Finding(f"The pluggable database {pdb} does not exist.", f"set database.pdb.name to one of {there}")
     elif modes[pdb.upper()] not in ("READ WRITE", "READ ONLY"):
         yield Finding(
             f"The pluggable database {pdb} is not open ({modes[pdb.upper()]}).", f"ALTER PLUGGABLE DATABASE {pdb} OPEN"
@@ -257,7 +271,8 @@ def _destination(connection: Connection, config: OracleConfig) -> Iterator[Findi
         status = ", ".join("/".join(known.get(name, ("unknown",))) for name in wanted)
         yield Finding(
             f"The archive destination {', '.join(wanted)} is not valid and local ({status}).",
-            f"set log.mining.archive.destination.name to one of {', '.join(usable) or 'those that are'}, or mend it",
+            "set log.mining.archive.destination.name to one of "
+            f"{', '.join(usable) or 'the valid and local destinations'}, or fix the destination",
         )
 
 
@@ -265,21 +280,26 @@ def _advice(connection: Connection, database: DatabaseStatus, config: OracleConf
     """Yield findings that are not fatal: heartbeats, undo retention, size of redo logs."""
     if database.cdb and config.heartbeat_interval_ms and not config.heartbeat_action_query:
         yield Finding(
-            "heartbeat.interval.ms is set without heartbeat.action.query: while the pluggable database is quiet and others are "
-            "not, the position does not move on, and the logs that it needs may be deleted.",
-            "set heartbeat.action.query to a statement that changes a captured table, as UPDATE <schema>.<table> SET TS = SYSTIMESTAMP",
+            "heartbeat.interval.ms is set without heartbeat.action.query: while the pluggable database is quiet "
+            "and others are not, the position does not advance, and the logs that it needs may be deleted.",
+            "set heartbeat.action.query to a statement that changes a captured table, such as UPDATE "
+            "<schema>.<table> SET TS = SYSTIMESTAMP",
             fatal=False,
         )
     ((retention,),) = fetch_view_rows(connection, _RETENTION) or ((None,),)
     if retention is not None and int(retention) < SHORT_UNDO and not never_reads(config):
         yield Finding(
-            f"The undo is kept for {int(retention):,} s: a snapshot that takes longer may fail with ORA-01555.",
+            f"Undo is kept for {int(retention):,} s: a longer snapshot may fail with ORA-01555.",
             "ALTER SYSTEM SET UNDO_RETENTION = 86400, until the snapshot has ended",
             fatal=False,
         )
     ((smallest,),) = fetch_view_rows(connection, "SELECT MIN(BYTES) FROM V$LOG") or ((None,),)
     if smallest is not None and int(smallest) < SMALL_LOG:
-        why = "" if config.log_mining_strategy is MiningStrategy.ONLINE_CATALOG else ", and must hold a dictionary each"
+        why = (
+            ""
+            if config.log_mining_strategy is MiningStrategy.ONLINE_CATALOG
+            else ", and each log must contain a dictionary"
+        )
         yield Finding(
             f"The redo logs are small ({int(smallest) >> 20} MB): they are switched often{why}.",
             "ALTER DATABASE ADD LOGFILE GROUP <n> SIZE 1G, and drop the small groups",
@@ -313,8 +333,9 @@ def _tables(
         names = [name for name in (schema.id.name, *schema.column_names) if len(name.encode()) > LONGEST_NAME]
         if names:
             yield Finding(
-                f"LogMiner does not show rows of {schema.id}, because of names with more than {LONGEST_NAME} bytes: {', '.join(names)}.",
-                f"shorten them, or leave the table out: table.exclude.list={schema.id}",
+                f"LogMiner does not return rows of {schema.id}, because these names are longer than "
+                f"{LONGEST_NAME} bytes: {', '.join(names)}.",
+                f"shorten the names, or exclude the table: table.exclude.list={schema.id}",
             )
 
 
@@ -323,7 +344,10 @@ def _types(connection: Connection, config: OracleConfig, captured: list[TableSch
 
     They are not fatal: the stream stops such a table alone.
     """
-    fix = "leave the table out with table.exclude.list={name}, drop the columns, or read it whole whenever its rows are wanted: `{read}`"
+    fix = (
+        "exclude the table with table.exclude.list={name}, drop the columns, or snapshot the whole table "
+        "whenever you need its rows: `{read}`"
+    )
     unlogged = OracleCatalog(connection, config).find_unlogged_columns(
         schema.id for schema in captured if may_be_unlogged(schema)
     )
@@ -332,10 +356,11 @@ def _types(connection: Connection, config: OracleConfig, captured: list[TableSch
             f"{c.name} ({base})" for c in schema.columns if (base := ColumnType.from_column(c).base) in UNSUPPORTED
         ]
         if columns := unlogged.get(schema.id) or unsupported:
-            what = "shows no change" if schema.id in unlogged else "cannot show the changes"
+            what = "returns no changes" if schema.id in unlogged else "cannot return the changes"
             again = read_whole(config.connector_name, schema.id)
             yield Finding(
-                f"LogMiner {what} of {schema.id}, because of {', '.join(columns)}: the table is stopped.",
+                f"LogMiner {what} of {schema.id}, because of the columns {', '.join(columns)}: capture of "
+                "the table is stopped.",
                 fix.format(name=format_exact_pattern(schema.id), read=again),
                 fatal=False,
             )

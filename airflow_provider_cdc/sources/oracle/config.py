@@ -40,25 +40,32 @@ class OracleConfig(RelationalConfig):
         "", alias="database.hostname", description="Host of the database; comes from the Airflow connection."
     )
     database_port: int = Field(
-        1521, alias="database.port", ge=1, le=65535, description="Port of the listener; from the Airflow connection."
+        1521,
+        alias="database.port",
+        ge=1,
+        le=65535,
+        description="Port of the listener; comes from the Airflow connection.",
     )
     database_dbname: str = Field(
-        alias="database.dbname", description="Name of the database; of the root container where there are containers."
+        alias="database.dbname",
+        description="Name of the database; in a container database, the name of the root container.",
     )
     database_protocol: NetworkProtocol = Field(
         NetworkProtocol.TCP,
         alias="database.protocol",
-        description="Ours. tcps: TLS from the first byte on, and the server has to be the one that its certificate names.",
+        description="Ours. tcps: the connection uses TLS from the first byte, and the server must match its certificate.",
     )
     database_ssl_ca: str | None = Field(
         None,
         alias="database.ssl.ca",
-        description="Ours. PEM file of the authorities that are trusted with tcps; without it and a wallet, those of the system.",
+        description="Ours. PEM file with the authorities that are trusted with tcps; without it and without a wallet, "
+        "the system's trusted authorities are used.",
     )
     database_ssl_wallet: str | None = Field(
         None,
         alias="database.ssl.wallet",
-        description="Ours. Folder with ewallet.pem: authorities, and the client's certificate where the server asks for one.",
+        description="Ours. Folder with ewallet.pem: trusted authorities, and the client's certificate if the server "
+        "requires one.",
     )
     database_ssl_wallet_password: SecretStr = Field(
         SecretStr(""),
@@ -68,17 +75,19 @@ class OracleConfig(RelationalConfig):
     database_ssl_server_dn_match: bool = Field(
         True,
         alias="database.ssl.server.dn.match",
-        description="Ours. The server's certificate has to name the host that is connected to, or database.ssl.server.cert.dn.",
+        description="Ours. Whether the server's certificate must match the host name of the connection, or "
+        "database.ssl.server.cert.dn.",
     )
     database_ssl_server_cert_dn: str | None = Field(
         None,
         alias="database.ssl.server.cert.dn",
-        description="Ours. Distinguished name that the server's certificate has to have, in place of the host's name.",
+        description="Ours. Distinguished name that the server's certificate must have, instead of the host name.",
     )
     database_pdb_name: str | None = Field(
         None,
         alias="database.pdb.name",
-        description="Pluggable database to capture; only where there are containers. If the connection leads to it, it is mined inside.",
+        description="Pluggable database to capture, in a container database. If the connection points to it, LogMiner "
+        "runs inside it.",
     )
     database_url: str | None = Field(
         None, alias="database.url", description="Connect descriptor or TNS name, instead of host and port."
@@ -91,28 +100,30 @@ class OracleConfig(RelationalConfig):
     )
     query_fetch_size: int = Field(10_000, alias="query.fetch.size", ge=0, description="Rows per round trip.")
     schema_include_list: Patterns = Field(
-        (), alias="schema.include.list", description="Schemas to capture; all others are left out."
+        (), alias="schema.include.list", description="Schemas to capture; all others are excluded."
     )
-    schema_exclude_list: Patterns = Field((), alias="schema.exclude.list", description="Schemas to leave out.")
+    schema_exclude_list: Patterns = Field((), alias="schema.exclude.list", description="Schemas to exclude.")
     time_precision_mode: TimePrecision = Field(
         TimePrecision.ADAPTIVE,
         alias="time.precision.mode",
-        description="Names and units of dates and times in the Debezium JSON form; connect makes DATE a date without a time.",
+        description="Names and units of dates and times in the Debezium JSON form; connect converts DATE to a date "
+        "without a time.",
     )
     interval_handling_mode: IntervalHandling = Field(
         IntervalHandling.NUMERIC,
         alias="interval.handling.mode",
-        description="INTERVALs as microseconds, a month being a twelfth of 365.25 days, or as texts.",
+        description="INTERVAL values as microseconds (a month is a twelfth of 365.25 days), or as text.",
     )
     lob_enabled: bool = Field(
         False,
         alias="lob.enabled",
-        description="Capture the values of CLOB, NCLOB, BLOB and XMLTYPE columns; otherwise they are unavailable.",
+        description="Whether the values of CLOB, NCLOB, BLOB and XMLTYPE columns are captured; otherwise they are "
+        "unavailable.",
     )
     unavailable_value_placeholder: str = Field(
         "__debezium_unavailable_value",
         alias="unavailable.value.placeholder",
-        description="In the Debezium JSON form, stands for a value that the log does not have.",
+        description="In the Debezium JSON form, replaces a value that the log does not contain.",
     )
     snapshot_locking_mode: LockingMode = Field(
         LockingMode.SHARED,
@@ -122,90 +133,100 @@ class OracleConfig(RelationalConfig):
     snapshot_select_statement_overrides: dict[str, str] = Field(
         {},
         alias="snapshot.select.statement.overrides",
-        description="Names of tables, as SCHEMA.TABLE; the property of this name, a dot and the table's name is the SELECT "
-        "with which a snapshot reads it, as of its SCN. The log is captured whole.",
+        description="Names of tables, as SCHEMA.TABLE. The property with this name, a dot and the table name contains the "
+        "SELECT with which a snapshot reads the table, as of its SCN. The log is captured completely.",
     )
     snapshot_database_errors_max_retries: int = Field(
         0,
         alias="snapshot.database.errors.max.retries",
         ge=0,
-        description="How often a chunk is read again that the undo no longer covers (ORA-01555) or whose table changed (ORA-01466).",
+        description="How often a chunk is read again if undo no longer covers it (ORA-01555) or its table was changed "
+        "(ORA-01466).",
     )
     log_mining_strategy: Strategy = Field(
         MiningStrategy.HYBRID,
         alias="log.mining.strategy",
-        description="The dictionary from which LogMiner takes names of tables and columns. With `lob.enabled=true` the default is "
-        "`redo_log_catalog`: `hybrid` cannot read rows with LOBs that are older than a change of their table.",
+        description="The dictionary from which LogMiner takes names of tables and columns. With `lob.enabled=true` the "
+        "default is `redo_log_catalog`, because `hybrid` cannot read rows with LOBs that are older than a change "
+        "of their table.",
     )
     log_mining_query_filter_mode: QueryFilterMode = Field(
         QueryFilterMode.NONE,
         alias="log.mining.query.filter.mode",
-        description="Which filters the database applies: none, exact names, or regular expressions.",
+        description="Filters that the database applies: none, exact names, or regular expressions.",
     )
     log_mining_buffer_type: BufferType = Field(
         BufferType.MEMORY,
         alias="log.mining.buffer.type",
-        description="Where changes are buffered until their commit: in memory, and on disk beyond a limit.",
+        description="Where changes are buffered until their transaction commits: in memory, and on disk beyond a limit.",
     )
     log_mining_buffer_memory_max_bytes: int = Field(
         256 << 20,
         alias="log.mining.buffer.memory.max.bytes",
         ge=0,
-        description="How many bytes of uncommitted changes are kept in memory; the rest is spilled to files.",
+        description="Bytes of uncommitted changes that are kept in memory; the rest is spilled to files.",
     )
     log_mining_buffer_spill_folder: str | None = Field(
         None,
         alias="log.mining.buffer.spill.folder",
-        description="Folder of these files; by default the system's folder for temporary files. They have no names, and are gone with the process.",
+        description="Folder of the spill files; by default the system's folder for temporary files. The files have no "
+        "names and disappear when the process ends.",
     )
     log_mining_buffer_carry_max_bytes: int = Field(
         1 << 30,
         alias="log.mining.buffer.carry.max.bytes",
         ge=0,
-        description="How many bytes of uncommitted changes are carried over from run to run, compressed, in the change log's storage, so that "
-        "their log is not mined again; 0 = none. Where columns are hidden, nothing is carried over unless this is set.",
+        description="Bytes of uncommitted changes that are carried over from run to run, compressed, in the change log's "
+        "storage, so that their redo is not mined again; 0 = none. If columns are hidden, changes are carried "
+        "over only if this property is set.",
     )
     log_mining_buffer_transaction_events_threshold: int = Field(
         0,
         alias="log.mining.buffer.transaction.events.threshold",
         ge=0,
-        description="Transactions with more events are given up, which loses them; 0 = never.",
+        description="Transactions with more events are abandoned, which loses their changes; 0 = never.",
     )
     log_mining_session_max_ms: int = Field(
-        0, alias="log.mining.session.max.ms", ge=0, description="Age at which a mining session ends; 0 = any."
+        0, alias="log.mining.session.max.ms", ge=0, description="Maximum age of a mining session; 0 = no limit."
     )
     log_mining_restart_connection: bool = Field(
-        False, alias="log.mining.restart.connection", description="A new mining session has a new connection."
+        False, alias="log.mining.restart.connection", description="Whether a new mining session uses a new connection."
     )
     log_mining_batch_size_min: int = Field(
-        1_000, alias="log.mining.batch.size.min", ge=1, description="Fewest SCNs that are mined at a time."
+        1_000, alias="log.mining.batch.size.min", ge=1, description="Minimum number of SCNs that are mined at a time."
     )
     log_mining_batch_size_max: int = Field(
-        100_000, alias="log.mining.batch.size.max", ge=1, description="Most SCNs that are mined at a time."
+        100_000, alias="log.mining.batch.size.max", ge=1, description="Maximum number of SCNs that are mined at a time."
     )
     log_mining_batch_size_default: int = Field(
-        20_000, alias="log.mining.batch.size.default", ge=1, description="SCNs that are mined at first."
+        20_000,
+        alias="log.mining.batch.size.default",
+        ge=1,
+        description="Initial number of SCNs that are mined at a time.",
     )
     log_mining_log_count_min: int = Field(
         0,
         alias="log.mining.log.count.min",
         ge=0,
-        description="Fewest logs in a mining session; 0 = as many as the window of SCNs needs.",
+        description="Minimum number of logs in a mining session; 0 = as many as the window of SCNs needs.",
     )
     log_mining_sleep_time_min_ms: int = Field(
-        0, alias="log.mining.sleep.time.min.ms", ge=0, description="Shortest pause before new changes are asked for."
+        0,
+        alias="log.mining.sleep.time.min.ms",
+        ge=0,
+        description="Minimum pause before the next query for new changes.",
     )
     log_mining_sleep_time_max_ms: int = Field(
-        3_000, alias="log.mining.sleep.time.max.ms", ge=0, description="Longest pause."
+        3_000, alias="log.mining.sleep.time.max.ms", ge=0, description="Maximum pause."
     )
     log_mining_sleep_time_default_ms: int = Field(
-        1_000, alias="log.mining.sleep.time.default.ms", ge=0, description="Pause at first."
+        1_000, alias="log.mining.sleep.time.default.ms", ge=0, description="Initial pause."
     )
     log_mining_sleep_time_increment_ms: int = Field(
-        200, alias="log.mining.sleep.time.increment.ms", ge=0, description="By how much the pause grows and shrinks."
+        200, alias="log.mining.sleep.time.increment.ms", ge=0, description="Step by which the pause grows and shrinks."
     )
     log_mining_archive_log_hours: int = Field(
-        0, alias="log.mining.archive.log.hours", ge=0, description="How far back archived logs are read; 0 = all."
+        0, alias="log.mining.archive.log.hours", ge=0, description="Hours of archived logs that are read; 0 = all."
     )
     log_mining_archive_log_only_mode: bool = Field(
         False, alias="log.mining.archive.log.only.mode", description="Read archived logs only."
@@ -214,76 +235,81 @@ class OracleConfig(RelationalConfig):
         10_000,
         alias="log.mining.archive.log.only.scn.poll.interval.ms",
         ge=1,
-        description="How often to check whether the start SCN has been archived.",
+        description="How often to check whether the start SCN is archived.",
     )
     log_mining_archive_destination_name: str | None = Field(
-        None, alias="log.mining.archive.destination.name", description="Archive destination, as LOG_ARCHIVE_DEST_5."
+        None,
+        alias="log.mining.archive.destination.name",
+        description="Archive destination, such as LOG_ARCHIVE_DEST_5.",
     )
     log_mining_transaction_retention_ms: int = Field(
         0,
         alias="log.mining.transaction.retention.ms",
         ge=0,
-        description="Age at which an open transaction is given up, which loses it; 0 = never.",
+        description="Age at which an open transaction is abandoned, which loses its changes; 0 = never.",
     )
     log_mining_username_include_list: Names = Field(
-        (), alias="log.mining.username.include.list", description="Only changes of these database users."
+        (), alias="log.mining.username.include.list", description="Captures only changes of these database users."
     )
     log_mining_username_exclude_list: Names = Field(
-        (), alias="log.mining.username.exclude.list", description="No changes of these database users."
+        (), alias="log.mining.username.exclude.list", description="Skips changes of these database users."
     )
     log_mining_clientid_include_list: Names = Field(
-        (), alias="log.mining.clientid.include.list", description="Only changes with these client ids."
+        (), alias="log.mining.clientid.include.list", description="Captures only changes with these client ids."
     )
     log_mining_clientid_exclude_list: Names = Field(
-        (), alias="log.mining.clientid.exclude.list", description="No changes with these client ids."
+        (), alias="log.mining.clientid.exclude.list", description="Skips changes with these client ids."
     )
     log_mining_scn_gap_detection_gap_size_min: int = Field(
         1_000_000,
         alias="log.mining.scn.gap.detection.gap.size.min",
         ge=0,
-        description="A jump of the SCN by more, within the time below, is mined in one window.",
+        description="Minimum SCN gap: if the SCN jumps by more within "
+        "log.mining.scn.gap.detection.time.interval.max.ms, the gap is mined in one window.",
     )
     log_mining_scn_gap_detection_time_interval_max_ms: int = Field(
         20_000,
         alias="log.mining.scn.gap.detection.time.interval.max.ms",
         ge=0,
-        description="Greatest time between two SCNs for their difference to count as a jump.",
+        description="Maximum time between two SCNs for their difference to count as a gap.",
     )
     log_mining_flush_table_name: str = Field(
         "LOG_MINING_FLUSH",
         alias="log.mining.flush.table.name",
-        description="Small table that is updated to make the database flush its log buffer.",
+        description="Small table whose update makes the database flush its log buffer.",
     )
     log_mining_readonly_hostname: str | None = Field(
-        None, alias="log.mining.readonly.hostname", description="Read-only standby to mine on, host or host:port."
+        None,
+        alias="log.mining.readonly.hostname",
+        description="Read-only standby on which the logs are mined, host or host:port.",
     )
     log_mining_include_redo_sql: bool = Field(
-        False, alias="log.mining.include.redo.sql", description="Events have their redo SQL."
+        False, alias="log.mining.include.redo.sql", description="Whether events contain their redo SQL."
     )
     log_mining_path_dictionary: str | None = Field(
         None,
         alias="log.mining.path.dictionary",
-        description="Dictionary file to mine with, on 19c without containers: elsewhere LogMiner takes none.",
+        description="Dictionary file for LogMiner, on 19c without containers: other databases accept none.",
     )
     relaxed_quotes: bool = Field(
         False,
         alias="internal.log.mining.sql.relaxed.quote.detection",
-        description="LogMiner may write apostrophes undoubled (MAX_STRING_SIZE=EXTENDED). Such texts are an error, or, "
-        "with this property, read where only one reading is possible.",
+        description="LogMiner may write apostrophes without doubling them (MAX_STRING_SIZE=EXTENDED). Such texts are an "
+        "error, or, with this property, are read if only one interpretation is possible.",
     )
 
     FORM: ClassVar[ConnectionForm] = ConnectionForm(
         labels={"login": "User", "schema": "Database (root container)"},
         placeholders={"host": "db.example.org", "port": "1521", "login": "c##cdc", "schema": "ORCLCDB"},
         extras={
-            "database.pdb.name": "pluggable database to capture, where there are containers",
+            "database.pdb.name": "pluggable database to capture, in a container database",
             "database.url": "connect descriptor or TNS name, instead of host and port",
             "database.protocol": "tcp (default), or tcps for TLS",
             "database.ssl.ca": "PEM file of trusted authorities, on the workers",
             "database.ssl.wallet": "folder with ewallet.pem, on the workers",
             "database.ssl.wallet.password": "password of the key in ewallet.pem",
-            "database.ssl.server.dn.match": "true (default): the certificate has to name the host",
-            "database.ssl.server.cert.dn": "distinguished name of the server's certificate, in place of the host's name",
+            "database.ssl.server.dn.match": "true (default): the certificate must match the host",
+            "database.ssl.server.cert.dn": "distinguished name of the server's certificate, instead of the host name",
         },
     )
     CONNECTION: ClassVar[Mapping[str, str]] = {**RelationalConfig.CONNECTION, "schema": "database.dbname"}
@@ -301,19 +327,19 @@ class OracleConfig(RelationalConfig):
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "log.mining.transaction.snapshot.boundary.mode": "transactions that are open at a snapshot are always captured, as with all",
-        "log.mining.buffer.drop.on.stop": "changes that wait for their commit are carried over, see log.mining.buffer.carry.max.bytes",
-        "log.mining.buffer.infinispan.*": "changes wait in memory and in files",
-        "log.mining.buffer.ehcache.*": "changes wait in memory and in files",
-        "object.id.cache.size": "every table's object ids are kept",
+        "log.mining.buffer.drop.on.stop": "uncommitted changes are carried over, see log.mining.buffer.carry.max.bytes",
+        "log.mining.buffer.infinispan.*": "uncommitted changes are buffered in memory and in files",
+        "log.mining.buffer.ehcache.*": "uncommitted changes are buffered in memory and in files",
+        "object.id.cache.size": "object ids of all tables are kept",
         "errors.max.retries": "Airflow retries the task",
-        "log.mining.use.cte.query": "transactions without changes of captured tables cost nothing here",
-        "legacy.decimal.handling.strategy": "decimals have their present form",
+        "log.mining.use.cte.query": "transactions without changes of captured tables have no cost here",
+        "legacy.decimal.handling.strategy": "decimals have their current form",
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
-        "database.out.server.name": "there is no XStream in Oracle's thin driver: changes are read with LogMiner",
+        "database.out.server.name": "Oracle's thin driver does not support XStream: changes are read with LogMiner",
         "openlogreplicator.*": "changes are read with LogMiner",
         "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the catalog is read instead",
-        "include.schema.comments": "comments of tables and columns are not part of the schema history",
+        "include.schema.comments": "the schema history does not contain comments of tables and columns",
         "log.mining.hash.area.size": "set HASH_AREA_SIZE with a logon trigger",
         "log.mining.sort.area.size": "set SORT_AREA_SIZE with a logon trigger",
     }
@@ -342,9 +368,9 @@ class OracleConfig(RelationalConfig):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if not self.database_hostname and not self.database_url:
-            raise ValueError("database.hostname: required and not set, as database.url is not set either")
+            raise ValueError("database.hostname: required, because database.url is not set either")
         if self.database_url and (bare := [n for n in self.rac_nodes if ":" not in n]):
-            raise ValueError(f"rac.nodes: {bare[0]!r} needs its port (host:port), because database.url is set")
+            raise ValueError(f"rac.nodes: {bare[0]!r} needs a port (host:port), because database.url is set")
         sizes = (self.log_mining_batch_size_min, self.log_mining_batch_size_default, self.log_mining_batch_size_max)
         sleeps = (
             self.log_mining_sleep_time_min_ms,
@@ -355,15 +381,16 @@ class OracleConfig(RelationalConfig):
             if sorted(values) != [*values]:
                 raise ValueError(f"{name}: min, default and max must be in this order")
         if (hidden := ", ".join(self.column_texts)) and self.log_mining_include_redo_sql:
-            raise ValueError(f"log.mining.include.redo.sql: the redo SQL would show what {hidden} hides")
+            raise ValueError(f"log.mining.include.redo.sql: the redo SQL would expose the values that {hidden} hides")
         if self.log_mining_query_filter_mode is QueryFilterMode.IN:
             for name in ("schema_include_list", "schema_exclude_list", "table_include_list", "table_exclude_list"):
                 if wrong := [
                     p for p in getattr(self, name) if _SPECIAL.search(p.replace("\\.", "").replace("\\$", ""))
                 ]:
                     raise ValueError(
-                        f"{type(self).model_fields[name].alias}: {wrong[0]!r} is a pattern, which log.mining.query.filter.mode=in would compare as a name: "
-                        "changes would be lost. Use exact names, or the mode regex or none"
+                        f"{type(self).model_fields[name].alias}: {wrong[0]!r} is a pattern, which "
+                        "log.mining.query.filter.mode=in would compare as a name, so changes would be lost. Use "
+                        "exact names, or the mode regex or none"
                     )
         if self.lob_enabled and "log_mining_strategy" not in self.model_fields_set:
             self.__dict__["log_mining_strategy"] = MiningStrategy.REDO_LOG_CATALOG

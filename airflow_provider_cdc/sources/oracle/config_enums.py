@@ -52,7 +52,7 @@ class BufferType(enum.StrEnum):
 
 def _known_strategy(value: Any) -> Any:
     if value == "redo_in_catalog":
-        log.warning("log.mining.strategy=redo_in_catalog is taken as redo_log_catalog, the correct spelling.")
+        log.warning("log.mining.strategy=redo_in_catalog is treated as redo_log_catalog, the correct spelling.")
         return MiningStrategy.REDO_LOG_CATALOG
     return value
 
@@ -61,7 +61,7 @@ def _names(value: Any) -> Any:
     """``"a,b"`` → ``("a", "b")``."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or not all(isinstance(p, str) for p in parts):
-        raise ValueError(f"{value!r} is not a list of texts, nor one text with commas")
+        raise ValueError(f"{value!r} is neither a list of texts nor one text with commas")
     return tuple(p.strip() for p in parts if p.strip())
 
 

@@ -169,7 +169,7 @@ def _target(config: OracleConfig, host: str | None) -> dict[str, Any]:
             protocols = _listed(parsed.protocol)
         if config.database_protocol is NetworkProtocol.TCPS and protocols != {"tcps"}:
             raise ConfigError(
-                f"database.protocol is tcps, and database.url is of {', '.join(sorted(protocols))}.",
+                f"database.protocol is tcps, but database.url uses {', '.join(sorted(protocols))}.",
                 where="database.url",
                 safe="Nothing was read, and no password was sent; the offset is untouched.",
                 remedy="write database.url as tcps://host:port/service, or with (PROTOCOL=TCPS) in each of its addresses",
@@ -181,7 +181,7 @@ def _target(config: OracleConfig, host: str | None) -> dict[str, Any]:
     found = _HOST.fullmatch(name.strip())
     if found is None:
         raise ConfigError(
-            f"{name!r} is not a host, nor host:port.",
+            f"{name!r} is neither a host nor host:port.",
             where="database.hostname, rac.nodes or log.mining.readonly.hostname",
             safe="Nothing was read; the offset is untouched.",
             remedy="write it as host or host:port",
@@ -252,7 +252,7 @@ def current_scn(connection: Connection) -> int:
     scn = fetch_scalar(connection, "SELECT CURRENT_SCN FROM V$DATABASE")
     if not scn:
         raise SourceUnavailable(
-            "The database has no current SCN: it is mounted, not open.",
+            "The database has no current SCN: it is mounted but not open.",
             where="V$DATABASE",
             safe="The offset is untouched.",
             remedy="ALTER DATABASE OPEN, or wait until the standby is open",

@@ -39,14 +39,14 @@ LOG_NOT_READY: Final = frozenset({308, 310, 313, 1284, 1291, 1323, 1289})
 
 _DENIED = ErrorMeaning(
     AccessDenied,
-    "The database refused user {user}",
+    "The database rejected user {user}",
     UNTOUCHED,
-    "correct login and password of the Airflow connection; unlock the account or renew its password where the text "
-    "above says so: ALTER USER {user} ACCOUNT UNLOCK; GRANT CREATE SESSION TO {user}{all}",
+    "correct login and password of the Airflow connection. If the message mentions it, unlock the account or "
+    "renew its password: ALTER USER {user} ACCOUNT UNLOCK; GRANT CREATE SESSION TO {user}{all}",
 )
 _RIGHTS = ErrorMeaning(
     NotGranted,
-    "User {user} may not see something that capture needs, or it does not exist",
+    "User {user} may not access an object that capture needs, or the object does not exist",
     UNTOUCHED,
     "run the connection check, which names each missing privilege; for tables: "
     "GRANT SELECT ANY TABLE TO {user}{all}; GRANT FLASHBACK ANY TABLE TO {user}{all}; "
@@ -56,68 +56,71 @@ _LOST = ErrorMeaning(
     SourceUnavailable,
     "The database does not answer or closed the connection",
     AGAIN,
-    "check that database and listener are up and reachable from this worker; " + RETRY,
+    "check that the database and the listener are up and reachable from this worker; " + RETRY,
 )
 _NOT_TRUSTED = ErrorMeaning(
     PrerequisiteError,
-    "The database's certificate is not one that is trusted",
+    "The database's certificate is not trusted",
     "No password was sent, and nothing was read; the offset is untouched.",
-    "name the authority that has signed the server's certificate in database.ssl.ca, or a folder with ewallet.pem in database.ssl.wallet; "
-    "connect by the host's name as the certificate has it (no address), or say its distinguished name in database.ssl.server.cert.dn",
+    "name the authority that signed the server's certificate in database.ssl.ca, or a folder with ewallet.pem in "
+    "database.ssl.wallet; connect by the host name in the certificate (not by address), or set its distinguished "
+    "name in database.ssl.server.cert.dn",
 )
 _UNTRUSTED: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED|DPY-(6002|6006|2018)\b")
 """In the message of another error: the server's certificate is not trusted, or a wallet is missing."""
 _BUSY = ErrorMeaning(
     SourceUnavailable,
-    "The database cannot give another session or a lock now",
+    "The database cannot provide another session or lock now",
     AGAIN,
     "raise PROCESSES, SESSIONS or the profile's SESSIONS_PER_USER, or wait; " + RETRY,
 )
 _MEMORY = ErrorMeaning(
     SourceUnavailable,
-    "The database's memory does not suffice for the session",
+    "The database has not enough memory for the session",
     AGAIN,
     "raise PGA_AGGREGATE_LIMIT, set log.mining.session.max.ms so that mining sessions end before they grow, or switch "
     "logs more often; " + RETRY,
 )
 _SPACE = ErrorMeaning(
     PrerequisiteError,
-    "The database has no space for what capture writes",
+    "The database has no space for the data that capture writes",
     AGAIN,
-    "give the user's tablespace room: ALTER USER {user} QUOTA UNLIMITED ON <tablespace>{all}",
+    "increase the user's tablespace quota: ALTER USER {user} QUOTA UNLIMITED ON <tablespace>{all}",
 )
 _UNDO = ErrorMeaning(
     SourceUnavailable,
-    "The undo does not reach back to the beginning of the snapshot any more",
-    "Tables that were read completely are kept; the others are read again at a new SCN.",
-    "raise the undo: ALTER SYSTEM SET UNDO_RETENTION = 86400 (the undo tablespace must have room for it), raise "
-    "snapshot.max.threads so that the snapshot ends sooner, or begin with snapshot.mode=no_data",
+    "The undo no longer reaches back to the start of the snapshot",
+    "Tables that were read completely are kept; the other tables are read again at a new SCN.",
+    "increase the undo retention: ALTER SYSTEM SET UNDO_RETENTION = 86400 (the undo tablespace must have room for "
+    "it), raise snapshot.max.threads so that the snapshot ends sooner, or start with snapshot.mode=no_data",
 )
 _CHANGED = ErrorMeaning(
     SourceUnavailable,
-    "The definition of a table was changed after the snapshot began",
-    "Tables that were read completely are kept; the others are read again at a new SCN.",
-    "let DDL wait until the snapshot has ended; a retry reads at a new SCN, with the new definition",
+    "The definition of a table was changed after the snapshot started",
+    "Tables that were read completely are kept; the other tables are read again at a new SCN.",
+    "delay DDL until the snapshot has ended; a retry reads at a new SCN, with the new definition",
 )
 _SCN = ErrorMeaning(
     PositionLost,
     "The SCN to resume from is not an SCN of this database",
     "Everything before the saved position is captured.",
-    "if the database was restored or replaced, set snapshot.mode=when_needed to read all tables again and go on from there",
+    "if the database was restored or replaced, set snapshot.mode=when_needed to snapshot all tables again "
+    "and continue from there",
 )
 _LOG = ErrorMeaning(
     PositionLost,
-    "A redo log that is needed does not exist any more",
-    "Everything before the saved position is captured. The tables still have the outcome of the changes after it.",
+    "A required redo log no longer exists",
+    "Everything before the saved position is captured. The tables still contain the result of later changes.",
     "restore the archived log (RMAN> RESTORE ARCHIVELOG FROM SCN <the position's scn>) and run again, or set "
-    "snapshot.mode=when_needed to read all tables again; keep archived logs longer than the longest pause between captures",
+    "snapshot.mode=when_needed to snapshot all tables again; keep archived logs longer than the longest pause "
+    "between captures",
 )
 _DAMAGED = ErrorMeaning(
     SourceLogDamaged,
     "The database cannot read one of its redo logs",
     "Everything before the saved position is captured.",
-    "restore the log from another copy (log.mining.archive.destination.name names the one that is read), or set "
-    "snapshot.mode=when_needed to read all tables again",
+    "restore the log from another copy (log.mining.archive.destination.name names the copy that is read), or set "
+    "snapshot.mode=when_needed to snapshot all tables again",
 )
 _DICTIONARY = ErrorMeaning(
     PrerequisiteError,
@@ -131,16 +134,17 @@ _SESSION = ErrorMeaning(
 )
 _BUSY_LOGMINER = ErrorMeaning(
     SourceUnavailable,
-    "Another session of LogMiner is at work in the pluggable database",
+    "Another LogMiner session is active in the pluggable database",
     "Nothing is lost; the offset is untouched.",
-    "Autonomous Database has one for each pluggable database: let one connector capture it; the session of a run that was killed ends by "
-    "itself, or by ALTER SYSTEM KILL SESSION; " + RETRY,
+    "Autonomous Database allows one session for each pluggable database: capture it with one connector only. The "
+    "session of a run that was killed ends automatically, or by ALTER SYSTEM KILL SESSION; " + RETRY,
 )
 _SUPPLEMENTAL = ErrorMeaning(
     PrerequisiteError,
-    "The database does not log what LogMiner needs",
+    "The database does not log the data that LogMiner needs",
     "Everything before the saved position is captured.",
-    "ALTER DATABASE ADD SUPPLEMENTAL LOG DATA; then read the tables again, because changes before it are not in the log",
+    "ALTER DATABASE ADD SUPPLEMENTAL LOG DATA; then snapshot the tables again, because earlier changes are "
+    "not in the log",
 )
 _ARCHIVE = ErrorMeaning(
     PrerequisiteError,
@@ -150,15 +154,16 @@ _ARCHIVE = ErrorMeaning(
 )
 _READ_ONLY = ErrorMeaning(
     PrerequisiteError,
-    "The database is open for reading only",
+    "The database is open read-only",
     UNTOUCHED,
     "set database.hostname to the primary, and log.mining.readonly.hostname to this standby",
 )
 _NAME = ErrorMeaning(
     ConfigError,
-    "The database or its address is not known",
+    "The database or its address is unknown",
     UNTOUCHED,
-    "correct database.dbname, database.pdb.name or database.url: a TNS name needs TNS_ADMIN to name the folder of tnsnames.ora",
+    "correct database.dbname, database.pdb.name or database.url: a TNS name requires TNS_ADMIN to name the "
+    "folder of tnsnames.ora",
 )
 _CONTAINER = ErrorMeaning(
     PrerequisiteError,
@@ -175,21 +180,22 @@ _REGION = ErrorMeaning(
 )
 _OVERFLOW = ErrorMeaning(
     SchemaConflict,
-    "An overflow table of an index-organized table cannot be read by itself",
+    "An overflow table of an index-organized table cannot be read separately",
     UNTOUCHED,
-    "leave it out with table.exclude.list, and report the statement: such tables should have been left out",
+    "exclude the table with table.exclude.list, and report the statement: such tables should have been "
+    "excluded automatically",
 )
 _VALUE = ErrorMeaning(
     UnreadableValue,
-    "The database cannot give a value in the form that was asked for",
-    "Nothing of this table was written.",
-    "leave the column out with column.exclude.list",
+    "The database cannot return a value in the requested format",
+    "No rows of this table were written.",
+    "exclude the column with column.exclude.list",
 )
 _INTERNAL = ErrorMeaning(
     SourceUnavailable,
     "The database had an internal error",
     AGAIN,
-    "look into its alert log; " + RETRY,
+    "check its alert log; " + RETRY,
 )
 
 _MEANINGS: list[tuple[Iterable[int], ErrorMeaning]] = [
@@ -269,9 +275,9 @@ def _other(e: BaseException) -> ErrorMeaning:
         return _LOST
     return ErrorMeaning(
         PrerequisiteError,
-        "The database refused a statement",
+        "The database rejected a statement",
         AGAIN,
-        "look the error code up (https://docs.oracle.com/error-help/db/), mend the cause, and run again",
+        "look up the error code (https://docs.oracle.com/error-help/db/), fix the cause, and run again",
     )
 
 

@@ -161,11 +161,12 @@ class LogMinerMetrics:
         oldest = f", the oldest {gauges.oldest[0]} since SCN {gauges.oldest[1]}" if gauges.oldest else ""
         return (
             f"Mined {self._steps.count} windows up to SCN {gauges.read} ({_behind(gauges)} SCNs behind, {lag}): "
-            f"{self._steps.rows:,} rows, {counted.changes:,} changes, {counted.committed:,} commits, {counted.rolled_back:,} rollbacks. "
-            f"Open: {gauges.active:,} transactions{oldest}, with {gauges.buffered:,} changes in {gauges.buffered_bytes:,} bytes of "
-            f"memory, {counted.spilled:,} spilled so far. {self.session.sessions} sessions, {self.session.retries} retries, "
+            f"{self._steps.rows:,} rows, {counted.changes:,} changes, {counted.committed:,} commits, "
+            f"{counted.rolled_back:,} rollbacks. Open: {gauges.active:,} transactions{oldest}, with "
+            f"{gauges.buffered:,} changes in {gauges.buffered_bytes:,} bytes of memory, {counted.spilled:,} "
+            f"spilled so far. {self.session.sessions} sessions, {self.session.retries} retries, "
             f"{self.windows.gaps} SCN gaps, {self._steps.frozen} times without advance of the offset, "
-            f"{len(counted.abandoned)} transactions given up."
+            f"{len(counted.abandoned)} transactions abandoned."
         )
 
     # -- parts ----------------------------------------------------------------------------------------------------------

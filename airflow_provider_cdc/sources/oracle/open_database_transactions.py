@@ -29,7 +29,7 @@ def open_transactions(connection: Connection, config: OracleConfig) -> dict[byte
         if code_of(e) not in _NO_RIGHTS:
             raise
         raise NotGranted(
-            f"Open transactions cannot be seen, so their changes would be lost: {e}",
+            f"Open transactions cannot be read, so their changes would be lost: {e}",
             where=view,
             safe="Nothing was read; the offset is untouched.",
             remedy=f"GRANT SELECT ON {view.replace('V$', 'V_$')} TO {config.database_user}{config.grant_suffix}",

@@ -91,13 +91,15 @@ def log_view_findings(connection: Connection, config: OracleConfig, grant: Grant
     hidden = [name for name in LOG_VIEWS if fetch_view_rows(connection, f"SELECT 1 FROM {name} WHERE 1 = 0") is None]
     if "V$ARCHIVED_LOG" in hidden and config.log_mining_archive_log_only_mode:
         yield Finding(
-            "The account may not read V$ARCHIVED_LOG, by which log.mining.archive.log.only.mode knows how far it may mine.",
+            "The account may not read V$ARCHIVED_LOG, which log.mining.archive.log.only.mode needs to find "
+            "the end of the archived logs.",
             grant("SELECT ON V_$ARCHIVED_LOG") + ", or remove log.mining.archive.log.only.mode",
         )
     elif hidden:
         yield Finding(
-            f"The account may not read {', '.join(hidden)}: which redo there is, LogMiner alone knows.",
-            f"nothing on Autonomous Database; elsewhere {grant('SELECT_CATALOG_ROLE')}, for errors that name missing logs",
+            f"The account may not read {', '.join(hidden)}: only LogMiner knows which redo exists.",
+            f"no action is needed on Autonomous Database; on other databases {grant('SELECT_CATALOG_ROLE')}, "
+            "so that errors name missing logs",
             fatal=False,
         )
 
@@ -144,23 +146,25 @@ def server_findings(
         return Finding(f"The account lacks {what}, {why}.", grant(what), fatal=fatal)
 
     if config.database_pdb_name and not inside and not rights.has_any_privilege("SET CONTAINER"):
-        yield missing("SET CONTAINER", "with which it enters the pluggable database")
+        yield missing("SET CONTAINER", "which is required to enter the pluggable database")
     if database.version_numbers >= (12, 1) and not rights.has_any_privilege("LOGMINING"):
-        yield missing("LOGMINING", "without which LogMiner cannot be used")
+        yield missing("LOGMINING", "which LogMiner requires")
     if not rights.has_any_privilege("SELECT_CATALOG_ROLE", "SELECT ANY DICTIONARY"):
-        yield missing("SELECT_CATALOG_ROLE", "with which LogMiner reads the dictionary")
+        yield missing("SELECT_CATALOG_ROLE", "which LogMiner requires to read the dictionary")
     builds = config.log_mining_strategy is not MiningStrategy.ONLINE_CATALOG and not config.log_mining_readonly_hostname
     packages = rights.has_any_privilege("EXECUTE_CATALOG_ROLE")
     if not packages and not inside:
-        yield missing("EXECUTE_CATALOG_ROLE", "with which a dictionary is written to the log", fatal=builds)
+        yield missing("EXECUTE_CATALOG_ROLE", "which is required to write a dictionary to the log", fatal=builds)
     for package in ("DBMS_LOGMNR",) if inside else ("DBMS_LOGMNR", "DBMS_LOGMNR_D"):
         if not (
             packages or rights.has_any_privilege("LOGMINING") or rights.has_object_privilege("EXECUTE", "SYS", package)
         ):
-            yield missing(f"EXECUTE ON {package}", "without which LogMiner cannot be used")
+            yield missing(f"EXECUTE ON {package}", "which LogMiner requires")
     yield from _flush_table(connection, database, config, rights, grant)
     if not inside and not rights.has_any_privilege("CREATE SEQUENCE"):
-        yield missing("CREATE SEQUENCE", "which the documents ask for; nothing here uses it", fatal=False)
+        yield missing(
+            "CREATE SEQUENCE", "which Debezium's documentation requires, but this connector does not use", fatal=False
+        )
 
 
 def _flush_table(
@@ -177,7 +181,8 @@ def _flush_table(
     sql = "SELECT COUNT(*) FROM ALL_TABLES WHERE OWNER = :owner AND TABLE_NAME = :name"
     if not fetch_scalar(connection, sql, owner=config.database_user.upper(), name=name.upper()):
         yield Finding(
-            f"The account lacks CREATE TABLE, and the flush table {name} does not exist, by which the log buffer is flushed.",
+            f"The account lacks CREATE TABLE, and the flush table {name}, which is needed to flush the log "
+            "buffer, does not exist.",
             grant("CREATE TABLE"),
         )
 
@@ -189,9 +194,9 @@ def table_findings(
     reads = not never_reads(config)
     locks = reads and config.snapshot_locking_mode is LockingMode.SHARED
     needed = [
-        ("SELECT ANY TABLE", ("SELECT", "READ"), "with which a snapshot reads rows", reads),
-        ("FLASHBACK ANY TABLE", ("FLASHBACK",), "with which a snapshot reads rows as of one SCN", reads),
-        ("LOCK ANY TABLE", ("SELECT", "INSERT", "UPDATE", "DELETE"), "with which DDL waits while a snapshot begins", locks),
+        ("SELECT ANY TABLE", ("SELECT", "READ"), "which a snapshot needs to read rows", reads),
+        ("FLASHBACK ANY TABLE", ("FLASHBACK",), "which a snapshot needs to read rows as of one SCN", reads),
+        ("LOCK ANY TABLE", ("SELECT", "INSERT", "UPDATE", "DELETE"), "which a snapshot needs to block DDL while it starts", locks),
     ]  # fmt: skip
     for privilege, actions, why, used in needed:
         if not used or rights.has_any_privilege(privilege):
@@ -201,7 +206,8 @@ def table_findings(
             yield Finding(f"The account lacks {privilege}, {why}{_shown(without)}.", grant(privilege))
     if reads and not rights.has_any_privilege("SELECT ANY TRANSACTION"):
         yield Finding(
-            "The account lacks SELECT ANY TRANSACTION, which the documents ask for beside FLASHBACK ANY TABLE.",
+            "The account lacks SELECT ANY TRANSACTION, which Debezium's documentation requires in addition "
+            "to FLASHBACK ANY TABLE.",
             grant("SELECT ANY TRANSACTION"),
             fatal=False,
         )
@@ -210,4 +216,4 @@ def table_findings(
 def _shown(tables: list[TableSchema]) -> str:
     names = [str(schema.id) for schema in tables]
     rest = f" and {len(names) - 5:,} others" if len(names) > 5 else ""
-    return f" of {', '.join(names[:5])}{rest}" if names else ""
+    return f" ({', '.join(names[:5])}{rest})" if names else ""

@@ -58,10 +58,10 @@ def signal_findings(
         return [Finding(e.what, e.remedy or "", fatal=False)], None
     found = []
     if reason := explain_uncaptured_signals(table, config):
-        found.append(_advice(f"Signals and watermarks in the signal table are not captured: {reason}.", "correct it"))
+        found.append(_advice(f"Signals and watermarks in the signal table are not captured: {reason}.", "fix this"))
     schema = catalog.read_table_schemas([table]).get(table)
     if schema is None:
-        what = f"The signal table {table.full_name} does not exist, or cannot be seen."
+        what = f"The signal table {table.full_name} does not exist, or the account may not see it."
         rights = grant(f"SELECT, INSERT, DELETE ON {quote_table(table)}")
         return [*found, _advice(what, f"{DDL.format(quote_table(table))}; {rights}")], None
     found += _columns(schema, config)
@@ -80,11 +80,12 @@ def _columns(schema: TableSchema, config: OracleConfig) -> Iterator[Finding]:
         if kind.base in _CLOBS and i == len(_NEEDED) - 1:
             if not config.lob_enabled:
                 yield _advice(
-                    f"{schema.id}.{column.name} is a {kind.base}, whose values are not captured: signals have no data.",
+                    f"{schema.id}.{column.name} is a {kind.base}, whose values are not captured: signals "
+                    "would have no data.",
                     f"ALTER TABLE {quote_table(schema.id)} with a column VARCHAR2(4000) instead, or set lob.enabled=true",
                 )
         elif kind.base not in _TEXTS or (kind.length or 0) < width:
-            yield _advice(f"{schema.id}.{column.name} is {kind.ddl_expression}, which does not hold {what}.", fix)
+            yield _advice(f"{schema.id}.{column.name} is {kind.ddl_expression}, which is too small for {what}.", fix)
 
 
 def _rights(
@@ -94,7 +95,9 @@ def _rights(
     if config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE:
         needed += ["SELECT", "DELETE"]  # Oracle wants both for a DELETE that has a WHERE (SQL92_SECURITY)
     if missing := [action for action in needed if not privileges.can_access_table(action, table)]:
-        what = f"The account lacks {', '.join(missing)} on {table}, with which watermarks of incremental snapshots are written."
+        what = (
+            f"The account lacks {', '.join(missing)} on {table}, which incremental snapshots need to write watermarks."
+        )
         yield _advice(what, grant(f"{', '.join(missing)} ON {quote_table(table)}") + ", or set read.only=true")
 
 

@@ -92,10 +92,11 @@ class OracleSource(Source):
         newest = self.current_position()
         if position.read_scn > newest.read_scn and not self._config.log_mining_archive_log_only_mode:
             raise PositionLost(
-                f"The database is at SCN {newest.read_scn}, before the position: it was set back or replaced.",
+                f"The database is at SCN {newest.read_scn}, which is before the position: the database was "
+                "restored or replaced.",
                 where=str(position),
                 safe="Everything before the position is captured.",
-                remedy="set snapshot.mode=when_needed to read all tables again",
+                remedy="set snapshot.mode=when_needed to snapshot all tables again",
             )
         with self._logs() as logs:
             logs.collect(position.scn, max(position.scn, min(position.read_scn, newest.read_scn)))

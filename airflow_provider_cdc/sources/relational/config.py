@@ -33,18 +33,19 @@ class RelationalConfig(TableConfig):
     database_password: SecretStr = Field(
         SecretStr(""),
         alias="database.password",
-        description="Comes from the Airflow connection, never from a definition.",
+        description="Password; comes from the Airflow connection, never from a definition.",
     )
     database_query_timeout_ms: int = Field(
         600_000,
         alias="database.query.timeout.ms",
-        description="How long a single query may take before the connection counts as lost; 0 = for ever.",
+        description="How long a single query may take before the connection counts as lost; 0 = no limit.",
         ge=0,
     )
     converters: tuple[dict[str, str], ...] = Field(
         (),
         alias="converters",
-        description="Names of converters; each has a name.type, a documented class, and its own properties.",
+        description="Names of converters; each name needs a name.type property with a documented class, and may have "
+        "further properties.",
     )
 
     CONNECTION: ClassVar[Mapping[str, str]] = {
@@ -58,19 +59,19 @@ class RelationalConfig(TableConfig):
         "converters": PropertyEffect.FORM,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
-        "schema.history.internal": "the schema history is kept in the state tables",
-        "schema.history.internal.store.*": "only captured tables are recorded; tables added later are read when they are added",
-        "schema.history.internal.kafka.*": "the schema history is kept in the state tables",
-        "schema.history.internal.file.*": "the schema history is kept in the state tables",
-        "schema.history.internal.producer.*": "the schema history is kept in the state tables",
-        "schema.history.internal.consumer.*": "the schema history is kept in the state tables",
-        "source.struct.version": "the source block has the present form",
+        "schema.history.internal": "the schema history is stored in the state tables",
+        "schema.history.internal.store.*": "only captured tables are recorded; tables that are added later are read at that time",
+        "schema.history.internal.kafka.*": "the schema history is stored in the state tables",
+        "schema.history.internal.file.*": "the schema history is stored in the state tables",
+        "schema.history.internal.producer.*": "the schema history is stored in the state tables",
+        "schema.history.internal.consumer.*": "the schema history is stored in the state tables",
+        "source.struct.version": "the source block has the current format",
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
         "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
-        "custom.*": "not built yet",
-        "driver.*": "there is no JDBC driver to pass properties to",
+        "custom.*": "not implemented yet",
+        "driver.*": "this connector uses no JDBC driver that could receive properties",
         "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",
     }
 

@@ -38,10 +38,10 @@ def keys_of_rows(
         return [[undone(column, value) for column, value in zip(columns, key, strict=True)] for key in keys]
     except IrreversibleKey as e:
         raise QueryRejected(
-            f"A key of events of {table} does not tell the key of its row: {e}.",
+            f"The key of a row of {table} cannot be derived from the key of its event: {e}.",
             where=str(table),
-            safe="Nothing of the range was read; capture goes on.",
-            remedy="read the whole table again: send the signal without key-ranges",
+            safe="No row of the range was read; capture continues.",
+            remedy="snapshot the whole table: send the signal again without key-ranges",
         ) from None
 
 
@@ -57,7 +57,7 @@ def key_decimal(column: Column, value: Any, precision: int | None, scale: int) -
             raise IrreversibleKey(f"decimal.handling.mode=double does not keep all digits of {column.name}")
         return f"{round(Decimal(repr(value)), scale):f}"
     if not _NUMBER.fullmatch(str(value)):
-        raise IrreversibleKey(f"{value!r} of {column.name} is no decimal number")
+        raise IrreversibleKey(f"{value!r} of {column.name} is not a decimal number")
     return value
 
 
@@ -75,7 +75,7 @@ def key_bytes(column: Column, value: str, mode: BinaryHandling) -> bytes:
         return base64.b64decode(value, altchars, validate=True)
     except (binascii.Error, ValueError):
         raise IrreversibleKey(
-            f"{value!r} of {column.name} is not of the form binary.handling.mode={mode.value}"
+            f"{value!r} of {column.name} does not have the format of binary.handling.mode={mode.value}"
         ) from None
 
 
@@ -87,16 +87,16 @@ def build_query_refused(what: str, why: str, statement: str) -> QueryRejected:
     return QueryRejected(
         f"{what}: {why}",
         where=statement,
-        safe="None of its rows is captured; capture goes on.",
-        remedy="try the statement in a SQL client as the capture user, and send the signal again with the corrected one",
+        safe="None of its rows is captured; capture continues.",
+        remedy="run the statement in a SQL client as the capture user, correct it, and send the signal again",
     )
 
 
 def no_watermark(error: CdcError, signals: TableId, remedy: str) -> QueryRejected:
     """Return the error for a signal table that takes no watermark."""
     return QueryRejected(
-        f"No watermark can be written into the signal table: {error.what}",
+        f"The watermark cannot be written to the signal table: {error.what}",
         where=str(signals),
-        safe="None of the chunk's rows is captured; capture goes on.",
+        safe="None of the chunk's rows is captured; capture continues.",
         remedy=remedy,
     )

@@ -128,11 +128,11 @@ class SchemaDialect:
     def resolve_tables(self, text: Any) -> tuple[TableId, TableId | None]:
         parts = parts_of_name(text) if isinstance(text, str) else []
         if not parts:
-            raise self.build_structure_error(f'"id" is {text!r}, which names no table')
+            raise self.build_structure_error(f'"id" is {text!r}, which is not the name of a table')
         owner = parts[0] if len(parts) > 2 else self.database
         namespace = parts[-2] if len(parts) > 1 else self.schema
         if not namespace:
-            raise self.build_structure_error(f'"id" is {text!r}, and no "schema" is given')
+            raise self.build_structure_error(f'"id" is {text!r}, and "schema" is missing')
         if not self.names.is_own_database(owner):
             raise self.build_structure_error(
                 f"{text} is in the database {owner}, which this connector does not capture"
@@ -147,8 +147,8 @@ class SchemaDialect:
 
     def build_structure_error(self, what: str) -> ConfigError:
         return ConfigError(
-            f"The structure cannot be used: {what}.",
-            remedy='give each of "changes" as a schema change event has them in "tableChanges"',
+            f"The table structure is invalid: {what}.",
+            remedy='write each entry of "changes" like an entry of "tableChanges" in a schema change event',
         )
 
 

@@ -107,7 +107,8 @@ def test_tables_with_names_beyond_ascii_are_added_and_removed(
 
 
 @pytest.mark.parametrize(
-    ("table", "why"), [("a", "in capture mode already"), ("none", "There is no table"), ("A", "There is no table")]
+    ("table", "why"),
+    [("a", "already in capture mode"), ("none", "does not exist"), ("A", "does not exist")],
 )
 def test_a_table_that_cannot_be_added_is_refused_before_anything_is_done(
     db: Db2Adapter, connector: Connector, table: str, why: str
@@ -142,7 +143,7 @@ def test_a_procedure_and_a_flag_that_do_not_exist_are_named_with_those_that_do(
 
 
 def test_a_table_that_is_captured_is_not_removed(db: Db2Adapter, connector: Connector) -> None:
-    with pytest.raises(ConfigError, match="The connector captures it"):
+    with pytest.raises(ConfigError, match="The connector captures the table"):
         carry_out(connector, "remove-table", name(db, "a"))
     assert register(db) == [("a", "A")]
 

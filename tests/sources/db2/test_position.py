@@ -130,4 +130,4 @@ def test_reading_on_never_goes_back_and_forgets_what_is_behind() -> None:
 
 def test_what_people_see() -> None:
     assert str(Db2Position(LSN, 5)) == "LSN 00000025:00000d08:0025"
-    assert str(Db2Position(b"")) == "the beginning"
+    assert str(Db2Position(b"")) == "the start of the log"

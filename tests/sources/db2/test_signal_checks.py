@@ -73,9 +73,9 @@ def test_a_table_that_is_not_in_capture_mode(db: Db2Adapter, tmp_path: Path) -> 
     ("columns", "text"),
     [
         ({"id": "VARCHAR(42)", "type": "VARCHAR(32)"}, "2 columns instead of three"),
-        ({"id": "VARCHAR(4)", "type": "VARCHAR(32)", "data": "VARCHAR(2048)"}, "does not hold ids"),
-        ({"id": "VARCHAR(42)", "type": "INTEGER", "data": "VARCHAR(2048)"}, "does not hold types of signals"),
-        ({"id": "VARCHAR(42)", "type": "VARCHAR(32)", "data": "CLOB(1M)"}, "change tables have no values"),
+        ({"id": "VARCHAR(4)", "type": "VARCHAR(32)", "data": "VARCHAR(2048)"}, "too small for ids"),
+        ({"id": "VARCHAR(42)", "type": "INTEGER", "data": "VARCHAR(2048)"}, "too small for types of signals"),
+        ({"id": "VARCHAR(42)", "type": "VARCHAR(32)", "data": "CLOB(1M)"}, "change tables contain no values"),
     ],
 )
 def test_columns_that_do_not_fit(db: Db2Adapter, tmp_path: Path, columns: dict[str, str], text: str) -> None:

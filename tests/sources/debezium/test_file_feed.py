@@ -70,7 +70,7 @@ def test_a_line_is_read_when_it_has_its_end_or_another_file_has_come(tmp_path: P
     file.write_bytes(_text(1) + _text(2)[:-20])
     assert found.capture().events == 1
     with open_source(found.definition()) as source:
-        assert "has no end" in source.check_prerequisites()[0].what
+        assert "does not end with a line feed" in source.check_prerequisites()[0].what
     file.write_bytes(_text(1) + _text(2)[:-1])
     assert found.capture().events == 0
     write(file.with_name("b.jsonl"), _events(3))
@@ -109,7 +109,7 @@ def test_what_was_read_may_be_deleted_except_the_last_file(tmp_path: Path) -> No
     found.capture()
     assert _ids(found) == [0, 1, 2, 9]
     (folder / "d.jsonl").unlink()
-    with pytest.raises(PositionLost, match=r"d\.jsonl is not there any more"):
+    with pytest.raises(PositionLost, match=r"d\.jsonl no longer exists"):
         found.capture()
 
 
@@ -136,7 +136,7 @@ def test_a_file_whose_name_is_before_that_which_is_read_is_an_error(tmp_path: Pa
     write(folder / "b.jsonl", _events(1))
     found.capture()
     write(folder / "a.jsonl", _events(2))
-    with pytest.raises(PositionLost, match=r"names are before .* such as a.jsonl"):
+    with pytest.raises(PositionLost, match=r"sort before .* such as a.jsonl"):
         found.capture()
     (folder / "a.jsonl").rename(folder / "c.jsonl")
     found.capture()
@@ -146,7 +146,7 @@ def test_a_file_whose_name_is_before_that_which_is_read_is_an_error(tmp_path: Pa
 def test_a_compressed_file_that_is_not_whole_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl.gz").write_bytes(gzip.compress(_text(*range(50)))[:-30])
-    with pytest.raises(SourceLogDamaged, match="is not whole"):
+    with pytest.raises(SourceLogDamaged, match="is incomplete"):
         connector(tmp_path).capture()
 
 

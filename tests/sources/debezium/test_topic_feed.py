@@ -106,7 +106,7 @@ def test_a_topic_is_chosen_by_a_regular_expression_and_may_come_later(kafka: Kaf
     connector = _connector(kafka, topic, tmp_path, {"topics": "", "topics.regex": rf"shop\.inventory\..*{mark}"})
     assert connector.capture().events == 0
     with open_source(connector.definition()) as source:
-        assert "No topic is called" in source.check_prerequisites()[0].what
+        assert "No topic matches" in source.check_prerequisites()[0].what
     kafka.create_topic(topic.name)
     _send(kafka, topic, topic.event("c", None, _rows(0)[0]))
     assert connector.capture().events == 1
@@ -140,7 +140,7 @@ def test_a_topic_that_was_made_again_is_an_error(kafka: Kafka, topic: Topic, tmp
     connector.capture()
     kafka.delete_topic(topic.name)
     kafka.create_topic(topic.name, partitions=2)
-    with pytest.raises(PositionLost, match="was made again"):
+    with pytest.raises(PositionLost, match="was recreated"):
         connector.capture()
 
 
@@ -171,5 +171,5 @@ def test_brokers_that_are_gone_are_told(
 
     monkeypatch.setattr(topic_feed, "_ANSWER_S", 0.5)
     connector = _connector(kafka, topic, tmp_path, {"bootstrap.servers": "127.0.0.1:1"})
-    with pytest.raises(SourceUnavailable, match="brokers do not answer"):
+    with pytest.raises(SourceUnavailable, match="brokers do not respond"):
         connector.capture()

@@ -171,7 +171,7 @@ def test_nobody_who_answers_is_an_error_that_says_where(tmp_path: Path) -> None:
         "mongodb.connection.string": "mongodb://127.0.0.1:1/",
         "mongodb.server.selection.timeout.ms": 200,
     }
-    with pytest.raises(SourceUnavailable, match="No member") as caught:
+    with pytest.raises(SourceUnavailable, match="No available member") as caught:
         MongoDbSource(MongoDbConfig.parse(config)).current_position()
     assert caught.value.remedy
 
@@ -213,16 +213,16 @@ def test_a_connection_that_is_not_encrypted_names_tls_first_where_the_server_clo
     own = signed(tmp_path, ca, "server", "127.0.0.1")
     with MongoDb({"tls": {"certificate": str(own.file), "key": str(own.key_file), "ca": str(ca.file)}}) as server:
         given = {"topic.prefix": "t", "mongodb.connection.string": server.url()}
-        with pytest.raises(SourceUnavailable, match="not encrypted") as caught:
+        with pytest.raises(SourceUnavailable, match="unencrypted connection") as caught:
             MongoDbSource(MongoDbConfig.parse(given | SOON)).current_position()
-        assert str(caught.value.remedy).startswith("if the server wants TLS, set mongodb.ssl.enabled=true")
+        assert str(caught.value.remedy).startswith("if the server requires TLS, set mongodb.ssl.enabled=true")
         private = given | {"mongodb.connection.string": server.url(tls="true"), "mongodb.ssl.ca": str(ca.file)}
         assert MongoDbSource(MongoDbConfig.parse(private)).current_position().time.seconds > 0
 
 
 @pytest.mark.parametrize(
     ("product", "name"),
-    [("amazon", "something else"), ("azure", "DocumentDB"), ("cosmos", "Cosmos DB"), ("ferretdb", "FerretDB")],
+    [("amazon", "an unknown product"), ("azure", "DocumentDB"), ("cosmos", "Cosmos DB"), ("ferretdb", "FerretDB")],
 )
 def test_products_that_are_no_mongodb_are_refused(product: str, name: str, tmp_path: Path) -> None:
     """Amazon's does not say what it is where its host has another name than Amazon gave it: its change streams show it."""
@@ -230,10 +230,10 @@ def test_products_that_are_no_mongodb_are_refused(product: str, name: str, tmp_p
         address = f"mongodb://{server.host}:{server.port}/?directConnection=true"
         asked = MongoDbSource(MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": address}))
         fatal = [finding for finding in asked.check_prerequisites() if finding.fatal]
-        assert [name in finding.what and "no MongoDB" in finding.what for finding in fatal] == [True]
-        with pytest.raises(PrerequisiteError, match="no MongoDB"):
+        assert [name in finding.what and "not MongoDB" in finding.what for finding in fatal] == [True]
+        with pytest.raises(PrerequisiteError, match="not MongoDB"):
             asked.verify_position(MongoPosition(ClusterTime(int(time.time()), 1)))
-        with pytest.raises(PrerequisiteError, match="no MongoDB"):
+        with pytest.raises(PrerequisiteError, match="not MongoDB"):
             mongodb_connector(address, tmp_path).capture()
 
 

@@ -210,7 +210,7 @@ def test_a_damaged_document_is_an_error_that_names_the_collection() -> None:
         ({"capture.mode": "change_streams"}, "change_streams_update_full"),
         ({"capture.mode": "change_streams_with_pre_image"}, "change_streams_update_full"),
         ({"document.columns.schema.shop.others": "validator"}, "document.columns.list does not name"),
-        ({"document.columns.schema.shop.orders": "[]"}, "no document"),
+        ({"document.columns.schema.shop.orders": "[]"}, "not a document"),
         ({"document.columns.schema.shop.orders": '{"properties": {"a": {"bsonType": "intt"}}}'}, "intt"),
         ({"document.columns.depth": 0}, "document.columns.depth"),
     ],

@@ -107,7 +107,7 @@ def _findings(**variables: str) -> list[Any]:
 @pytest.mark.parametrize(
     ("variables", "told", "fix", "fatal"),
     [
-        ({"log_bin": "OFF"}, "keeps no binary log", "log_bin=binlog", True),
+        ({"log_bin": "OFF"}, "writes no binary log", "log_bin=binlog", True),
         ({"binlog_format": "MIXED"}, "binlog_format is MIXED", "SET GLOBAL binlog_format = 'ROW'", True),
         ({"binlog_row_image": "NOBLOB"}, "binlog_row_image is NOBLOB", "SET GLOBAL binlog_row_image = 'FULL'", True),
         ({"server_id": "7"}, "database.server.id is 7", "choose a number", True),
@@ -143,5 +143,5 @@ def test_parts_of_json_documents_are_refused_with_what_mends_it(db: Any, tmp_pat
 def test_a_server_without_a_binary_log_is_refused(mysql_factory: Any, tmp_path: Path) -> None:
     with mysql_factory("9.7", log_bin=False, gtid_mode=None, enforce_gtid_consistency=None) as server:
         connector = mysql_connector(server, tmp_path, "mysql")
-        with pytest.raises(PrerequisiteError, match="keeps no binary log"):
+        with pytest.raises(PrerequisiteError, match="writes no binary log"):
             connector.capture()

@@ -39,7 +39,7 @@ def _config(server: Any, **properties: Any) -> MySqlConfig:
 def test_a_hidden_column_and_the_statements_that_show_it_exclude_each_other(mysql97: Any) -> None:
     hidden = {"column.mask.with.3.chars": "shop.customers.name"}
     assert _config(mysql97, **hidden).column_texts == {"column.mask.with.3.chars": ("shop.customers.name",)}
-    with pytest.raises(ConfigError, match=r"would show what column\.mask\.with\.3\.chars hides"):
+    with pytest.raises(ConfigError, match=r"would expose the values that column\.mask\.with\.3\.chars hides"):
         _config(mysql97, **hidden, include_query=True)
 
 

@@ -132,8 +132,8 @@ def test_a_database_that_the_server_does_not_log_is_told_before_and_when_a_table
         with source_of(server, database_include_list="quiet,shop", signal_data_collection="quiet.s") as source:
             worse, _ = source.check_prerequisites()
         assert worse.fatal
-        assert f"does not log database quiet ({option})" in worse.what
-        with pytest.raises(PrerequisiteError, match="does not log database quiet"):
+        assert f"does not log the database quiet ({option})" in worse.what
+        with pytest.raises(PrerequisiteError, match="does not log the database quiet"):
             connector.capture({"database.include.list": "quiet,shop", "table.include.list": ""})
 
 

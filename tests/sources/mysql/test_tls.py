@@ -48,7 +48,7 @@ def test_whoever_takes_the_offer_of_tls_out_of_the_greeting_is_refused(
     server = request.getfixturevalue(kind)
     with tls.stripped(server) as port:
         config = _config(server, database_port=port, database_ssl_mode=mode)
-        with pytest.raises(PrerequisiteError, match=f"would not be encrypted, which database.ssl.mode={mode}"):
+        with pytest.raises(PrerequisiteError, match=f"would not be encrypted, although database.ssl.mode={mode}"):
             connect(config)
         plain = connect(_config(server, database_port=port, database_ssl_mode="disabled"))
         known = server_of(plain)

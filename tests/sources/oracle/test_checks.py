@@ -62,7 +62,7 @@ def test_database_without_containers_has_no_finding() -> None:
 
 def test_a_dictionary_file_is_refused_in_a_container_database(server: Oracle) -> None:
     (finding,) = found(server, log__mining__path__dictionary="/tmp/d.ora")
-    assert "takes no dictionary file in a container database" in finding.what
+    assert "accepts no dictionary file in a container database" in finding.what
     assert finding.fatal
 
 
@@ -217,7 +217,8 @@ def test_no_captured_table_is_a_warning(server: Oracle) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [(None, "no pluggable database is configured"), ("NOPE", "There is no pluggable database NOPE")]
+    ("name", "text"),
+    [(None, "no pluggable database is configured"), ("NOPE", "pluggable database NOPE does not exist")],
 )
 def test_pluggable_database_must_be_named_and_be_there(granted: Oracle, name: str | None, text: str) -> None:
     (finding,) = found(granted, database__pdb__name=name)

@@ -156,7 +156,7 @@ def test_defaults_are_the_documented_ones() -> None:
     [
         ({"database.hostname": ""}, "database.hostname: required"),
         ({"database.connection.adapter": "xstream"}, "Valid values are: logminer"),
-        ({"database.url": "tns", "rac.nodes": "a:1,b"}, "'b' needs its port"),
+        ({"database.url": "tns", "rac.nodes": "a:1,b"}, "'b' needs a port"),
         ({"log.mining.batch.size.min": 30_000}, "min, default and max"),
         ({"log.mining.sleep.time.max.ms": 10}, "min, default and max"),
         ({"schema.include.list": "A", "schema.exclude.list": "B"}, "exclude each other"),

@@ -66,7 +66,7 @@ def told(number: int, **properties: Any) -> CdcError:
         (4036, True, ["log.mining.session.max.ms", "switch logs more often", "PGA_AGGREGATE_LIMIT"]),
         (1882, False, ["TZ", "V$TIMEZONE_NAMES"]),
         (25191, False, ["table.exclude.list", "report"]),
-        (3113, True, ["database and listener are up"]),
+        (3113, True, ["the database and the listener are up"]),
         (12170, True, ["reachable from this worker"]),
     ],
 )

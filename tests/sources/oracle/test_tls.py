@@ -113,10 +113,10 @@ def test_a_server_that_is_somebody_else_is_refused(secure: Secure, trusting: dic
 
 def test_tcps_is_no_wish_that_a_url_may_pass_over(secure: Secure) -> None:
     url = f"localhost:{secure.server.port}/{secure.server.database}"
-    with pytest.raises(ConfigError, match=r"is tcps, and database\.url is of tcp"):
+    with pytest.raises(ConfigError, match=r"is tcps, but database\.url uses tcp"):
         _ask(secure, database_url=url, database_ssl_ca=secure.ca)
     both = "(DESCRIPTION=(ADDRESS=(PROTOCOL=TCPS)(HOST=a)(PORT=1))(ADDRESS=(PROTOCOL=TCP)(HOST=b)(PORT=2))(CONNECT_DATA=(SERVICE_NAME=x)))"
-    with pytest.raises(ConfigError, match="is of tcp, tcps"):
+    with pytest.raises(ConfigError, match="uses tcp, tcps"):
         _ask(secure, database_url=both)
 
 

@@ -75,7 +75,7 @@ def _mark_grant_checked(connection: Db2Connection, config: Db2Config) -> Iterato
             raise
         connection.rollback()
         raise PrerequisiteError(
-            "The account may not write signals. Only a signal in the log shows how far the capture agent is.",
+            "The account may not write signals. Only a signal in the log shows how far the capture agent has read.",
             where=f"{config.asn_capture_schema}.IBMSNAP_SIGNAL",
             safe="Nothing was locked or read; the offset is untouched.",
             remedy=f"{grant_of_marks(config)}; or take snapshots without locks, which need no signal (snapshot.isolation.mode=read_committed)",

@@ -124,7 +124,7 @@ class ChangeMerger:
         """Yield an open block of a transaction that has more changes than a block."""
         merged = _MergedChanges([changes for changes in taken if changes is not None and len(changes)])
         commit = merged.commits_at(merged.begins)
-        assert len(commit) == 1, "changes up to the bound, of which none belongs to a complete transaction"
+        assert len(commit) == 1, "changes up to the bound, none of which belong to a complete transaction"
         if self._open is not None and commit.to_unpadded_bytes(0) != self._open.to_unpadded_bytes(0):
             yield from self._closed()
         self._open = commit

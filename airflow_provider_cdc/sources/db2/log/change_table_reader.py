@@ -93,10 +93,10 @@ class ChangeTableReader:
                 raise change_table_gone(self._layout.registration, where, self._connector) from e
             if e.code in NO_COLUMN:
                 raise SourceBusy(
-                    f"The change table {self._layout.registration.change_table_name} was altered while it was read.",
+                    f"The change table {self._layout.registration.change_table_name} was altered during the read.",
                     where=self._where(self._start),
                     safe="Everything up to the position is captured; the offset is untouched.",
-                    remedy="a retry reads it with its present structure",
+                    remedy="a retry reads it with its current structure",
                 ) from e
             raise
         self.more = len(fetched) == self._size
@@ -154,10 +154,12 @@ class ChangeTableReader:
         if count < 0:
             at = -1 - count
             raise UnknownLogEvent(
-                f"A row of the change table {self._layout.registration.change_table_name} has the operation {letters[at]!r}, which is not known.",
+                f"A row of the change table {self._layout.registration.change_table_name} has the unknown "
+                f"operation {letters[at]!r}.",
                 where=self._where(commit.bytes_at(at)),
-                safe="Everything up to the transaction before is captured.",
-                remedy="look at the row in the change table; if a program other than the capture agent has written it, delete it",
+                safe="Everything up to the previous transaction is captured.",
+                remedy="inspect the row in the change table; if a program other than the capture agent has written "
+                "it, delete it",
             )
         return ops[:count], before[:count], after[:count]
 
@@ -178,9 +180,10 @@ class ChangeTableReader:
         at = first_descending(np.hstack([commit.words, intent.words]))
         if at >= 0:
             raise SourceLogDamaged(
-                f"The database gave rows of the change table {self._layout.registration.change_table_name} that are not in the order of their LSNs as bytes.",
+                "The database returned rows of the change table "
+                f"{self._layout.registration.change_table_name} that are not in the byte order of their LSNs.",
                 where=self._where(commit.bytes_at(at)),
-                safe="Everything up to the transaction before is captured.",
+                safe="Everything up to the previous transaction is captured.",
                 remedy="check that IBMSNAP_COMMITSEQ and IBMSNAP_INTENTSEQ of the change table are FOR BIT DATA",
             )
 

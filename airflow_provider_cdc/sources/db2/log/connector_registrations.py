@@ -95,10 +95,12 @@ class ConnectorRegistrations:
     def taken_out(self, table: TableId, position: Db2Position) -> PrerequisiteError:
         """Return the error of a known table that has no registration, though it exists."""
         return PrerequisiteError(
-            f"The capture agent does not capture {table} any more: its registration is gone. Changes that are made now are lost.",
+            f"The capture agent no longer captures {table}: its registration is gone. Changes that are made "
+            "now are lost.",
             where=f"{table}, {position}",
             safe=_SAFE,
-            remedy=f"take the table out of what is captured (table.include.list), or put it back into capture mode with {read_again(self._connector, table)}; it calls "
+            remedy="exclude the table from capture (table.include.list), or put it back into capture mode: "
+            f"{read_again(self._connector, table)}; the command calls "
             f"{self._schema}.ADDTABLE({quote_literal(table.namespace)}, {quote_literal(table.name)})",
         )
 
@@ -116,13 +118,15 @@ class ConnectorRegistrations:
         if position.is_table_complete(str(one.table), start):
             return
         raise PositionLost(
-            f"The change table {one.change_table_name} holds changes of {one.table} only after LSN {lsn_text(start)}. Those between the position and that "
-            "LSN may be lost: they were pruned before they were read, or the table was registered anew.",
+            f"The change table {one.change_table_name} contains changes of {one.table} only after LSN "
+            f"{lsn_text(start)}. Changes between the position and that LSN may be lost: they were pruned before "
+            "they were read, or the table was registered again.",
             where=f"{one.table}, {position}",
             safe=_SAFE,
-            remedy=f"run {read_again(self._connector, one.table)}; with --writers-stopped, if nothing was changed in between, it is not read. Where many tables are concerned, set "
-            "snapshot.mode=when_needed for one run to read all again. So that it does not happen again: let the agent keep changes for longer "
-            f"(RETENTION_LIMIT in {self._schema}.IBMSNAP_CAPPARMS, minutes)",
+            remedy=f"run {read_again(self._connector, one.table)}; if no row has changed in between, --writers-stopped "
+            "avoids the snapshot. If many tables are affected, set snapshot.mode=when_needed for one run to "
+            "snapshot all tables again. To prevent this: let the agent keep changes for longer (RETENTION_LIMIT "
+            f"in {self._schema}.IBMSNAP_CAPPARMS, minutes)",
         )
 
     def _registered_again(self, one: TableRegistration, position: Db2Position) -> PositionLost:
@@ -131,7 +135,8 @@ class ConnectorRegistrations:
             "may be lost.",
             where=f"{one.table}, {position}",
             safe=_SAFE,
-            remedy=f"run {read_again(self._connector, one.table)}; with --writers-stopped, if nothing was changed in between, it is not read",
+            remedy=f"run {read_again(self._connector, one.table)}; if no row has changed in between, "
+            "--writers-stopped avoids the snapshot",
         )
 
     def _inactive(self, one: TableRegistration, position: Db2Position) -> PrerequisiteError:
@@ -142,22 +147,24 @@ class ConnectorRegistrations:
             f"The registration of {one.table} is {how}: the capture agent does not capture its changes.",
             where=f"{one.table}, {position}",
             safe=_SAFE,
-            remedy=f"mend the cause, which the agent's log names; UPDATE {self._schema}.IBMSNAP_REGISTER SET STATE = 'A' WHERE SOURCE_OWNER = "
-            f"{owner} AND SOURCE_TABLE = {name}; VALUES {self._schema}.ASNCDCSERVICES('reinit', 'asncdc'). If rows were changed meanwhile, run {read_again(self._connector, one.table)}",
+            remedy=f"fix the cause, which is in the log of the agent; UPDATE {self._schema}.IBMSNAP_REGISTER SET STATE = "
+            f"'A' WHERE SOURCE_OWNER = {owner} AND SOURCE_TABLE = {name}; VALUES "
+            f"{self._schema}.ASNCDCSERVICES('reinit', 'asncdc'). If rows have changed in the meantime, run "
+            f"{read_again(self._connector, one.table)}",
         )
 
 
 def read_again(connector: str, table: TableId) -> str:
     """Return the command that gives a table another change table."""
     command = format_cdc_command(f"db2 {SWITCH.name}", connector, table, confirm=connector)
-    return f"`{command}` (without --{WRITERS_STOPPED.name}), which has just this table read again"
+    return f"`{command}` (without --{WRITERS_STOPPED.name}), which snapshots only this table again"
 
 
 def change_table_gone(one: TableRegistration, where: str, connector: str) -> PrerequisiteError:
     """Return the error of a registered table whose change table does not exist."""
     return PrerequisiteError(
-        f"The change table {one.change_table_name} of {one.table} does not exist any more, though the table is registered.",
+        f"The change table {one.change_table_name} of {one.table} no longer exists, although the table is registered.",
         where=f"{one.table}, {where}",
         safe=_SAFE,
-        remedy=f"register the table anew: REMOVETABLE, ADDTABLE, reinit; {read_again(connector, one.table)}",
+        remedy=f"register the table again: REMOVETABLE, ADDTABLE, reinit; run {read_again(connector, one.table)}",
     )

@@ -115,8 +115,9 @@ class LobReader:
         if layout.schema.id not in self._told:
             self._told.add(layout.schema.id)
             log.warning(
-                "Change tables have no values of LOB and XML columns, and %s has no key to read them by: %s stay as they are in target tables, "
-                "and are null in new rows. Give the table a primary key, or read it again now and then.",
+                "Change tables contain no values of LOB and XML columns, and %s has no key to read them by: in "
+                  "target tables, %s keep their old values, and are null in new rows. Add a primary key to the "
+                  "table, or snapshot the table regularly.",
                 layout.schema.id, ", ".join(layout.schema.column_names[i] for i in layout.lobs),
             )  # fmt: skip
 
@@ -137,7 +138,7 @@ def _present(connection: Db2Connection, sql: str, values: list[Any]) -> list[tup
         return connection.fetch_rows(sql, *values)
     except Db2Error as e:
         if e.code in UNDEFINED | NO_COLUMN:
-            log.info("LOBs cannot be read any more: %s", e.message)
+            log.info("LOBs can no longer be read: %s", e.message)
             return []
         raise
 

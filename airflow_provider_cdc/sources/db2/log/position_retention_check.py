@@ -40,7 +40,7 @@ class PositionAgeCheck:
             return
         if time.monotonic() - self._asked_at > PARAMETERS_SECONDS:
             self._minutes = self._questions.run_query(
-                lambda c: retention_minutes(c, self._config), "the agent's parameters"
+                lambda c: retention_minutes(c, self._config), "parameters of the agent"
             )
             self._asked_at = time.monotonic()
         if is_old(position, now_us, self._minutes):

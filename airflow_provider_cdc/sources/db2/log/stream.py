@@ -112,7 +112,7 @@ class AsnStream:
         """Look how far the agent is, and read at most one window."""
         began = time.monotonic()
         now = self._questions.run_query(
-            lambda c: read_agent_progress(c, self._config.capture_schema), "what the agent has published"
+            lambda c: read_agent_progress(c, self._config.capture_schema), "progress of the agent"
         )
         self._polled_at = began
         self._metrics.record_poll(now)
@@ -164,7 +164,7 @@ class AsnStream:
         """Return the last published mark, if a caller waits for a mark; 0 = not known."""
         if not now.lsn or not (self._awaited or (self._until is not None and self._until.awaits)):
             return 0
-        return self._questions.run_query(lambda c: mark_at(c, self._config, now.lsn), "marks of the log")
+        return self._questions.run_query(lambda c: mark_at(c, self._config, now.lsn), "markers in the log")
 
     def _any_new(self, now: AgentProgress, end: bytes) -> bool:
         return not self._position.has_captured(now.newest) or bool(self._with_changes(end))
@@ -180,7 +180,7 @@ class AsnStream:
         """Read the registrations. Gives the tables that have changes to read, after the changes of structures that they need."""
         config, registry = self._config, self._registry
         registry.registered = self._questions.run_query(
-            lambda c: Db2CatalogReader(c, config).list_registrations(), "the registrations"
+            lambda c: Db2CatalogReader(c, config).list_registrations(), "registrations"
         )
         for change in self._structures.find_dropped_tables(registry.list_unregistered_tables()):
             yield self._schema_change(change, now)
@@ -278,7 +278,7 @@ class AsnStream:
         config = self._config
         self._check_age(start, now)
         starts = self._questions.run_query(
-            lambda c: later_starts(c, config.capture_schema, config.catalog_name, start.commit_lsn), "the registrations"
+            lambda c: later_starts(c, config.capture_schema, config.catalog_name, start.commit_lsn), "registrations"
         )
         self._registry.check_starts(starts, start, reading)
 
@@ -309,18 +309,19 @@ class AsnStream:
         """Make sure that the agent has not been set back, and tell if it does not move."""
         if now.lsn and lsn_sort_key(now.lsn) < lsn_sort_key(self._position.commit_lsn):
             raise PositionLost(
-                f"The capture agent has published changes up to LSN {lsn_text(now.lsn)}, which is before the position: the database was set back or "
-                "replaced, or the agent was started cold.",
+                f"The capture agent has published changes up to LSN {lsn_text(now.lsn)}, which is before the "
+                "position: the database was restored or replaced, or the agent was cold-started.",
                 where=str(self._position),
                 safe="Everything up to the position is captured; the offset is untouched.",
-                remedy="set snapshot.mode=when_needed for one run to read all tables again",
+                remedy="set snapshot.mode=when_needed for one run to snapshot all tables again",
             )
         silent = self._metrics.silent_s
         if (not now.lsn or silent > SILENT_SECONDS) and time.monotonic() - self._told_at > SILENT_SECONDS:
             self._told_at = time.monotonic()
             log.warning(
-                "The capture agent %s: VALUES %s.ASNCDCSERVICES('status','asncdc') shows whether it runs. Changes are captured when it goes on.",
-                f"has published nothing for {silent:.0f} s, which is normal while nothing is written" if now.lsn else "has not published anything yet",
+                "The capture agent %s: VALUES %s.ASNCDCSERVICES('status','asncdc') shows whether it runs. "
+                        "Capture continues when the agent publishes again.",
+                f"has published nothing for {silent:.0f} s, which is normal while no changes are written" if now.lsn else "has not published anything yet",
                 self._config.capture_schema,
             )  # fmt: skip
 

@@ -80,10 +80,10 @@ class TableStructures:
         change_table = self._change_tables.get(one.table)
         if schema is None or change_table is None:
             raise SchemaConflict(
-                f"The structure of {one.table} changed while its changes were about to be read.",
+                f"The structure of {one.table} changed just before its changes were read.",
                 where=f"{one.table}, change table {one.change_table_name}",
-                safe="Everything up to the position is captured; no row was decoded under a guess.",
-                remedy="run again: the structures are read anew",
+                safe="Everything up to the position is captured; no row was decoded with a guessed structure.",
+                remedy="run again: the run reads the current structures",
             )
         layout = self._layouts[one.table] = layout_of(schema, one, change_table, self._config)
         return layout

@@ -115,10 +115,10 @@ class SelectList:
         return UnreadableValue(
             f"A value of column {column.name} cannot be captured: {e}.",
             where=f"{self.schema.id}.{column.name}",
-            safe="Nothing of this table was committed since the offset.",
+            safe="No rows of this table were committed since the offset.",
             remedy=e.remedy
             if isinstance(e, UnreadableDb2Value)
-            else "correct the row, or leave the column out with column.exclude.list",
+            else "correct the row, or exclude the column with column.exclude.list",
         )
 
 

@@ -21,7 +21,10 @@ Reader = Callable[[Sequence[Any]], pa.Array]
 _DAY_US: Final = 86_400_000_000
 _DAY_NS: Final = _DAY_US * 1000
 _NUMBER: Final = re.compile(r"[+-]?[0-9.]+(?:E[+-]?[0-9]+)?")
-_OTHER_HANDLING: Final = "set decimal.handling.mode=string or double, which have such values, or leave the column out with column.exclude.list"
+_OTHER_HANDLING: Final = (
+    "set decimal.handling.mode=string or double, which support such values, or exclude the column with "
+    "column.exclude.list"
+)
 
 
 class UnreadableDb2Value(ValueError):
@@ -99,7 +102,7 @@ def _canonical(text: str, *, exact: bool) -> str:
     if not _NUMBER.fullmatch(text.upper()):
         if not exact:
             return text
-        raise UnreadableDb2Value(f"{text} is no decimal number", _OTHER_HANDLING)
+        raise UnreadableDb2Value(f"{text} is not a decimal number", _OTHER_HANDLING)
     plain = f"{Decimal(text):f}"
     if "." in plain:
         plain = plain.rstrip("0").rstrip(".")

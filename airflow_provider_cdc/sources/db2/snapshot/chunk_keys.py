@@ -97,9 +97,9 @@ def key_columns(schema: TableSchema, order: Sequence[str], columns: SelectList, 
         if column is None or base in _NO_ORDER or name not in columns.index:
             raise QueryRejected(
                 f"Rows of {schema.id} cannot be ordered by {name}: "
-                + ("there is no such column." if column is None else f"its type is {base}."),
+                + ("the column does not exist." if column is None else f"its type is {base}."),
                 where=f"{schema.id}.{name}",
-                safe="None of its rows was read; capture goes on.",
+                safe="None of its rows was read; capture continues.",
                 remedy="name another unique column as surrogate-key",
             )
         found.append(Db2KeyColumn(name, base, f"{alias}.{quoted_name(name)}", columns.expressions[columns.index[name]]))

@@ -67,7 +67,7 @@ class Db2ChunkReader(ChunkReader):
         self._fetch_sizes: dict[tuple[TableId, int], Db2FetchSize] = {}
         self._conditions: set[tuple[TableId, str]] = set()
         try:
-            with self._asking("opening a reader of chunks"):
+            with self._asking("opening a chunk reader"):
                 set_lock_timeout(self._connection, config.snapshot_lock_timeout_ms)
                 check_mark_grant(self._connection, config)
                 self._marks = None if signals is None else Db2WatermarkWriter(self._connection, config, signals)
@@ -104,7 +104,8 @@ class Db2ChunkReader(ChunkReader):
         present = self.read_table_schema(schema.id)
         if present is None or not present.same_structure(schema):
             raise StructureChanged(
-                f"{schema.id} {'does not exist, or is not in capture mode,' if present is None else 'has another definition'} now"
+                f"{schema.id} "
+                f"{'no longer exists, or is no longer in capture mode' if present is None else 'now has a different definition'}"
             )
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -197,7 +198,7 @@ class Db2ChunkReader(ChunkReader):
 
     @contextlib.contextmanager
     def _marking(self) -> Iterator[Db2WatermarkWriter]:
-        assert self._marks is not None, "opened for read watermarks"
+        assert self._marks is not None, "opened for read-only watermarks"
         assert self._signals is not None
         try:
             with self._asking(str(self._signals)):
@@ -227,7 +228,7 @@ class Db2ChunkReader(ChunkReader):
                 self._connection.rollback()
         except CdcError as e:
             if self._closed:
-                raise SourceUnavailable("The reader was closed.", where=where, safe="Nothing is lost.") from e
+                raise SourceUnavailable("The chunk reader was closed.", where=where, safe="Nothing is lost.") from e
             raise
 
     @contextlib.contextmanager
@@ -245,7 +246,7 @@ class Db2ChunkReader(ChunkReader):
             if isinstance(e, UnreadableValue) and rows.condition is None:
                 raise
             raise build_query_refused(
-                f"The database refuses to read {table}", e.what, rows.condition or str(table)
+                f"The database rejects the read of {table}", e.what, rows.condition or str(table)
             ) from e
 
     def _check_condition(self, rows: KeyRange, query: Db2KeyRangeQuery) -> None:
@@ -264,7 +265,7 @@ class Db2ChunkReader(ChunkReader):
                 raise
             self._unchanged(rows.table)
             raise build_query_refused(
-                f"The database refuses the condition for {rows.table.id}", meaning.what, rows.condition
+                f"The database rejects the condition for {rows.table.id}", meaning.what, rows.condition
             ) from e
         self._conditions.add(asked)
 

@@ -32,10 +32,10 @@ def event_key(column: Column, value: Any, config: Db2Config) -> Any:
         return base64.b64encode(key_bytes(column, value, config.binary_handling_mode)).decode()
     if t.base == "TIME":
         if int(value) % _SECOND_US:
-            raise IrreversibleKey(f"{value} of {column.name} has parts of a second, which a TIME does not have")
+            raise IrreversibleKey(f"{value} of {column.name} has fractional seconds, which a TIME does not support")
         return int(value) // _SECOND_US
     if t.base == "TIMESTAMP":
         if t.fraction_digits > DEFAULT_FRACTION and column.type == "timestamp[us]":
-            raise IrreversibleKey(f"time.precision.mode=connect cuts off the nanoseconds of {column.name}")
+            raise IrreversibleKey(f"time.precision.mode=connect truncates the nanoseconds of {column.name}")
         return str(value).replace("T", " ")
     return value

@@ -60,7 +60,7 @@ def lock_tables(connection: Db2Connection, tables: Iterable[TableId], mode: Isol
         except Db2Error as e:
             if e.code not in UNDEFINED:
                 raise
-            log.info("%s is not locked: it does not exist any more.", table)
+            log.info("%s is not locked, because it no longer exists.", table)
 
 
 def try_share_locks(connection: Db2Connection, tables: Iterable[TableId], mode: IsolationMode) -> bool:
@@ -74,7 +74,7 @@ def try_share_locks(connection: Db2Connection, tables: Iterable[TableId], mode: 
         if e.code not in LOCKED:
             raise
         connection.rollback()
-        log.info("Writers wait for the snapshot's tables already: fewer connections read them.")
+        log.info("Writers already wait for the snapshot's tables: fewer connections read them.")
         return False
     return True
 
@@ -97,12 +97,17 @@ def wait_for_agent(connection: Db2Connection, config: Db2Config) -> tuple[AgentP
             raise agent_too_slow(config, waited, moved=now.lsn != first.lsn)
         if time.monotonic() - shown > _SHOW_S:
             shown = time.monotonic()
-            log.info("The capture agent has published up to LSN %s: the snapshot waits for it.", lsn_text(now.lsn))
+            log.info(
+                "The capture agent has published changes up to LSN %s: the snapshot waits for it.", lsn_text(now.lsn)
+            )
         time.sleep(pause)
         pause = min(pause * 1.5, _LONGEST_POLL_S)
         now = read_agent_progress(connection, config.capture_schema)
     connection.rollback()
-    log.info("The capture agent has published everything committed before; it took %.2f s.", time.monotonic() - began)
+    log.info(
+        "The capture agent has published all changes that were committed before the locks; the wait took %.2f s.",
+        time.monotonic() - began,
+    )
     return now, mark
 
 
@@ -114,7 +119,8 @@ def agent_too_slow(config: Db2Config, waited_s: float, *, moved: bool) -> Prereq
     schema, safe = config.asn_capture_schema, "Nothing was read, and no lock is held; the offset is untouched."
     if moved:
         return SourceBusy(
-            f"The capture agent is behind: after {waited_s:,.0f} s it has not published all changes committed before.",
+            f"The capture agent is behind: after {waited_s:,.0f} s it has not published all changes that "
+            "were committed before the locks.",
             where=f"{schema}.IBMSNAP_REGISTER",
             safe=safe,
             remedy=f"raise snapshot.agent.timeout.ms, or lower COMMIT_INTERVAL and SLEEP_INTERVAL in {schema}.IBMSNAP_CAPPARMS, and let the agent catch up first",
@@ -123,6 +129,7 @@ def agent_too_slow(config: Db2Config, waited_s: float, *, moved: bool) -> Prereq
         f"The capture agent does not run: it has published nothing for {waited_s:,.0f} s, not even the signal that capture wrote for it.",
         where=f"{schema}.IBMSNAP_REGISTER",
         safe=safe,
-        remedy=f"VALUES {schema}.ASNCDCSERVICES('start','asncdc'), or start asncap capture_schema={schema} capture_server={config.database_dbname} "
-        "on the server; if it runs and sleeps for longer, raise snapshot.agent.timeout.ms",
+        remedy=f"VALUES {schema}.ASNCDCSERVICES('start','asncdc'), or start asncap capture_schema={schema} "
+        f"capture_server={config.database_dbname} on the server; if it runs but sleeps for longer, raise "
+        "snapshot.agent.timeout.ms",
     )

@@ -113,7 +113,7 @@ class Db2Snapshot(SnapshotSession):
         self._end(main)
         for i in range(self._readers):
             self._idle.put(others[i] if i < len(others) else main)
-        log.info("The snapshot is of %s; %s, after %.2f s.", self.position, mode.value, time.monotonic() - began)
+        log.info("The snapshot is at %s; %s, after %.2f s.", self.position, mode.value, time.monotonic() - began)
 
     def _end(self, connection: Db2Connection) -> None:
         """End a connection's question, unless the locks would end with it."""
@@ -127,7 +127,8 @@ class Db2Snapshot(SnapshotSession):
                 "The capture agent has not published anything yet, so a snapshot would have no position.",
                 where=f"{self._config.asn_capture_schema}.IBMSNAP_REGISTER",
                 safe="Nothing was read; the offset is untouched.",
-                remedy=f"VALUES {self._config.asn_capture_schema}.ASNCDCSERVICES('start','asncdc'), and wait until it has begun",
+                remedy=f"VALUES {self._config.asn_capture_schema}.ASNCDCSERVICES('start','asncdc'), and wait until "
+                "it has started",
             )
         return now
 
@@ -135,11 +136,12 @@ class Db2Snapshot(SnapshotSession):
         bags = [str(t) for t, schema in found.items() if not getattr(schema, "key", ())]
         if bags:
             raise PrerequisiteError(
-                f"{', '.join(bags)} cannot be read without locks: changes that are made meanwhile may be in the rows already, and without a key "
-                "the stream cannot make that good.",
+                f"{', '.join(bags)} cannot be read without locks: rows may already contain changes that are made "
+                "during the read, and without a key the stream cannot correct them.",
                 where=f"snapshot.isolation.mode={self._config.snapshot_isolation_mode.value}",
                 safe="Nothing was read; the offset is untouched.",
-                remedy="set snapshot.isolation.mode=repeatable_read, give the table a primary key, or leave it out with table.exclude.list",
+                remedy="set snapshot.isolation.mode=repeatable_read, give the table a primary key, or exclude it "
+                "with table.exclude.list",
             )
 
     def _connect(self) -> Db2Connection:
@@ -189,7 +191,7 @@ class Db2Snapshot(SnapshotSession):
         meaning = build_cdc_error(e, self._config)
         if not isinstance(meaning, TransientError):
             raise build_query_refused(
-                f"The database refuses the statement for {table}", meaning.what, self._selects[table]
+                f"The database rejects the statement for {table}", meaning.what, self._selects[table]
             ) from e
 
     def _blocks(self, connection: Db2Connection, chunk: SnapshotChunk) -> Iterator[RowBlock]:

@@ -28,16 +28,16 @@ class Db2WatermarkWriter:
         schema = catalog.read_table_schemas([signals]).get(signals)
         if schema is None or len(schema.columns) < _COLUMNS:
             raise PrerequisiteError(
-                f"The signal table {signals} does not exist, or has less than {_COLUMNS} columns.",
+                f"The signal table {signals} does not exist, or has fewer than {_COLUMNS} columns.",
                 where=signals.full_name,
-                safe="Nothing was read; capture goes on.",
+                safe="Nothing was read; capture continues.",
                 remedy=f"{DDL.format(self._table)}; {build_registration_sql(signals, config)}; or set read.only=true",
             )
         if signals not in catalog.list_registrations():
             raise PrerequisiteError(
-                f"Watermarks would not come back in the log: the signal table {signals} is not in capture mode.",
+                f"Watermarks would not appear in the log: the signal table {signals} is not in capture mode.",
                 where=signals.full_name,
-                safe="Nothing was read; capture goes on.",
+                safe="Nothing was read; capture continues.",
                 remedy=f"{build_registration_sql(signals, config)}; or set read.only=true",
             )
         self._names = [quoted_name(name) for name in schema.column_names[:_COLUMNS]]

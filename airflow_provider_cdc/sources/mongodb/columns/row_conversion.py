@@ -90,9 +90,11 @@ class ColumnTables:
                 if rows.table.documents is None:
                     return _only_keys(rows, known)
                 raise ConfigError(
-                    f"The table of {table} has the documents as columns, and they come as texts now: document.columns.list does not name it any more.",
-                    safe="Nothing of these documents was written.",
-                    remedy="name it in document.columns.list again, or have it read again with a blocking snapshot, which takes over the new form",
+                    f"The table of {table} has its documents as columns, but they are now captured as text, "
+                    "because document.columns.list no longer names the collection.",
+                    safe="No part of these documents was written.",
+                    remedy="name the collection in document.columns.list again, or take a blocking snapshot of it, "
+                    "which converts the table to the new form",
                 )
             return rows
         if known is not None and not in_columns(known):
@@ -102,8 +104,8 @@ class ColumnTables:
         except DocumentError as e:
             error = UnreadableValue(
                 f"A document of {table} cannot be read: {e}",
-                safe="Everything before it is captured.",
-                remedy="mend the document, or leave the collection out with collection.exclude.list",
+                safe="Everything before the document is captured.",
+                remedy="fix the document, or exclude the collection with collection.exclude.list",
             )
             error.table = str(table)
             raise error from e
@@ -115,7 +117,9 @@ class ColumnTables:
             if not e.not_utf8:
                 raise
         self._fields.pop(rows.table.id, None)
-        log.warning("Documents of %s have texts that are not UTF-8: bytes that are none become U+FFFD.", rows.table.id)
+        log.warning(
+            "Documents of %s contain texts that are not valid UTF-8: invalid bytes become U+FFFD.", rows.table.id
+        )
         before, after = (_with_replaced_texts(image) for image in (rows.before, rows.after))
         return self._apart(replace(rows, before=before, after=after), known)
 

@@ -32,8 +32,9 @@ class AmbiguousPath(DocumentError):
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"the path {path!r} of an update may be one name with dots or a field of a field, and the server does not say which "
-            "(disambiguatedPaths): open the change stream with showExpandedEvents, or capture whole documents"
+            f"the path {path!r} of an update may be one name that contains dots or a field of a field, and the "
+            "server does not report which (disambiguatedPaths): open the change stream with showExpandedEvents, "
+            "or capture whole documents"
         )
 
 
@@ -41,4 +42,4 @@ class UpdateMismatch(DocumentError):
     """An update of another document than this one."""
 
     def __init__(self, path: str, problem: str) -> None:
-        super().__init__(f"an update does not fit the document that it is applied to: {path!r} {problem}")
+        super().__init__(f"an update does not fit the document to which it is applied: {path!r} {problem}")

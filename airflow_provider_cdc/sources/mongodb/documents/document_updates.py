@@ -85,7 +85,7 @@ class _UpdatePaths:
         if len(ways) > 1:
             raise AmbiguousPath(_name(path))
         if not ways:
-            raise UpdateMismatch(_name(path), "leads nowhere")
+            raise UpdateMismatch(_name(path), "does not exist in the document")
         return ways[0]
 
 
@@ -113,7 +113,7 @@ def _truncate(document: BsonContainer, path: bytes, way: _Path, size: int) -> No
     found = _parent(document, path, way).find(way[-1])
     array = found.open_container() if found else None
     if array is None or array.kind != k.ARRAY or not 0 <= size <= len(array.elements):
-        raise UpdateMismatch(_name(path), f"is no array of {size} elements or more")
+        raise UpdateMismatch(_name(path), f"is not an array of {size} elements or more")
     del array.elements[size:]
 
 
@@ -121,7 +121,7 @@ def _remove(document: BsonContainer, path: bytes, way: _Path) -> None:
     parent = _parent(document, path, way)
     found = parent.find(way[-1]) if parent.kind == k.DOCUMENT else None
     if found is None:
-        raise UpdateMismatch(_name(path), "is no field")
+        raise UpdateMismatch(_name(path), "is not a field")
     parent.elements = [e for e in parent.elements if e is not found]
 
 
@@ -149,7 +149,7 @@ def _parent(document: BsonContainer, path: bytes, way: _Path) -> BsonContainer:
         found = inside.find(part)
         below = found.open_container() if found else None
         if below is None:
-            raise UpdateMismatch(_name(path), f"leads through {_name(part)!r}, which is no document or array there")
+            raise UpdateMismatch(_name(path), f"leads through {_name(part)!r}, which is not a document or array there")
         inside = below
     raise UpdateMismatch(_name(path), "is empty")
 

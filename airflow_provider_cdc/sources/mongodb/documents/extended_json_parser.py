@@ -47,7 +47,7 @@ def parse_document(text: str) -> bytes:
     """
     found = _DECODER.decode(text)
     if not isinstance(found, _Object):
-        raise ValueError("it is no document")
+        raise ValueError("it is not a document")
     return _document(found.pairs)
 
 
@@ -82,7 +82,7 @@ def _value(value: Any) -> tuple[int, bytes]:
         return k.BOOL, b"\1" if value else b"\0"
     if isinstance(value, int):
         if not -(2**31) <= value < 2**31:
-            raise ValueError("a whole number of more than 32 bits does not say its type")
+            raise ValueError("an integer of more than 32 bits does not declare its type")
         return k.INT32, struct.pack("<i", value)
     if isinstance(value, float):
         return k.DOUBLE, struct.pack("<d", value)

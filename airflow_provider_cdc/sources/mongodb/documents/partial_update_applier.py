@@ -60,7 +60,7 @@ PARTIAL_UPDATES: Final = _Updates()
 
 def _applied(before: bytes, description: Any, paths: str | None) -> bytes:
     if description is None:
-        raise ValueError("the event does not say what has changed")
+        raise ValueError("the event does not contain the change description")
     return apply_update(before, _description(description, paths))
 
 

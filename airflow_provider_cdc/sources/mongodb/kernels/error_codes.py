@@ -22,15 +22,15 @@ FULL: Final = -9
 """Not a problem: the output is full."""
 
 TEXTS: Final = {
-    LENGTH: "a length goes past the end of what contains it",
-    END: "something does not end where its length says",
-    TYPE: "there is no BSON type with this number",
+    LENGTH: "a length exceeds the end of its container",
+    END: "an element does not end at its declared length",
+    TYPE: "the BSON type number is unknown",
     BOOLEAN: "a boolean is neither 0 nor 1",
-    UTF8: "a text or name is not UTF-8",
-    DEPTH: "documents are nested more than 200 deep",
-    TWICE: "a field is there twice",
+    UTF8: "a text or name is not valid UTF-8",
+    DEPTH: "documents are nested more than 200 levels deep",
+    TWICE: "a field occurs twice",
     OLD_BINARY: "a binary value of the old subtype 2 has two lengths that contradict each other",
-    NEEDED: "a field is not there that always is",
-    UNEXPECTED: "a field has a type that it cannot have",
+    NEEDED: "a mandatory field is missing",
+    UNEXPECTED: "a field has an invalid type",
 }
 """Each in words."""

@@ -48,10 +48,13 @@ def build_items(event: dict[str, Any], tables: CapturedTableSchemas, position: M
         log.debug("%s at %s changes no document", operation, position)
     else:
         raise UnknownLogEvent(
-            f"The change stream has an event {operation!r}, of which it is not known whether it changes documents.",
+            f"The change stream contains an event {operation!r}, and the connector does not know whether it "
+            "changes documents.",
             where=str(position),
             safe="Everything before this event is captured.",
-            remedy='if it changes none, leave it out: cursor.pipeline=[{"$match": {"operationType": {"$ne": "'
+            remedy=(
+                'if the event changes no documents, exclude it: cursor.pipeline=[{"$match": {"operationType": {"$ne": "'
+            )
             + str(operation)
             + '"}}}]',
         )

@@ -130,10 +130,10 @@ class BlockBuilder:
         key = format_keys(events.document_id.select_rows(at))
         if key.null_count:
             raise UnknownLogEvent(
-                f"An event of {table} has no documentKey._id: it cannot be told which document it is about.",
+                f"An event of {table} has no documentKey._id, so its document is unknown.",
                 where=str(position_at(events, int(at[0]))),
                 safe="Everything before this event is captured.",
-                remedy="leave documentKey in the events that cursor.pipeline lets through",
+                remedy="keep documentKey in the events that cursor.pipeline returns",
             )
         key = _texts(key)
         columns = self._in_columns(table)
@@ -149,10 +149,10 @@ class BlockBuilder:
         lacks_before = ~created & np.asarray(before.is_null())
         if len(cut := np.flatnonzero(lacks_after & (operation != UPDATED))):
             raise UnknownLogEvent(
-                f"An insert into {table}, or a replacement there, has no document.",
+                f"An insert or replace event of {table} has no document.",
                 where=str(position_at(events, int(at[cut[0]]))),
                 safe="Everything before this event is captured.",
-                remedy="leave fullDocument in the events that cursor.pipeline lets through",
+                remedy="keep fullDocument in the events that cursor.pipeline returns",
             )
         self._check_images(table, events, at, operation)
         time = (events.cluster_time[at] >> np.uint64(32)).astype(np.int64) * 1_000_000
@@ -213,9 +213,9 @@ def position_at(events: ChangeEvents, i: int) -> MongoPosition:
     token = events.token_array[i].as_py()
     if token is None:
         raise UnknownLogEvent(
-            "An event has no resume token: the stream could not go on behind it.",
+            "An event has no resume token: the stream could not resume after it.",
             safe="Everything before this event is captured.",
-            remedy="leave _id in the events that cursor.pipeline lets through",
+            remedy="keep _id in the events that cursor.pipeline returns",
         )
     return MongoPosition.behind_token(token, _type_bits(events, i)).whole_event_position
 

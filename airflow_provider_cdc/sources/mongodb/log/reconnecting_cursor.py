@@ -133,7 +133,10 @@ class ChangeStreamFeed:
             # the stream does not have the event that the token is of: the deployment has it, or this fails, too
             with self._opened(by_time=False, bare=True):
                 pass
-            log.info("The change stream has no longer the event at %s: it begins at its moment.", self.position)
+            log.info(
+                "The change stream no longer contains the event at %s: it starts at the cluster time of the event.",
+                self.position,
+            )
             self._cursor = self._opened(by_time=True)
         self._first = self._cursor.first
 
@@ -196,7 +199,7 @@ class ChangeStreamFeed:
                 self._config.connect_backoff_max_delay_ms,
             )
         log.warning(
-            "The change stream at %s was lost; it is opened again%s: %s", where, f" in {wait_ms / 1000:g} s" if wait_ms else "",
+            "The connection of the change stream at %s was lost; the stream is opened again%s: %s", where, f" in {wait_ms / 1000:g} s" if wait_ms else "",
             translate_error(e, self._config).what,
         )  # fmt: skip
         self._metrics.disconnects += 1

@@ -54,9 +54,10 @@ class SplitEventCollector:
 
     def _another(self, came: str) -> UnknownLogEvent:
         return UnknownLogEvent(
-            f"{came} came where part {len(self._parts) + 1} of a large event was to come.",
+            f"{came} arrived where part {len(self._parts) + 1} of a large event was expected.",
             safe="Everything before this event is captured.",
-            remedy="run again: the event is read from its first part on; if that does not help, set cursor.oversize.handling.mode=fail",
+            remedy="run again: the event is read again from its first part; if the error persists, set "
+            "cursor.oversize.handling.mode=fail",
         )
 
 

@@ -156,8 +156,9 @@ class MongoEventReader:
             raise
         except DocumentError as e:
             raise SourceLogDamaged(
-                f"The change stream holds something that cannot be read: {e}",
+                f"The change stream contains an event that cannot be read: {e}",
                 where=f"after {self._metrics.position}",
                 safe="Everything before it is captured; the offset is untouched.",
-                remedy="leave the collection out with collection.exclude.list to go on without it, and read it again later",
+                remedy="to continue without the collection, exclude it with collection.exclude.list, and snapshot "
+                "it again later",
             ) from e

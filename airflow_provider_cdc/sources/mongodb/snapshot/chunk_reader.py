@@ -131,7 +131,8 @@ class MongoChunkReader(ChunkReader):
                     raise
                 if code_of(e) != SNAPSHOT_UNAVAILABLE or not is_capped(self._client, rows.table.id):
                     log.warning(
-                        "The server no longer has documents of %s as they were at %s: they are read later, when the stream is less far behind.",
+                        "The server no longer has the documents of %s at %s: they are read later, when the "
+                                "stream is closer to the end of the log.",
                         rows.table.id, position,
                     )  # fmt: skip
                     return None

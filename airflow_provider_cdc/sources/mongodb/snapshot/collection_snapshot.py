@@ -249,7 +249,7 @@ class _RangeReader:
             self._config.connect_backoff_max_delay_ms,
         )
         log.warning(
-            "Reading %s was interrupted, and goes on in %g s: %s",
+            "The read of %s was interrupted, and continues in %g s: %s",
             self._table,
             wait_ms / 1000,
             translate_error(e, self._config).what,

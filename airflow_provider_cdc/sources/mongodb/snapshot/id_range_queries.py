@@ -62,12 +62,12 @@ def filter_of(text: str | None, what: str) -> dict[str, Any]:
         found = json_util.loads(text, json_options=_CANONICAL)
     except (ValueError, TypeError, bson.errors.BSONError) as e:
         raise QueryRejected(
-            f"A filter is not extended JSON: {e}", where=f"{what}: {text[:200]}", safe="Nothing was read; capture goes on.",
+            f"A filter is not extended JSON: {e}", where=f"{what}: {text[:200]}", safe="Nothing was read; capture continues.",
             remedy='write it as a document, such as {"paid": true}',
         ) from None  # fmt: skip
     if not isinstance(found, Mapping):
         raise QueryRejected(
-            "A filter is not a document.", where=f"{what}: {text[:200]}", safe="Nothing was read; capture goes on.",
+            "A filter is not a document.", where=f"{what}: {text[:200]}", safe="Nothing was read; capture continues.",
             remedy='write it as a document, such as {"paid": true}',
         )  # fmt: skip
     return dict(found)
@@ -90,7 +90,7 @@ def key_value(text: str) -> Any:
     except (ValueError, TypeError, bson.errors.BSONError) as e:
         raise QueryRejected(
             f"{text[:200]} is not an _id in extended JSON: {e}",
-            safe="Nothing was read; capture goes on.",
+            safe="Nothing was read; capture continues.",
             remedy='write keys as events have them: 1234, "text" with its quotes, {"$oid": "…"}',
         ) from None
 

@@ -23,14 +23,16 @@ def build_read_concern(at: ClusterTime, *, as_it_is: bool = False) -> dict[str, 
 def read_too_late(table: object) -> str:
     """Return the message about a collection of which the server has no longer what it was."""
     return (
-        f"The server no longer has {table} as it was at the snapshot's moment: it is read on as it is now, and the stream brings what has changed since. "
-        "To have it of one moment, raise minSnapshotHistoryWindowInSeconds."
+        f"The server no longer has {table} at the time of the snapshot: the rest of the collection is read in its "
+        "current state, and the stream captures the changes since the snapshot. For a snapshot at one point in "
+        "time, raise minSnapshotHistoryWindowInSeconds."
     )
 
 
 def read_as_it_is(table: object) -> str:
     """Return the message about a collection that cannot be read as it was."""
     return (
-        f"The server does not show {table} as it was at one moment, as the collection is capped, and its version is before 8.0: it is read as it is "
-        "now, and the stream brings what has changed since."
+        f"The server cannot read {table} at one point in time, because the collection is capped and the server is "
+        "older than 8.0: the collection is read in its current state, and the stream captures the changes since "
+        "the snapshot."
     )

@@ -35,8 +35,9 @@ def read_rows(
     except DocumentError as e:
         error = UnreadableValue(
             f"A document of {table.id} cannot be read: {e}",
-            safe="Nothing of this collection was written.",
-            remedy="mend the document, leave it out with snapshot.collection.filter.overrides, or the collection with collection.exclude.list",
+            safe="No part of this collection was written.",
+            remedy="fix the document, exclude it with snapshot.collection.filter.overrides, or exclude the "
+            "collection with collection.exclude.list",
         )
         error.table = str(table.id)
         raise error from e

@@ -83,7 +83,7 @@ def unsigned_bigint(column: Column, where: str) -> Finisher:
                 f"The value {value} does not fit 63 bits.",
                 where=where,
                 safe="Nothing is lost: the batch was not written.",
-                remedy="set bigint.unsigned.handling.mode=precise and read the table again",
+                remedy="set bigint.unsigned.handling.mode=precise and snapshot the table again",
             )
         return _fixed(type_, v.fixed, v.valid)
 
@@ -167,8 +167,8 @@ def build_temporal_finisher(column: Column, *, key: str | None = None) -> Finish
         if impossible.any():
             if key is not None and not alone:
                 raise UnreadableValue(
-                    "A row has a date in its key that the calendar does not have, as 0000-00-00: with what stands for it, 1970-01-01 or NULL, "
-                    "several rows of the source would be one.",
+                    "The key of a row contains an invalid date, such as 0000-00-00: its replacement, 1970-01-01 "
+                    "or NULL, would merge several source rows into one.",
                     where=key,
                     safe="Nothing is lost: the batch was not written.",
                     remedy="correct the row at the source, or name other columns as the key with message.key.columns",
@@ -219,7 +219,7 @@ def build_unreadable_error(why: str, where: str) -> UnreadableValue:
         f"A value cannot be read: {why}",
         where=where,
         safe="Nothing is lost: the batch was not written.",
-        remedy="correct the value at the source, or leave the column out with column.exclude.list",
+        remedy="correct the value at the source, or exclude the column with column.exclude.list",
     )
 
 
@@ -250,7 +250,7 @@ def _utf8(where: str) -> Finisher:
         try:
             array.validate(full=True)
         except pa.ArrowInvalid as e:
-            raise build_unreadable_error("it has half a character, and so is no UTF-8", where) from e
+            raise build_unreadable_error("it contains half a character, and is therefore not valid UTF-8", where) from e
         return array
 
     return finisher
@@ -265,7 +265,7 @@ def _by_table(table: charset_codec.CodePoints, where: str) -> Finisher:
         if table.ascii and (not v.filled or data.max() < 0x80):
             return plain(v)
         if LARGEST_GROWTH * v.filled > _LARGEST:
-            raise build_unreadable_error("as UTF-8 it may have more than 2 GB", where)
+            raise build_unreadable_error("as UTF-8 it may exceed 2 GB", where)
         out, offsets = charset_codec.decode_all(table, data, v.offsets)
         bitmap, nulls = _bitmap(v.valid)
         return pa.Array.from_buffers(
@@ -329,7 +329,7 @@ def build_enum_finisher(values: tuple[str, ...], where: str) -> Finisher:
                 f"Member number {int(v.fixed.max())} of an ENUM with {len(values)} members.",
                 where=where,
                 safe="Nothing is lost: the batch was not written.",
-                remedy="the table's definition is not the one known here: set snapshot.mode=recovery for one run",
+                remedy="the known definition of the table is wrong: set snapshot.mode=recovery for one run",
             )
         return labels.take(_fixed(pa.int64(), v.fixed, v.valid))
 

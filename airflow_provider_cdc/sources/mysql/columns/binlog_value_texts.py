@@ -77,6 +77,6 @@ def uncompress_column(value: bytes) -> bytes:
         return value[1:]
     header = value[0]
     if header & 0xF0 != 0x80:
-        raise ValueError(f"a compressed value begins with {header:#04x}, which is not known")
+        raise ValueError(f"a compressed value begins with the unknown header {header:#04x}")
     raw_stream = bool(header & 0x08)
     return zlib.decompress(value[1 + (header & 0x07) :], -15 if raw_stream else 15)

@@ -16,7 +16,7 @@ class ByteReader:
 
     def read_bytes(self, n: int) -> bytes:
         if n < 0 or self.pos + n > len(self.data):
-            raise ValueError(f"event ends at byte {len(self.data)}, byte {self.pos + n} was asked for")
+            raise ValueError(f"the event ends at byte {len(self.data)}, but byte {self.pos + n} is needed")
         part = self.data[self.pos : self.pos + n]
         self.pos += n
         return part
@@ -27,7 +27,7 @@ class ByteReader:
     def read_lenenc(self) -> int:
         first = self.read_uint(1)
         if first in (0xFB, 0xFF):
-            raise ValueError(f"a length begins with {first:#x}, which is not a length")
+            raise ValueError(f"a length begins with {first:#x}, which is invalid")
         return first if first < 0xFB else self.read_uint({0xFC: 2, 0xFD: 3, 0xFE: 8}[first])
 
     def read_rest(self) -> bytes:

@@ -68,11 +68,11 @@ def decode_text(charset: str, data: bytes, errors: str = "strict") -> str:
     if charset in UNICODE:
         text = data.decode(UNICODE[charset], errors)
         if charset == "ucs2" and errors == "strict" and len(text) != len(data) // 2:
-            raise ValueError("a half of a character that UCS-2 does not have")
+            raise ValueError("half of a surrogate pair, which UCS-2 does not support")
         return text
     table = code_points(charset)
     if table is None:
-        raise LookupError(f"the character set {charset} is not known")
+        raise LookupError(f"the character set {charset} is unknown")
     buffer, offsets = np.frombuffer(data, np.uint8), np.array([0, len(data)], np.int32)
     out, ends = decode_all(table, buffer, offsets)
     return out[: int(ends[1])].tobytes().decode()
@@ -103,13 +103,13 @@ def encode_text(charset: str, text: str) -> bytes:
     if charset in UNICODE:
         data = text.encode(UNICODE[charset])
         if charset == "ucs2" and len(data) != 2 * len(text):
-            raise ValueError("UCS-2 does not have a character of it")
+            raise ValueError("UCS-2 does not contain one of its characters")
         return data
     known = _bytes_of(charset)
     try:
         return b"".join(known[character] for character in text)
     except KeyError as e:
-        raise ValueError(f"the character {e.args[0]!r} is not in it, or more than once") from None
+        raise ValueError(f"the character {e.args[0]!r} is missing in it, or occurs more than once") from None
 
 
 @cache
@@ -117,7 +117,7 @@ def _bytes_of(charset: str) -> dict[str, bytes]:
     """Character → bytes, of those that only one sequence of bytes stands for. A question mark stands for all that is no character, too."""
     table = code_points(charset)
     if table is None:
-        raise LookupError(f"the character set {charset} is not known")
+        raise LookupError(f"the character set {charset} is unknown")
     found: dict[str, bytes] = {}
     twice = {"?"}
     for prefix, codes, size in ((b"", table.one, 1), (b"", table.two, 2), (b"\x8f", table.three, 2)):

@@ -51,7 +51,7 @@ def _value(kind: int, data: bytes, at: int) -> str:
     if kind == _OPAQUE:
         length, start = _length(data, at + 1)
         return _opaque(data[at], data[start : start + length])
-    raise ValueError(f"JSON type {kind} is not known")
+    raise ValueError(f"JSON type {kind} is unknown")
 
 
 def _container(kind: int, data: bytes, at: int) -> str:

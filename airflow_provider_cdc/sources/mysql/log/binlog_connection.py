@@ -62,7 +62,9 @@ class BinlogConnection(BinlogEventReader):
         unregistered: bool = False,
         patience: Callable[[], float] | None = None,
     ) -> None:
-        assert not (unregistered and follow), "the server ends a dump that is no replica's at the end of the log"
+        assert not (unregistered and follow), (
+            "at the end of the log, the server closes a connection that is not a replica"
+        )
         self._config, self._server, self._start, self._follow = config, server, start, follow
         self._replica = _NO_REPLICA if unregistered else config.database_server_id
         self._beat_s = max(config.poll_interval_ms / 1000, _LEAST_BEAT_S)
@@ -151,17 +153,20 @@ class BinlogConnection(BinlogEventReader):
         later = [name for name in files if file_number(name) > file_number(self._start.file)]
         if files.get(self._start.file, self._start.pos) - self._start.pos > _CLOSING:
             raise UnknownLogEvent(
-                "The position is beyond 4 GiB in its file, and events follow it: without GTIDs, the replication protocol cannot name it.",
+                "The position is beyond 4 GiB in its file, and more events follow: without GTIDs, the "
+                "replication protocol cannot address it.",
                 where=str(self._start),
                 safe="Everything before it is captured.",
-                remedy="switch GTIDs on at the source, or set snapshot.mode=when_needed after the file was purged",
+                remedy="enable GTIDs on the source, or set snapshot.mode=when_needed after the file is purged",
             )
         if not later:
             raise SourceUnavailable(
-                "The position is beyond 4 GiB in the newest file of the log, where the replication protocol cannot name it without GTIDs.",
+                "The position is beyond 4 GiB in the newest file of the log, which the replication protocol "
+                "cannot address without GTIDs.",
                 where=str(self._start),
                 safe="Everything before it is captured.",
-                remedy="a retry goes on with the next file, which the server begins after such a transaction; FLUSH BINARY LOGS begins it, too",
+                remedy="a retry continues with the next file, which the server starts after such a transaction; "
+                "FLUSH BINARY LOGS also starts it",
             )
         return later[0]
 

@@ -144,11 +144,12 @@ class BinlogStream:
         self._metrics.count_disconnect()
         what = "the end of the log" if self._cursor.until is None else f"{self._cursor.until}, which it has written"
         return SourceUnavailable(
-            f"The server has ended its log before {what}, for {PATIENCE_S:.0f} s at each attempt.",
+            f"The server repeatedly ended its log before {what}, for {PATIENCE_S:.0f} s at each attempt.",
             where=f"{self._config.database_hostname}:{self._config.database_port}, reading from {self._cursor.position}",
             safe="Everything before this position is captured.",
-            remedy="a retry goes on from there; if it happens again and again, find out whether someone ends the connection (KILL QUERY), and "
-            "whether the server can write its log to the disk (sync_binlog, binlog_group_commit_sync_delay, a disk that is full or slow)",
+            remedy="a retry resumes from this position; if the error repeats, check whether a session ends the "
+            "connection (KILL QUERY), and whether the server can write its log to the disk (sync_binlog, "
+            "binlog_group_commit_sync_delay, a full or slow disk)",
         )
 
     def _received(self, connection: BinlogConnection) -> Iterator[EventSet | None]:
@@ -166,7 +167,8 @@ class BinlogStream:
                 f"A compressed event of the binary log cannot be read: {e}.",
                 where=str(self.last_position),
                 safe="Everything before it is captured.",
-                remedy="run the capture again; if the error stays, read the tables again with snapshot.mode=always for one run",
+                remedy="run the capture again; if the error persists, snapshot the tables again with "
+                "snapshot.mode=always for one run",
             ) from e
 
     def _prepared_rows(self, xid: str, begin: dict[str, Any]) -> Iterator[LogItem]:

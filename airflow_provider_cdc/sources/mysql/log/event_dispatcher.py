@@ -87,8 +87,9 @@ class EventDispatcher:
                 f"An event of the binary log cannot be read: {e}.",
                 where=buffer.format_location(min(buffer.next_index, len(events) - 1)),
                 safe="Everything before its transaction is captured; no value was guessed.",
-                remedy="run the capture again; if the error stays, the log is damaged, or this is an error of the reader: please "
-                "report it. To go on past it, read the tables again with snapshot.mode=always for one run",
+                remedy="run the capture again; if the error persists, the log is damaged, or this is a bug of the "
+                "connector: please report it. To continue after the event, snapshot the tables again with "
+                "snapshot.mode=always for one run",
             ) from e
 
     def _dispatch(self, buffer: EventBuffer) -> Generator[LogItem, None, int | None]:
@@ -201,7 +202,7 @@ class EventDispatcher:
                 return  # a table map with the same hash slot had replaced this table's map; it is restored now
             self._metrics.count_malformed()
             raise ev.unknown_event(
-                kind, buffer.format_location(i), "rows without a table map, or outside of a transaction"
+                kind, buffer.format_location(i), "rows without a table map, or outside a transaction"
             )
         if kind == ev.QUERY:
             yield from self._query(i, buffer)
@@ -221,7 +222,7 @@ class EventDispatcher:
             self._partial_rows(i, buffer)
         elif kind == ev.INCIDENT:
             raise ev.unknown_event(
-                kind, buffer.format_location(i), "the server says that changes are missing from its log"
+                kind, buffer.format_location(i), "the server reports that changes are missing from its log"
             )
         elif kind not in ev.HARMLESS and not buffer.get_event_flags(i) & ev.IGNORABLE_FLAG:
             if kind in ev.TRANSACTION_EVENTS:
@@ -239,11 +240,12 @@ class EventDispatcher:
         ):
             return
         raise PrerequisiteError(
-            "A row was logged with parts of a JSON document: binlog_row_value_options was PARTIAL_JSON when it was written.",
+            "The log contains a row with a partial JSON document: binlog_row_value_options was PARTIAL_JSON "
+            "when it was written.",
             where=buffer.format_location(i),
-            safe="Everything before its transaction is captured; the offset stands before it.",
-            remedy="SET GLOBAL binlog_row_value_options = '', also in the sessions that set it, then read the tables again with "
-            "snapshot.mode=always for one run",
+            safe="Everything before its transaction is captured; the offset is before the transaction.",
+            remedy="SET GLOBAL binlog_row_value_options = '', also in the sessions that set it, then snapshot the tables "
+            "again with snapshot.mode=always for one run",
         )
 
     # -- files --------------------------------------------------------------------------------------------------------
@@ -388,8 +390,9 @@ class EventDispatcher:
 
     def _another(self, i: int, buffer: EventBuffer) -> SourceLogDamaged:
         return SourceLogDamaged(
-            f"The rows of XA transaction {self._single}, which was prepared, are not where the offset has them: another transaction is there.",
+            f"The rows of XA transaction {self._single}, which was prepared, are not at their position in "
+            "the offset: another transaction is at this position.",
             where=buffer.format_location(i),
-            safe="Everything before its XA COMMIT is captured; no row of another transaction was taken for one of it.",
-            remedy="read the tables again with snapshot.mode=always for one run",
+            safe="Everything before its XA COMMIT is captured; no row of another transaction was captured by mistake.",
+            remedy="snapshot the tables again with snapshot.mode=always for one run",
         )

@@ -245,7 +245,7 @@ class BinlogEventReader:
         if self._ready(patience_s):
             return False
         if time.monotonic() - self._heard_at > self._silence_s:
-            raise self._lost("nothing came, not even a heartbeat")
+            raise self._lost("the server sent no data, not even a heartbeat")
         return True
 
     def _receive(self, room: int) -> int:
@@ -253,7 +253,7 @@ class BinlogEventReader:
         try:
             n = self._sock.recv_into(memoryview(self._buf)[self._have : room])  # type: ignore[arg-type]
         except TimeoutError as e:
-            raise self._lost("nothing came, not even a heartbeat") from e
+            raise self._lost("the server sent no data, not even a heartbeat") from e
         except OSError as e:
             raise self._lost(str(e)) from e
         self._have += n
@@ -266,9 +266,9 @@ class BinlogEventReader:
         return SourceUnavailable(
             f"The connection to the binary log was lost: {why}.",
             where=f"{self._config.database_hostname}:{self._config.database_port}, reading from {self._start}",
-            safe="What was not committed is captured again by the next run.",
-            remedy="a retry goes on where the offset stands; if it happens again and again, look at the server's log, at net_write_timeout, and "
-            f"for another replica with server id {self._config.database_server_id}",
+            safe="Changes that were not committed to the change log are captured again by the next run.",
+            remedy="a retry resumes at the offset; if the error repeats, check the server's log, net_write_timeout, and "
+            f"whether another replica uses server id {self._config.database_server_id}",
         )
 
     def _fail(self, why: int) -> None:
@@ -280,13 +280,13 @@ class BinlogEventReader:
             raise translate_error(
                 pymysql.err.OperationalError(code, text.decode("utf-8", "replace")), self._config, str(self._start)
             )
-        what = "a checksum that is wrong" if why == k.BAD_CHECKSUM else "a length that is wrong"
+        what = "an invalid checksum" if why == k.BAD_CHECKSUM else "an invalid length"
         raise SourceLogDamaged(
             f"An event of the binary log has {what}.",
             where=f"{self._config.database_hostname}:{self._config.database_port}, reading from {self._start}",
-            safe="Everything before it is captured; nothing of it was written.",
-            remedy="run the capture again: if the error stays, the log file is damaged on the server; read the tables again with "
-            "snapshot.mode=always for one run",
+            safe="Everything before it is captured; no part of the event was written.",
+            remedy="run the capture again; if the error persists, the log file is damaged on the server: snapshot the "
+            "tables again with snapshot.mode=always for one run",
         )
 
 

@@ -254,35 +254,42 @@ def verify_beginnings(
 
 def _lacks(missing: str, server: MySqlServer, position: MySqlPosition, address: str) -> PositionLost:
     same = position.server == server.identity
-    why = "it was set back, or restored from a backup" if same else "it is another server than before"
-    kind = "does not have in its log" if server.mariadb else "lacks"
+    why = "it was restored to an earlier state, or from a backup" if same else "it is not the same server as before"
+    kind = "has a log that lacks" if server.mariadb else "lacks"
     if server.mariadb:
         wait = f"SELECT MASTER_GTID_WAIT('{missing}', 600)"
     else:
         wait = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{missing}', 600)"
     return PositionLost(
-        f"The server {address} {kind} transactions that are captured: {missing}; {why}.".replace("  ", " "),
+        f"The server {address} {kind} captured transactions: {missing}; {why}.".replace("  ", " "),
         where=str(position),
-        safe="Everything before the position is captured, these transactions too. Nothing was read from this server.",
-        remedy=f"if it is a replica that is behind, let it catch up ({wait} tells when), and run again; if another server has them, "
-        "connect to that one; if none has them any more, set snapshot.mode=when_needed, which reads all tables again as they are there",
+        safe="Everything before the position is captured, including these transactions. Nothing was read from "
+        "this server.",
+        remedy=f"if it is a replica that is behind, let it catch up (check with {wait}), and run again; if another server "
+        "has the transactions, connect to that server; if no server has them any more, set "
+        "snapshot.mode=when_needed to snapshot all tables again in their current state",
     )
 
 
 def _begins_behind(begins: str, captured: str, position: MySqlPosition) -> PositionLost:
     return PositionLost(
-        f"The server's log begins with {begins}, after {captured}, the last captured transaction: those between are not in it.",
+        f"The server's log begins with {begins}, but the last captured transaction is {captured}: the "
+        "transactions in between are missing from the log.",
         where=str(position),
-        safe="Everything before the position is captured. The transactions between are lost for the log; the tables still have their outcome.",
-        remedy="connect to a server that still has it in its log, or set snapshot.mode=when_needed to read all tables again",
+        safe="Everything before the position is captured. The transactions in between are missing from the log; "
+        "the tables still contain their result.",
+        remedy="connect to a server whose log still contains them, or set snapshot.mode=when_needed to snapshot "
+        "all tables again",
     )
 
 
 def _purged(lost: str, position: MySqlPosition) -> PositionLost:
     return PositionLost(
-        f"The server has purged transactions that are not captured: {lost}.",
+        f"The server has purged transactions that were not captured: {lost}.",
         where=str(position),
-        safe="Everything before the position is captured. These transactions are lost for the log; the tables still have their outcome.",
-        remedy="connect to a server that still has them in its log, or set snapshot.mode=when_needed to read all tables again; keep the log "
-        "longer (binlog_expire_logs_seconds) than the longest pause between two captures",
+        safe="Everything before the position is captured. These transactions are missing from the log; the "
+        "tables still contain their result.",
+        remedy="connect to a server whose log still contains them, or set snapshot.mode=when_needed to snapshot all "
+        "tables again; keep the log (binlog_expire_logs_seconds) longer than the longest pause between two "
+        "captures",
     )

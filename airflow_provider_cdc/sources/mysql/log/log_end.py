@@ -38,7 +38,7 @@ def end_of(rows: Sequence[Sequence[object]], server: MySqlServer, gtids: str = "
     """
     if not rows:
         raise SourceUnavailable(
-            "The server has no binary log.", remedy="switch the binary log on: log_bin, binlog_format=ROW"
+            "The server has no binary log.", remedy="enable the binary log: log_bin, binlog_format=ROW"
         )
     row = rows[0]
     if not server.mariadb and len(row) > 4:

@@ -120,13 +120,15 @@ class LogIdentityCheck:
             return _missing(name, [*files])
         created, last = self._look_at(position)
         if position.created and created and position.created != created:
-            return f"{name} is another file than the one that was read: the server's log was reset or replaced"
+            return f"{name} is not the file that was read: the server's log was reset or replaced"
         if position.pos > files[name]:
-            return f"{name} has {files[name]} bytes, less than the saved position: the server's log was reset or cut"
+            return (
+                f"{name} has {files[name]} bytes, less than the saved position: the server's log was reset or truncated"
+            )
         if last is not None and last != position.last:
             return (
-                f"{name} has another transaction at {position.last['pos']} than the one that was read: the server's log was "
-                "reset or replaced"
+                f"{name} has a different transaction at {position.last['pos']} than the one that was read: the "
+                "server's log was reset or replaced"
             )
         return ""
 
@@ -142,7 +144,7 @@ class LogIdentityCheck:
         gtids = held(self._connection, position)
         if not last.get("gtid"):
             if own := self._own(position, gtids):
-                raise another_log(f"it has {own}, and was begun after the position", str(position))
+                raise another_log(f"it contains {own}, and was started after the position", str(position))
             return
         if missing_gtids(str(gtids), last["gtid"]):
             return
@@ -245,10 +247,10 @@ def _gtid_of(begin: BinlogEvent) -> str:
 def _missing(name: str, files: list[str]) -> str:
     """Why a server does not list a file."""
     if not files:
-        return f"the server has no {name}; it keeps no file"
-    kept = f"it keeps {files[0]} to {files[-1]}"
+        return f"the server has no {name}; it has no log files"
+    kept = f"it has {files[0]} to {files[-1]}"
     if name.rpartition(".")[0] != files[-1].rpartition(".")[0]:
-        return f"the server's log has files of another name than {name}; {kept}"
+        return f"the server's log files have other names than {name}; {kept}"
     if file_number(name) > file_number(files[-1]):
-        return f"the server's log was begun again: it does not go up to {name}; {kept}"
+        return f"the server's log was restarted: it does not reach {name}; {kept}"
     return f"the server has purged {name}; {kept}"

@@ -30,8 +30,8 @@ from airflow_provider_cdc.sources.mysql.log.transaction_ids import add_gtid_numb
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 _FORMS: Final = (
-    'valid forms are {"binlog_filename": "binlog.000003", "binlog_position": 1234}, {"file": …, "pos": …}, {"gtid_set": "<GTIDs>"}, and what '
-    "`airflow cdc offsets` shows"
+    'valid forms are {"binlog_filename": "binlog.000003", "binlog_position": 1234}, {"file": …, "pos": …}, '
+    '{"gtid_set": "<GTIDs>"}, and the output of `airflow cdc offsets`'
 )
 _FILE = re.compile(r"[A-Za-z0-9_.-]+\.\d{6,}")
 _MARIADB_SET = re.compile(r"\d+-\d+-\d+(,\d+-\d+-\d+)*")
@@ -60,7 +60,7 @@ def position_of(
         return None
     if names != {"binlog_filename", "binlog_position"}:
         missing = {"binlog_filename", "binlog_position"} - names
-        raise _wrong(f"{missing.pop()} is missing" if missing else f"{', '.join(sorted(names))} do not belong together")
+        raise _wrong(f"{missing.pop()} is missing" if missing else f"{', '.join(sorted(names))} cannot be combined")
     return _named(data["binlog_filename"], data["binlog_position"], config, server, connection)
 
 
@@ -68,12 +68,12 @@ def _named(file: Any, pos: Any, config: MySqlConfig, server: MySqlServer, connec
     if not isinstance(file, str) or not _FILE.fullmatch(file):
         raise _wrong(f"the file is {file!r}, which is not the name of a log file")
     if not isinstance(pos, int) or isinstance(pos, bool) or pos < 0:
-        raise _wrong(f"the offset is {pos!r}, not a number from 0 on")
+        raise _wrong(f"the offset is {pos!r}, not a number of 0 or more")
     return _by_file(file, max(pos, 4), config, server, connection)
 
 
 def _wrong(what: str) -> ConfigError:
-    return ConfigError(f"There is no such position: {what}.", remedy=_FORMS)
+    return ConfigError(f"The position does not exist: {what}.", remedy=_FORMS)
 
 
 # -- by GTIDs ---------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def _mariadb_set(text: str, connection: Connection) -> str:
         raise _wrong(f"gtid_set is {text!r}, not a GTID position of MariaDB, such as 0-1-270")
     gtids = MariaDbGtids.parse(text)
     if len(gtids.domains) != text.count(",") + 1:
-        raise _wrong(f"gtid_set is {text!r}, which names a domain twice")
+        raise _wrong(f"gtid_set is {text!r}, which contains a domain twice")
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@GLOBAL.gtid_binlog_pos")
         present = MariaDbGtids.parse(str((cursor.fetchone() or ("",))[0]))
@@ -135,7 +135,7 @@ def _by_file(file: str, pos: int, config: MySqlConfig, server: MySqlServer, conn
         cursor.execute("SHOW BINARY LOGS")
         sizes = {str(row[0]): int(row[1]) for row in cursor.fetchall()}
     if file not in sizes:
-        raise _wrong(f"the server has no file {file}; it keeps {min(sizes)} to {max(sizes)}")
+        raise _wrong(f"the server has no file {file}; it has {min(sizes)} to {max(sizes)}")
     if pos > sizes[file]:
         raise _wrong(f"{file} has {sizes[file]} bytes")
     found = _LogFileSearch(config, server, file, pos).find_position()
@@ -180,7 +180,7 @@ class _LogFileSearch:
                     if self._read(events):
                         break
                 except (ValueError, IndexError, struct.error) as e:
-                    raise _wrong(f"{self.file} cannot be read up to there: {e}") from e
+                    raise _wrong(f"{self.file} cannot be read up to this offset: {e}") from e
             else:
                 self._require_boundary(self.end)
         gtids = str(self.gtids) if self.server.has_gtids else ""
@@ -230,9 +230,7 @@ class _LogFileSearch:
 
     def _require_boundary(self, pos: int) -> None:
         if pos != self.pos and self.pos not in self.head_starts:
-            raise _wrong(
-                f"{self.file}:{self.pos} is not between two transactions; the one it lies in begins at {self.transaction_start}"
-            )
+            raise _wrong(f"{self.file}:{self.pos} is inside a transaction, which begins at {self.transaction_start}")
 
     def _count(self, events: EventSet, begins: list[int]) -> None:
         add_gtid_numbers(self.gtids, gtid_numbers(events, np.array(begins, np.int64)))

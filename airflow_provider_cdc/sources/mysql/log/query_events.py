@@ -71,10 +71,10 @@ class QueryEventReader:
             if isinstance(statement, ddl.TruncateTable):
                 return None
             if isinstance(statement, ddl.AlterTable | ddl.RenameTable | ddl.CreateIndex | ddl.DropIndex):
-                why = "it may be about a temporary table of the same name"
+                why = "it may refer to a temporary table of the same name"
                 statement = ddl.UnknownStatement(query.sql, ddl.tables_of(statement), why)
         if query.error:
-            why = f"it ended with error {query.error} on the server, after it had changed something"
+            why = f"it ended with error {query.error} on the server, after it had changed rows or tables"
             statement = ddl.UnknownStatement(query.sql, ddl.tables_of(statement), why)
         return self._applier.determine_effect(statement, query, buffer.format_location(i))
 
@@ -98,12 +98,13 @@ class QueryEventReader:
         """Raise an error if changes logged as statements may concern captured tables: they cannot be captured."""
         if why := self._applier.concerned_by(statement, query):
             raise PrerequisiteError(
-                f"The binary log holds a statement ({statement.kind}) instead of rows, and {why}: a session, or the server, had "
-                "binlog_format set to STATEMENT or MIXED.",
+                f"The binary log contains a statement ({statement.kind}) instead of rows, and {why}: a session, or "
+                "the server, had binlog_format set to STATEMENT or MIXED.",
                 where=f"{where}, database {query.database}: {query.sql[:200]}",
-                safe="Everything before its transaction is captured. What the statement changed is not in the log.",
-                remedy="SET GLOBAL binlog_format = 'ROW', end the sessions that were opened before, then read the tables again "
-                "with snapshot.mode=always for one run",
+                safe="Everything before its transaction is captured. The rows that the statement changed are not "
+                "in the log.",
+                remedy="SET GLOBAL binlog_format = 'ROW', end the sessions that were opened before, then snapshot the "
+                "tables again with snapshot.mode=always for one run",
             )
 
 

@@ -57,5 +57,5 @@ class BinlogFilters:
 
     def suggest_remedy(self, database: str) -> str:
         """Return the change to the configuration by which an excluded database is logged."""
-        change = f"add {database} to binlog_do_db" if self.do_db else f"take {database} out of binlog_ignore_db"
+        change = f"add {database} to binlog_do_db" if self.do_db else f"remove {database} from binlog_ignore_db"
         return f"{change} in the server's configuration and restart it"

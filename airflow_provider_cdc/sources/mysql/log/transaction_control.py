@@ -145,7 +145,7 @@ def start_of_prepared(
     start = cursor.position.prepared.get(end.xid)
     elsewhere = start is not None and start["server"] != cursor.server.identity
     if end.commit and (start is None or elsewhere):
-        when = "in the log of another server" if elsewhere else "before the position where capture began"
-        why = f"XA transaction {end.xid} was prepared {when}, so that its rows are unknown"
+        when = "in the log of another server" if elsewhere else "before capture started"
+        why = f"XA transaction {end.xid} was prepared {when}, so its rows are unknown"
         raise ev.unknown_event(ev.QUERY, buffer.format_location(i), why)
     return start if end.commit else None

@@ -76,7 +76,7 @@ def gtid_numbers(events: EventSet, picked: Int64s) -> Int64s:
     numbers = np.zeros((len(picked), k.GTID_FIELDS), np.int64)
     k.read_gtids(events.buf, events.table, picked, numbers)
     if (numbers[:, k.GTID_NUMBER] == k.BAD_GTID).any():
-        raise ValueError("a GTID with a tag has a form that is not known to this release")
+        raise ValueError("a GTID with a tag has a format that this release does not support")
     return numbers
 
 

@@ -287,8 +287,8 @@ def _not_captured(table: TableId, column: str, type_: str) -> PrerequisiteError:
     return PrerequisiteError(
         f"Column {column} of {table} has the type {type_}, which cannot be captured.",
         where=f"{table}.{column}",
-        safe="Nothing of this table was read.",
-        remedy=f"leave the table out: table.exclude.list={table}",
+        safe="No rows of this table were read.",
+        remedy=f"exclude the table: table.exclude.list={table}",
     )
 
 
@@ -298,12 +298,13 @@ def system_versioned(table: TableId, where: str = "") -> PrerequisiteError:
     :param where: position of the statement that says so
     """
     return PrerequisiteError(
-        f"Table {table} is system-versioned, which cannot be captured: the log has its old rows among the present ones, and a "
-        "DELETE as an update.",
+        f"Table {table} is system-versioned, which cannot be captured: the log contains its old rows among the "
+        "current ones, and a DELETE as an update.",
         where=where or str(table),
-        safe="Nothing of this table was read under its versioning; everything before it in the log is captured.",
-        remedy=f"leave the table out: table.exclude.list={table}; or ALTER TABLE {quote_table(table)} DROP SYSTEM VERSIONING, which deletes "
-        "its old rows",
+        safe="No rows of this table were read while it was system-versioned; everything before that in the log "
+        "is captured.",
+        remedy=f"exclude the table: table.exclude.list={table}; or ALTER TABLE {quote_table(table)} DROP SYSTEM "
+        "VERSIONING, which deletes its old rows",
     )
 
 

@@ -138,13 +138,16 @@ class DdlApplier:
         routes = self._catalog.stored_objects
         for what, those in (("view", routes.views), ("function", routes.functions), ("table with triggers", routes.triggered or ())):  # fmt: skip
             if found := next(filter(named, those), None):
-                return f"it names the {what} {found}, by which rows of other tables may change"
+                return f"it names the {what} {found}, which may change rows of other tables"
         beside = {table.namespace for table in captured if in_scope(table.namespace)}
         written = [table for table in routes.tables if named(table)]
         if routes.triggered is None and any(table.namespace in beside for table in written):
-            return f"it names {written[0]}, whose triggers the account may not see (GRANT TRIGGER ON *.* lets it)"
+            return (
+                f"it names {written[0]}, and the account may not see the triggers of this table (GRANT TRIGGER "
+                "ON *.* allows it)"
+            )
         if not written and beside and not words & SYSTEM_DATABASES:
-            return f"none of the tables of {', '.join(sorted(beside))} that are there now is the one that it names"
+            return f"it does not name any table that now exists in {', '.join(sorted(beside))}"
         return None
 
     def routes_changed(self) -> None:
@@ -274,7 +277,7 @@ class DdlApplier:
         if tables:
             names = ", ".join(map(str, tables)) if named else "any captured table"
             log.warning(
-                "A statement at %s is not understood (%s); the catalog was read for %s: %s",
+                "A statement at %s cannot be parsed (%s); the catalog was read for %s: %s",
                 where,
                 s.reason,
                 names,

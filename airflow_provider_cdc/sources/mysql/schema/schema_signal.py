@@ -47,7 +47,9 @@ class _Dialect:
 
     def _table(self, text: str) -> TableId:
         if not _NAME.fullmatch(text):
-            raise self.build_structure_error(f'"id" is {text!r}, which names no table; write it as "database"."table"')
+            raise self.build_structure_error(
+                f'"id" is {text!r}, which is not the name of a table; write it as "database"."table"'
+            )
         parts = [part.strip().strip('"`') for part in _EACH.findall(text)]
         return TableId(namespace=parts[-2] if len(parts) > 1 else self.database, name=parts[-1])
 
@@ -74,8 +76,8 @@ class _Dialect:
 
     def build_structure_error(self, what: str) -> ConfigError:
         return ConfigError(
-            f"A change of a schema-changes signal cannot be used: {what}.",
-            remedy="write it as tableChanges of a schema change event has it, see docs/sources/mysql.md",
+            f"A change in a schema-changes signal is invalid: {what}.",
+            remedy="write it like tableChanges of a schema change event, see docs/sources/mysql.md",
         )
 
     def _type(self, given: SignalColumn) -> MySqlColumnType:

@@ -219,7 +219,7 @@ class MySqlChunkReader(ChunkReader):
         """
         known = self._tables.get(rows.table.id) or self._look_at(rows.table.id)
         if known is None or known.schema.columns != rows.table.columns:
-            raise StructureChanged(f"{rows.table.id} has another definition")
+            raise StructureChanged(f"{rows.table.id} now has a different definition")
         return known
 
     def _confirm(self, known: _KnownTable, fingerprint: Fingerprint) -> None:
@@ -296,9 +296,9 @@ class MySqlChunkReader(ChunkReader):
                 KeyColumn.from_schema(known.schema, name, *texts[name]) if name in known.schema.column_names else None
             )
             if column is None:
-                why = "has a type that gives no order" if name in known.schema.column_names else "does not exist"
+                why = "has a type without an order" if name in known.schema.column_names else "does not exist"
                 raise QueryRejected(
-                    f"Rows of {known.schema.id} cannot be put in order by {name}: the column {why}.",
+                    f"Rows of {known.schema.id} cannot be ordered by {name}: the column {why}.",
                     where=str(known.schema.id),
                     safe="Nothing was read.",
                     remedy="name another column as surrogate-key",
@@ -329,9 +329,10 @@ class MySqlChunkReader(ChunkReader):
                 parts.append(f"({format_among_keys(how.columns, rows.keys)})")
         except (KeyOrderChanged, ValueError) as e:  # zip: the key has another number of columns
             raise QueryRejected(
-                f"The order of the rows of {rows.table.id} was changed while they were read ({e}): it is not known which are left to read.",
+                f"The order of the rows of {rows.table.id} changed during the read ({e}): the remaining rows "
+                "are unknown.",
                 where=f"{rows.table.id}, order by {', '.join(rows.order)}, after {rows.after}",
-                safe="What was read is captured, and the stream goes on.",
+                safe="Rows that were read are captured, and the stream continues.",
                 remedy="send the signal again, so that the table is read from its first row",
             ) from None
         if rows.condition:
@@ -374,13 +375,13 @@ class MySqlChunkReader(ChunkReader):
     # -- the signal table ---------------------------------------------------------------------------------------------
 
     def insert_signal_row(self, id_: str, type_: str, data: str | None = None) -> None:
-        assert self._signals is not None, "opened for read watermarks"
+        assert self._signals is not None, "opened for read-only watermarks"
         with self._working(str(self._signals.id)):
             self._signals.insert_row(id_, type_, data)
             self._watermarks.check_server(self._connection)
 
     def delete_signal_row(self, id_: str) -> None:
-        assert self._signals is not None, "opened for read watermarks"
+        assert self._signals is not None, "opened for read-only watermarks"
         with self._working(str(self._signals.id)):
             self._signals.delete_row(id_)
 
@@ -403,7 +404,7 @@ class MySqlChunkReader(ChunkReader):
                 yield
         except (AttributeError, ValueError, TypeError, struct.error, CdcError):
             if self._closed:
-                raise SourceUnavailable("The reader of chunks was closed.", where=where) from None
+                raise SourceUnavailable("The chunk reader was closed.", where=where) from None
             raise
 
     def close(self) -> None:

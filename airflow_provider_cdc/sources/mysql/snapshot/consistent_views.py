@@ -56,7 +56,8 @@ def open_at_one_position(connections: list[Connection], server: MySqlServer) -> 
             break
     else:
         log.info(
-            "Under these writes %s views cannot be opened at one log position: one connection reads all tables.",
+            "Because of concurrent writes, %s views cannot be opened at one log position: one connection "
+            "reads all tables.",
             len(connections),
         )
         for connection in connections[1:]:
@@ -89,13 +90,13 @@ def open_at_rest(connections: list[Connection], end: Callable[[], MySqlPosition]
                 return before
         if time.monotonic() >= until:
             raise SourceUnavailable(
-                f"The log position of the snapshot cannot be determined: there was no moment without writes within {patience_s:.0f} s, "
-                "which is needed without a lock.",
+                "The log position of the snapshot cannot be determined: without a lock, a moment without writes "
+                f"is needed, and none occurred within {patience_s:.0f} s.",
                 where="snapshot.locking.mode",
                 safe="Nothing was read; the offset is untouched.",
-                remedy="set snapshot.locking.mode=minimal, which locks for a moment; or run the snapshot at a quieter time (or raise "
-                "snapshot.lock.timeout.ms); or set snapshot.mode=no_data and send execute-snapshot, which reads beside the stream and "
-                "needs no lock",
+                remedy="set snapshot.locking.mode=minimal, which locks only briefly; or run the snapshot at a quieter "
+                "time (or raise snapshot.lock.timeout.ms); or set snapshot.mode=no_data and send "
+                "execute-snapshot, which reads beside the stream and needs no lock",
             )
 
 
@@ -103,16 +104,18 @@ def _at_work(connection: Connection) -> bool:
     try:
         if query_scalar(connection, "SELECT @@performance_schema"):
             return bool(query_scalar(connection, _AT_WORK))
-        reason = "performance_schema is switched off"
+        reason = "performance_schema is disabled"
     except pymysql.err.MySQLError as e:
         if e.args[0] not in _NO_RIGHT:
             raise
         reason = str(e.args[1])
     raise PrerequisiteError(
-        f"Without a lock, nobody knows whether the snapshot sees all that is in the log: transactions that are being committed are not shown ({reason}).",
+        "Without a lock, the snapshot may miss changes that are in the log: transactions that are being "
+        f"committed are not visible ({reason}).",
         where="snapshot.locking.mode",
         safe="Nothing was read; the offset is untouched.",
-        remedy="set snapshot.locking.mode=minimal, which locks for a moment; or GRANT SELECT ON performance_schema.* to the account, and have performance_schema switched on",
+        remedy="set snapshot.locking.mode=minimal, which locks only briefly; or GRANT SELECT ON "
+        "performance_schema.* to the account, and enable performance_schema",
     )
 
 

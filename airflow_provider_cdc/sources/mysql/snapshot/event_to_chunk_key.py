@@ -38,7 +38,7 @@ def event_key(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -
 
 def _integer(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> int:
     if column.type == "bool" and MySqlColumnType.from_column(column).base != "bit":
-        raise IrreversibleKey(f"a converter makes true of every number but 0 in {key.name}")
+        raise IrreversibleKey(f"a converter maps all numbers except 0 in {key.name} to true")
     if column.type == "binary":  # BIT(n)
         return int.from_bytes(base64.b64decode(value), "little")
     return int(value)
@@ -55,13 +55,15 @@ def _float(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> f
 
 def _text(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> dict[str, str]:
     if not charset_codec.is_known(key.charset):
-        raise IrreversibleKey(f"the character set {key.charset} of {key.name} is not known here")
+        raise IrreversibleKey(f"the character set {key.charset} of {key.name} is not supported")
     if key.charset == "utf8mb4":
         return {"text": value, "collation": key.collation}
     try:
         return {"hex": charset_codec.encode_text(key.charset, value).hex(), "collation": key.collation}
     except ValueError as e:
-        raise IrreversibleKey(f"{value!r} of {key.name} is no text of the character set {key.charset}: {e}") from None
+        raise IrreversibleKey(
+            f"{value!r} of {key.name} is not a text of the character set {key.charset}: {e}"
+        ) from None
 
 
 def _bytes(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> dict[str, str]:
@@ -72,7 +74,7 @@ def _member(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> 
     number, members = 0, list(key.members)
     for member in (value.split(",") if key.bits else [value]) if value else ():
         if member not in members:
-            raise IrreversibleKey(f"{member!r} is none of the members of {key.name}")
+            raise IrreversibleKey(f"{member!r} is not a member of {key.name}")
         at = members.index(member)
         number = number | 1 << at if key.bits else at + 1
     return key.encode_member(number)
@@ -87,10 +89,8 @@ def _plain(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> s
     if base in ("date", "datetime", "timestamp"):
         text = str(value).removesuffix("+00:00").replace("T", " ")
         if text in ("1970-01-01", "1970-01-01 00:00:00"):
-            raise IrreversibleKey(
-                f"{text} of {key.name} stands for dates that the calendar does not have, as 0000-00-00, too"
-            )
+            raise IrreversibleKey(f"{text} of {key.name} also stands for invalid dates, such as 0000-00-00")
         return text
     if not _PLAIN.fullmatch(value.replace("-", "")):
-        raise IrreversibleKey(f"{value!r} of {key.name} is not of the type {base.upper()}")
+        raise IrreversibleKey(f"{value!r} of {key.name} does not have the type {base.upper()}")
     return str(value)

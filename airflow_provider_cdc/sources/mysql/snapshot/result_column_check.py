@@ -73,7 +73,7 @@ class UnexpectedColumn(Exception):
 
     def __init__(self, found: ResultColumn, expected: ResultColumn) -> None:
         self.found, self.expected = found, expected
-        super().__init__(f"{found} in place of {expected}")
+        super().__init__(f"{found} instead of {expected}")
 
 
 def result_columns(connection: Connection, sql: str) -> list[ResultColumn]:

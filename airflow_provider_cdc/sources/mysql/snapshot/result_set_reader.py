@@ -158,9 +158,7 @@ class ResultReader:
         if not k.result_row(
             payload, 1, len(payload), 0, self._columns, len(self._columns), fixed, valid, wide, offsets, data, filled
         ):
-            raise SourceUnavailable(
-                "The server's answer cannot be understood: a large row has another length than it says."
-            )
+            raise SourceUnavailable("The server's response is invalid: a large row does not have its declared length.")
         return self._image(buffers, 1)
 
     def _execute(self, connection: Connection, sql: str) -> int:
@@ -173,7 +171,7 @@ class ResultReader:
             for _ in range(count + (1 if count else 0)):
                 c._read_packet()
         if ncols != len(self._stores):
-            raise AssertionError(f"{ncols} columns came for {len(self._stores)}")
+            raise AssertionError(f"{ncols} columns were returned instead of {len(self._stores)}")
         self._command(connection, struct.pack("<BIBI", _COM_STMT_EXECUTE, statement, 0, 1))
         return int(statement)
 
@@ -260,7 +258,7 @@ class _PacketBuffer:
         packet = self.buf[self.used + 4 : min(self.used + 4 + self._length(), self.have)].tobytes()
         if packet[:1] == b"\xff":
             pymysql.err.raise_mysql_exception(packet)
-        raise SourceUnavailable(f"The server's answer cannot be understood (it begins with {packet[:8].hex()}).")
+        raise SourceUnavailable(f"The server's response is invalid (it begins with {packet[:8].hex()}).")
 
     def _length(self) -> int:
         at = self.used
@@ -293,9 +291,9 @@ class _PacketBuffer:
 
 def _lost(why: str) -> SourceUnavailable:
     return SourceUnavailable(
-        f"The connection was lost while a table was read: {why}.",
-        safe="Tables that were read completely are kept; the next run goes on with this one.",
-        remedy="if it happens again and again, raise net_write_timeout and wait_timeout on the server",
+        f"The connection was lost during the read of a table: {why}.",
+        safe="Tables that were read completely are kept; the next run resumes with this table.",
+        remedy="if the error repeats, raise net_write_timeout and wait_timeout on the server",
     )
 
 

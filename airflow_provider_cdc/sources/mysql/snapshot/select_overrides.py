@@ -27,8 +27,8 @@ def override_findings(config: MySqlConfig, existing: Callable[[list[TableId]], C
     there = existing(tables) if tables else ()
     return [
         Finding(
-            f"{LIST} names {table}, which does not exist: its SELECT is without effect.",
-            "write database and table as the server has them, in upper and lower case too",
+            f"{LIST} names {table}, which does not exist: its SELECT has no effect.",
+            "write database and table exactly as the server does, including upper and lower case",
             fatal=False,
         )
         for table in tables

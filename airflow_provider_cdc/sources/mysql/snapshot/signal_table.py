@@ -32,7 +32,7 @@ class SignalTable:
             raise QueryRejected(
                 f"The signal table {table} does not exist, or has fewer than three columns.",
                 where=str(table),
-                safe="Nothing was written; capture goes on.",
+                safe="No watermark was written; capture continues.",
                 remedy=self._remedy,
             )
 

@@ -172,8 +172,8 @@ class MySqlSnapshot(SnapshotSession):
             return
         if self._config.snapshot_locking_mode is LockingMode.NONE:
             log.warning(
-                "Tables without transactions are read without a lock (snapshot.locking.mode=none): changes that are made meanwhile may "
-                "come twice: %s.",
+                "Tables without transactions are read without a lock (snapshot.locking.mode=none): changes that "
+                "are made during the read may be captured twice: %s.",
                 ", ".join(map(str, names)),
             )
             return
@@ -190,11 +190,12 @@ class MySqlSnapshot(SnapshotSession):
                 if e.args[0] not in _NO_LOCK_RIGHTS:
                     raise
                 raise PrerequisiteError(
-                    f"Tables of engines without transactions have to be locked until they are read, which the account may not: {e.args[1]}",
+                    "Tables of engines without transactions must be locked until they are read, but the "
+                    f"account may not lock them: {e.args[1]}",
                     where=", ".join(f"{t} ({engines[t]})" for t in names),
                     safe="Nothing was read; the offset is untouched.",
-                    remedy="GRANT LOCK TABLES ON *.* to the account; or set snapshot.locking.mode=extended, which blocks all writes until "
-                    "all is read; or leave the tables out with table.exclude.list",
+                    remedy="GRANT LOCK TABLES ON *.* to the account; or set snapshot.locking.mode=extended, which blocks "
+                    "all writes until all tables are read; or exclude the tables with table.exclude.list",
                 ) from e
         self.urgent = frozenset(names)
         log.info("Tables without transactions are locked until they are read: %s.", ", ".join(map(str, names)))
@@ -290,11 +291,12 @@ class MySqlSnapshot(SnapshotSession):
 
     def _not_locked(self, seconds: int, statement: str = "FLUSH TABLES WITH READ LOCK") -> SourceUnavailable:
         return SourceUnavailable(
-            f"The lock for a consistent snapshot was not granted within {seconds} s: a long transaction or statement holds it up.",
+            f"The lock for a consistent snapshot was not granted within {seconds} s: a long transaction or "
+            "statement blocks it.",
             where=statement,
             safe="Nothing was read; the offset is untouched.",
-            remedy="run the snapshot at a quieter time, raise snapshot.lock.timeout.ms, or end the statement that "
-            "SHOW PROCESSLIST shows running",
+            remedy="run the snapshot at a quieter time, raise snapshot.lock.timeout.ms, or end the statement that SHOW "
+            "PROCESSLIST reports as running",
         )
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -410,9 +412,9 @@ class MySqlSnapshot(SnapshotSession):
                     return False
         with self._guard:
             if why is None and self._catalog.read_columns(table) != self.schemas[table].columns:
-                why = "it has other columns"
+                why = "its columns differ"
             if why is not None and table not in self.changed:
-                log.info("Table %s was changed before it could be read (%s): its turn comes again.", table, why)
+                log.info("Table %s was changed before it could be read (%s): it is read later.", table, why)
                 self.changed.add(table)
             if why is None:
                 self._begun.setdefault(table, set()).add(connection)
@@ -422,7 +424,7 @@ class MySqlSnapshot(SnapshotSession):
         """Yield the rows that an override SELECT gives, decoded with the table's schema."""
         which = f"{LIST}.{schema.id}" if schema.id in self._configured else "the SELECT"
         again = "run the capture again" if schema.id in self._configured else "send the signal again"
-        remedy = f"correct {which}, which has to give the table's own columns as they are; then {again}"
+        remedy = f"correct {which}, which must return the table's own columns unchanged; then {again}"
         with raise_query_refused(self._config, f"{schema.id}: {select}", remedy):
             statement = checked_fragment(
                 connection, self._config, select, within="{}", where=f"{schema.id}: {select}", remedy=remedy
@@ -435,9 +437,9 @@ class MySqlSnapshot(SnapshotSession):
             except UnexpectedColumn as e:
                 connection._force_close()
                 raise QueryRejected(
-                    f"The SELECT gives another column than the table has: {e}.",
+                    f"The SELECT returns a column that differs from the table: {e}.",
                     where=f"{schema.id}: {select}",
-                    safe="No row of it was taken.",
+                    safe="No row of the SELECT was captured.",
                     remedy=remedy,
                 ) from None
 

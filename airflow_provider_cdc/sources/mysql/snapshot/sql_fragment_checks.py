@@ -35,9 +35,9 @@ def checked_fragment(
     if not wrong and depth:
         wrong = "it does not close a parenthesis that it opens"
     if not wrong and (len(tokens) == 1 or sql[end:].strip()):
-        wrong = "it is empty" if len(tokens) == 1 else "it is more than one statement"
+        wrong = "it is empty" if len(tokens) == 1 else "it contains more than one statement"
     if wrong:
-        raise QueryRejected(f"The SQL cannot be used: {wrong}.", where=where, safe="Nothing was read.", remedy=remedy)
+        raise QueryRejected(f"The SQL is invalid: {wrong}.", where=where, safe="Nothing was read.", remedy=remedy)
     fragment = sql.rstrip().removesuffix(";") if sql[end - 1 : end] == ";" else sql
     with raise_query_refused(config, where, remedy), connection.cursor() as cursor:
         cursor.execute("PREPARE cdc_piece FROM %s", (f"{within.replace('{}', fragment)}\n",))

@@ -40,7 +40,7 @@ class StatementStopper:
                     return False
                 cursor.execute(f"KILL QUERY {number}")
         except (CdcError, pymysql.err.Error, ValueError) as e:
-            log.debug("A statement cannot be killed, its remaining rows are discarded: %s", e)
+            log.debug("A statement cannot be killed, so its remaining rows are discarded: %s", e)
             return False
         return True
 

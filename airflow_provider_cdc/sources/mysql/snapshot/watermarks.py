@@ -21,7 +21,7 @@ from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 _GTIDS = "SELECT @@GLOBAL.gtid_binlog_pos"
 _NOW = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
-_SAFE = "Nothing was read; capture goes on."
+_SAFE = "Nothing was read; capture continues."
 
 Rows = tuple[tuple[Any, ...], ...]
 
@@ -106,8 +106,8 @@ class WrittenWatermarks(WatermarkStatements):
     def check_server(self, connection: Connection) -> None:
         if not self._server.mariadb and not query_scalar(connection, "SELECT @@GLOBAL.binlog_order_commits"):
             raise PrerequisiteError(
-                "binlog_order_commits is OFF: transactions become visible in another order than they are logged in, so that "
-                "watermarks in the signal table do not tell what a chunk holds.",
+                "binlog_order_commits is OFF: transactions become visible in another order than in the log, so "
+                "watermarks in the signal table do not show which changes a chunk contains.",
                 safe=_SAFE,
                 remedy="SET GLOBAL binlog_order_commits = ON; or set read.only=true, which needs gtid_mode=ON",
             )
@@ -170,10 +170,11 @@ def _verify_gtids(connection: Connection) -> None:
         variables = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
     if variables.get("gtid_mode") != "ON":
         raise PrerequisiteError(
-            f"gtid_mode is {variables.get('gtid_mode')}: without GTIDs, incremental snapshots that write nothing to the database "
-            "are not possible.",
+            f"gtid_mode is {variables.get('gtid_mode')}: without GTIDs, incremental snapshots without writes to "
+            "the database are not possible.",
             safe=_SAFE,
-            remedy="switch gtid_mode and enforce_gtid_consistency on at the server, or set signal.data.collection and read.only=false",
+            remedy="enable gtid_mode and enforce_gtid_consistency on the server, or set signal.data.collection and "
+            "read.only=false",
         )
     prefix = "replica" if "replica_parallel_workers" in variables else "slave"
     workers, preserve = f"{prefix}_parallel_workers", f"{prefix}_preserve_commit_order"
@@ -181,8 +182,8 @@ def _verify_gtids(connection: Connection) -> None:
         return
     if query_scalar(connection, "SELECT COUNT(*) FROM performance_schema.replication_connection_configuration"):
         raise PrerequisiteError(
-            f"The server is a replica with {workers}={variables[workers]} and {preserve}=OFF: it commits in another order than its "
-            "source did.",
+            f"The server is a replica with {workers}={variables[workers]} and {preserve}=OFF: it commits in "
+            "another order than its source.",
             safe=_SAFE,
             remedy=f"STOP REPLICA SQL_THREAD; SET GLOBAL {preserve} = ON; START REPLICA SQL_THREAD; and the same in the server's "
             "configuration",

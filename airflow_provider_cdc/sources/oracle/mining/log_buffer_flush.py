@@ -110,7 +110,7 @@ class LogWriterFlush:
         if not _IDENTIFIER.fullmatch(name):
             raise ConfigError(
                 f"log.mining.flush.table.name: {name!r} is not the name of a table.",
-                remedy="use letters, digits and _, beginning with a letter",
+                remedy="use letters, digits and _, starting with a letter",
             )
         self._table = name.upper()
         elsewhere = bool(config.log_mining_readonly_hostname)
@@ -177,7 +177,7 @@ class LogWriterFlush:
             self._drop(node)
             if len(self._nodes) == 1:
                 raise
-            log.warning("%s cannot flush its log buffer now; it is tried again later: %s", node, e.what)
+            log.warning("%s cannot flush its log buffer now; the flush is retried later: %s", node, e.what)
             return False
 
     def _connect(self, node: _FlushNode) -> None:
@@ -187,7 +187,7 @@ class LogWriterFlush:
         node.thread = int(fetch_scalar(node.connection, _THREAD) or 1)
         node.tried_at = None
         self._make_table(node.connection)
-        log.info("The log buffer of thread %d is written through %s.", node.thread, node)
+        log.info("The log buffer of thread %d is flushed through %s.", node.thread, node)
 
     def _commit(self, node: _FlushNode, scn: int) -> bool:
         """Commit at an SCN after ``scn``: all redo that the instance writes later is after ``scn``, too."""
@@ -229,8 +229,9 @@ class LogWriterFlush:
         if threads and threads not in self._reported:
             self._reported.add(threads)
             log.warning(
-                "The instances of redo threads %s cannot be reached to flush their log buffers: all redo is mined later, when these have "
-                "written theirs, after %.0f s or more. rac.nodes should name each instance of the cluster.",
+                "The instances of redo threads %s cannot be reached to flush their log buffers: redo is mined "
+                  "later, after these instances have written theirs, which takes %.0f s or more. rac.nodes should "
+                  "name each instance of the cluster.",
                 _listed(threads), WRITTEN_AFTER,
             )  # fmt: skip
 
@@ -242,8 +243,8 @@ class LogWriterFlush:
             where=f"SCN {scn}; last redo on disk: "
             + ", ".join(f"thread {thread} SCN {last}" for thread, last in sorted(threads.items())),
             safe="Nothing is lost; the offset is untouched.",
-            remedy="name each instance of the cluster in rac.nodes; see whether these instances hang (V$THREAD, V$INSTANCE). "
-            "A retry resumes where this run stopped",
+            remedy="name each instance of the cluster in rac.nodes; check whether these instances hang (V$THREAD, "
+            "V$INSTANCE). A retry resumes where this run stopped",
         )
 
     def _drop(self, node: _FlushNode) -> None:
@@ -252,7 +253,7 @@ class LogWriterFlush:
             try:
                 connection.close()
             except oracledb.Error as e:
-                log.debug("The connection to %s was gone already: %s", node, e)
+                log.debug("The connection to %s was already closed: %s", node, e)
 
 
 def _on_disk(asked_at: float, request: FlushedRedo, now: float, unreached: dict[int, int]) -> bool:

@@ -118,8 +118,8 @@ def _start(cursor: oracledb.Cursor, config: OracleConfig, low: int, end: int) ->
             f"LogMiner cannot read the dictionary file of log.mining.path.dictionary: {e}",
             where=path,
             safe="The offset is untouched.",
-            remedy="write it on the server (EXECUTE DBMS_LOGMNR_D.BUILD('<file>', '<directory>', "
-            "OPTIONS => DBMS_LOGMNR_D.STORE_IN_FLAT_FILE)), or leave the property out",
+            remedy="write the file on the server (EXECUTE DBMS_LOGMNR_D.BUILD('<file>', '<directory>', OPTIONS => "
+            "DBMS_LOGMNR_D.STORE_IN_FLAT_FILE)), or remove the property",
         ) from e
 
 
@@ -133,4 +133,4 @@ def _check(connection: Connection, needed: Sequence[RedoLogFile]) -> None:
     taken = {(int(thread), int(sequence)) for _, thread, sequence, status in mined if status != _NOT_IN_LIST}
     other = {(one.thread, one.sequence) for one in needed} - taken
     if missing or other:
-        raise LogsMoved(missing[0] if missing else f"LogMiner has other logs than {sorted(other)} by these names")
+        raise LogsMoved(missing[0] if missing else f"LogMiner has different logs with these names than {sorted(other)}")

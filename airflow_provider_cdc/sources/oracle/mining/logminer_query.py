@@ -230,7 +230,7 @@ def is_portable_pattern(pattern: str) -> bool:
 
 def _not_handed_over(patterns: Sequence[str]) -> None:
     log.info(
-        "log.mining.query.filter.mode: %s cannot be evaluated by the database; it is not part of the query.",
+        "log.mining.query.filter.mode: the database cannot evaluate %s, so it is not part of the query.",
         ", ".join(patterns),
     )
 

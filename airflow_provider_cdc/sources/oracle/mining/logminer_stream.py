@@ -170,13 +170,13 @@ class LogMinerStream:
         position = self._processor.position
         if position == self._mined_again:
             raise SourceUnavailable(
-                f"The log was mined twice from one position on, and its rows are not in order: {why}.",
+                f"The log was mined twice from one position, and its rows are not in order: {why}.",
                 where=str(position),
                 safe="Nothing is lost; the offset is untouched.",
-                remedy="a retry goes on where the last batch ended",
+                remedy="a retry resumes after the last batch",
             ) from why
         self._mined_again = position
-        log.info("The log is mined again from SCN %d on: %s.", position.scn, why)
+        log.info("The log is mined again from SCN %d: %s.", position.scn, why)
 
     def _again(self) -> Iterator[LogItem]:
         """Mine again from where all is captured that was delivered so far."""
@@ -235,18 +235,20 @@ def verify_incarnation(position: OraclePosition, database: DatabaseStatus) -> Or
     """
     if position.dbid not in (0, database.dbid):
         raise PositionLost(
-            f"The position is of the database with DBID {position.dbid}; this is {database.name} with DBID {database.dbid}.",
+            f"The position belongs to the database with DBID {position.dbid}, but this is {database.name} "
+            f"with DBID {database.dbid}.",
             where=str(position),
             safe="Everything before the position is captured.",
-            remedy="connect to the former database; if this one has replaced it, set snapshot.mode=when_needed to read all tables again",
+            remedy="connect to the former database; if this database has replaced it, set "
+            "snapshot.mode=when_needed to snapshot all tables again",
         )
     if position.resetlogs and database.resetlogs > position.resetlogs and position.read_scn >= database.resetlogs:
         raise PositionLost(
             f"The database was opened with RESETLOGS at SCN {database.resetlogs}, which is before the position: "
-            "what was captured after that SCN does not exist in it any more.",
+            "captured changes after that SCN no longer exist in the database.",
             where=str(position),
-            safe="The tables hold what the database had before it was set back.",
-            remedy="set snapshot.mode=when_needed to read all tables again",
+            safe="The target tables contain the rows from before the database was restored.",
+            remedy="set snapshot.mode=when_needed to snapshot all tables again",
         )
     return replace(position, resetlogs=database.resetlogs, dbid=database.dbid)
 

@@ -95,17 +95,17 @@ class FoundSessionLogs(AddedSessionLogs):
         except CdcError as e:
             if isinstance(e.__cause__, oracledb.Error) and code_of(e.__cause__) == _REFUSED_INSIDE:
                 raise PrerequisiteError(
-                    f"This release of Oracle does not mine inside a pluggable database: {e.__cause__}",
+                    f"This Oracle release does not support LogMiner inside a pluggable database: {e.__cause__}",
                     where=f"SCN {low} to {end}",
                     safe="Nothing was read; the offset is untouched.",
-                    remedy="set database.dbname to the name of the root container, database.pdb.name to that of the pluggable "
-                    "database, and database.user to a common user",
+                    remedy="set database.dbname to the name of the root container, database.pdb.name to the name of the "
+                    "pluggable database, and database.user to a common user",
                 ) from e
             raise
         with translate_driver_errors(self._config, "V$THREAD"):
             gap = RedoLogListing(0, self._threads(), files, False).find_gap(low, end)
         if gap is not None:
-            raise LogsMoved(f"LogMiner has not found the redo of thread {gap.thread} from SCN {gap.low} on")
+            raise LogsMoved(f"LogMiner has not found the redo of thread {gap.thread} from SCN {gap.low}")
         return files
 
     def read_online_logs(self) -> set[tuple[int, int]]:
@@ -132,19 +132,21 @@ class FoundSessionLogs(AddedSessionLogs):
             return translate_error(cause, self._config, where)
         if self._lost(low):
             return PositionLost(
-                f"LogMiner finds no redo from SCN {low} on: {e}",
+                f"LogMiner finds no redo from SCN {low}: {e}",
                 where=where,
-                safe="Everything before the saved position is captured. The tables still have the outcome of the changes after it.",
-                remedy="set snapshot.mode=when_needed to read all tables again and continue from there; capture more often than redo logs "
-                "are deleted, or have them kept longer",
+                safe="Everything before the saved position is captured. The tables still contain the result of "
+                "later changes.",
+                remedy="set snapshot.mode=when_needed to snapshot all tables again and continue from there; capture more "
+                "often than redo logs are deleted, or keep them longer",
             )
         return SourceUnavailable(
             f"LogMiner does not find all redo of a range: {e}",
             where=where,
             safe="Nothing is lost; the offset is untouched.",
-            remedy="a retry resumes where this run stopped, once the logs are archived. If it fails again and again: where LogMiner finds "
-            "archived logs alone, GRANT SELECT ON V_$ARCHIVED_LOG and set log.mining.archive.log.only.mode=true; where a log in between is "
-            "lost, set snapshot.mode=when_needed to read all tables again",
+            remedy="a retry resumes where this run stopped, once the logs are archived. If it fails repeatedly: if "
+            "LogMiner finds only archived logs, GRANT SELECT ON V_$ARCHIVED_LOG and set "
+            "log.mining.archive.log.only.mode=true; if a log in between is lost, set snapshot.mode=when_needed to "
+            "snapshot all tables again",
         )
 
     def _lost(self, low: int) -> bool:

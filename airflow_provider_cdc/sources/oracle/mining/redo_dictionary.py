@@ -68,7 +68,7 @@ class RedoDictionaries:
                 listing = collector.list_logs()
             elif not _dictionaries(listing):
                 raise PrerequisiteError(
-                    "There is no dictionary in the redo logs, and the database is open for reading only.",
+                    "The redo logs contain no dictionary, and the database is open read-only.",
                     safe="The offset is untouched.",
                     remedy="on the primary: EXECUTE DBMS_LOGMNR_D.BUILD(OPTIONS => DBMS_LOGMNR_D.STORE_IN_REDO_LOGS); or set "
                     "log.mining.strategy=online_catalog",
@@ -81,14 +81,14 @@ class RedoDictionaries:
                 dictionary_end = chosen.last.next_scn or end
                 return collector.collect(min(low, chosen.first.first_scn), max(end, dictionary_end - 1))
             if pause is not None:
-                log.info("The redo log with the new dictionary is not archived yet; looking again in %.2f s.", pause)
+                log.info("The redo log with the new dictionary is not archived yet; checking again in %.2f s.", pause)
                 self._sleep(pause)
                 listing = collector.list_logs()
         raise SourceUnavailable(
-            "A dictionary was written into the redo logs, but the logs with it are not archived.",
+            "A dictionary was written to the redo logs, but these logs are not archived.",
             where=f"SCN {low}",
             safe="Nothing is lost; the offset is untouched.",
-            remedy="look whether the archiver is stuck: SELECT DEST_NAME, STATUS, ERROR FROM V$ARCHIVE_DEST_STATUS",
+            remedy="check whether the archiver is stuck: SELECT DEST_NAME, STATUS, ERROR FROM V$ARCHIVE_DEST_STATUS",
         )
 
     def _needs_new(self, listing: RedoLogListing) -> bool:
@@ -101,7 +101,7 @@ class RedoDictionaries:
         return all(newest.get(thread, 0) - sequence > 1 for thread, sequence in written)
 
     def _build(self, connection: Connection) -> None:
-        log.info("A dictionary is written into the redo logs.")
+        log.info("A dictionary is written to the redo logs.")
         with translate_driver_errors(self._config, "DBMS_LOGMNR_D.BUILD"), connection.cursor() as cursor:
             cursor.execute(_BUILD)
         self.count += 1

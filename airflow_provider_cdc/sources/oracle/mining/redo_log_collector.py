@@ -230,7 +230,7 @@ class RedoLogCollector:
             if pause is None or (gap.deleted and pause > PAUSES[0]):
                 raise self._error(gap, listing, start)
             log.info(
-                "Thread %d: redo from SCN %d on is not in a log yet; looking again in %.2f s.",
+                "Thread %d: redo from SCN %d is not in a log yet; checking again in %.2f s.",
                 gap.thread, gap.low, pause,
             )  # fmt: skip
             self._sleep(pause)
@@ -366,7 +366,7 @@ class RedoLogCollector:
                     raise ConfigError(
                         f"log.mining.archive.destination.name: the database has no archive destination {unknown[0]}.",
                         where=f"destinations in use: {', '.join(str(n) for n, _, status, _ in known if status == 'VALID')}",
-                        remedy="correct the property, or leave it out: then the first valid local destination is used",
+                        remedy="correct the property, or remove it: then the first valid local destination is used",
                     )
                 valid = [ids[name] for name in self._named]
             self._destinations = {number: rank for rank, number in enumerate(valid)}
@@ -396,29 +396,31 @@ class RedoLogCollector:
         # the log after a thread's newest one cannot have been deleted: it is not archived yet
         if gap.coming or (not gap.deleted and gap.high is None):
             return SourceUnavailable(
-                f"The redo log of thread {gap.thread}{names} from SCN {gap.low} on cannot be read yet: it is still being archived.",
+                f"The redo log of thread {gap.thread}{names} from SCN {gap.low} cannot be read yet: it is "
+                "still being archived.",
                 where=f"SCN {gap.low}, thread {gap.thread}",
                 safe="Nothing is lost; the offset is untouched.",
-                remedy="look whether the archiver is stuck (SELECT DEST_NAME, STATUS, ERROR FROM V$ARCHIVE_DEST_STATUS; "
+                remedy="check whether the archiver is stuck (SELECT DEST_NAME, STATUS, ERROR FROM V$ARCHIVE_DEST_STATUS; "
                 "SELECT * FROM V$RECOVERY_AREA_USAGE); a retry resumes where this run stopped",
             )
         hours = self._config.log_mining_archive_log_hours
         return PositionLost(
-            f"Redo logs of thread {gap.thread}{names} with the redo from SCN {gap.low} on, {until}, do not exist any more"
+            (f"Redo logs of thread {gap.thread}{names} with the redo from SCN {gap.low}, {until}, no longer exist")
             + (f", or are older than log.mining.archive.log.hours={hours}." if hours else "."),
             where=f"SCN {start}; the oldest SCN that can still be mined is {self.oldest_scn()}",
-            safe="Everything before the saved position is captured. The tables still have the outcome of the changes after it.",
-            remedy=f"restore the logs and run again: RMAN> {_restore(gap)}; or set snapshot.mode=when_needed to read all tables "
-            "again; keep archived logs longer than the longest pause between captures",
+            safe="Everything before the saved position is captured. The tables still contain the result of later "
+            "changes.",
+            remedy=f"restore the logs and run again: RMAN> {_restore(gap)}; or set snapshot.mode=when_needed to snapshot "
+            "all tables again; keep archived logs longer than the longest pause between captures",
         )
 
     def _former_incarnation(self, start: int, resetlogs: int) -> PositionLost:
         return PositionLost(
-            f"The database was opened with RESETLOGS at SCN {resetlogs}, after the position: the redo from there on "
-            "is that of another incarnation.",
+            f"The database was opened with RESETLOGS at SCN {resetlogs}, after the position: the redo from that "
+            "SCN belongs to another incarnation.",
             where=f"SCN {start}; the current incarnation begins at SCN {resetlogs}",
             safe="Everything before the saved position is captured, including changes that the database itself may have lost.",
-            remedy="set snapshot.mode=when_needed to read all tables again and go on from there",
+            remedy="set snapshot.mode=when_needed to snapshot all tables again and continue from there",
         )
 
 

@@ -114,7 +114,7 @@ class WindowPlanner:
         gap = end < current and self._is_gap(current, time_of)
         if gap:
             self.counters.gaps += 1
-            log.info("The SCN jumped from %d to %d; the jump is mined in one step.", start, current)
+            log.info("The SCN jumped from %d to %d; the gap is mined in one step.", start, current)
             end = current
         return self._ended(ScnWindow(start, end, gap), behind=end < current, shrunk=shrunk)
 

@@ -183,7 +183,7 @@ class MiningSession:
                 found = fetch_rows(self.connection, _STATISTICS)
             self.counters.memory = {_MEMORY[name]: int(value) for name, value in found}
         except PrerequisiteError as e:
-            log.debug("The session's memory cannot be seen: %s", e.what)
+            log.debug("The session's memory cannot be read: %s", e.what)
             self.counters.memory = {}
 
     # -- mining
@@ -243,7 +243,7 @@ class MiningSession:
             try:
                 connection.close()
             except oracledb.Error as e:
-                log.debug("The mining connection was gone already: %s", e)
+                log.debug("The mining connection was already closed: %s", e)
 
     # -- the LogMiner session
 
@@ -260,7 +260,7 @@ class MiningSession:
 
     def _note_retry(self, e: LogsMoved, pause: float) -> None:
         self.counters.retries += 1
-        log.info("The redo logs changed while they were mined (%s); collecting them again in %.2f s.", e, pause)
+        log.info("The redo logs changed during mining (%s); collecting them again in %.2f s.", e, pause)
         self._sleep(pause)
 
     def _mining_failed(self, e: LogsMoved, low: int, end: int) -> CdcError:
@@ -274,10 +274,11 @@ class MiningSession:
             except CdcError as error:
                 return error
         return SourceUnavailable(
-            f"The redo logs could not be mined, again and again: {e}",
+            f"The redo logs repeatedly could not be mined: {e}",
             where=where,
-            safe="What was not committed is captured again by the next run.",
-            remedy="larger or more redo logs (ALTER DATABASE ADD LOGFILE) give time to read them; a retry resumes where this run stopped",
+            safe="Changes that were not committed to the change log are captured again by the next run.",
+            remedy="add redo logs or make them larger (ALTER DATABASE ADD LOGFILE), so that they are overwritten "
+            "later; a retry resumes where this run stopped",
         )
 
     def _begin(self, low: int, end: int) -> None:
@@ -379,7 +380,7 @@ class MiningSession:
     @staticmethod
     def _order_changed(progress: WindowProgress) -> MiningRestart:
         return MiningRestart(
-            f"after a log switch the first {progress.rows} rows from SCN {progress.low} on come in another order"
+            f"after a log switch the first {progress.rows} rows from SCN {progress.low} are in a different order"
         )
 
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:

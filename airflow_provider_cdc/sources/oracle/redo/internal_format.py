@@ -51,7 +51,7 @@ def stored_literal(data: bytes, type_: ColumnType, formats: StoredFormats) -> st
         return _local(data, type_.fraction_digits, _minutes(formats.zone))
     read = _READERS.get(type_.base)
     if read is None:
-        raise UnreadableRedo(f"the stored form of {type_.ddl_expression} is not known")
+        raise UnreadableRedo(f"the internal format of {type_.ddl_expression} is unknown")
     return read(data, type_)
 
 
@@ -78,10 +78,12 @@ def decode_text(data: bytes, characters: str) -> str:
             return data.decode("utf-8", "surrogatepass").encode("utf-16-be", "surrogatepass").decode("utf-16-be")
         codec = _CODECS.get(characters)
         if codec is None:
-            raise UnreadableRedo(f"texts in the character set {characters} cannot be read from their stored form")
+            raise UnreadableRedo(
+                f"texts in the character set {characters} cannot be decoded from their internal format"
+            )
         return data.decode(codec)
     except UnicodeDecodeError as e:
-        raise UnreadableRedo(f"{data[:20].hex()} is no text in {characters}") from e
+        raise UnreadableRedo(f"{data[:20].hex()} is not a text in {characters}") from e
 
 
 # -- numbers ------------------------------------------------------------------------------------------------------------------------
@@ -98,17 +100,17 @@ def decode_number(data: bytes) -> Decimal:
     if data == b"\x80":
         return Decimal(0)
     if not 2 <= len(data) <= 21:
-        raise UnreadableRedo(f"{data[:22].hex()} is no NUMBER")
+        raise UnreadableRedo(f"{data[:22].hex()} is not a NUMBER")
     positive = data[0] >= 0x80
     rest = data[1:]
     if not positive:
         if rest[-1] == 102:
             rest = rest[:-1]
         elif len(rest) < 20:
-            raise UnreadableRedo(f"{data.hex()} is no NUMBER: a negative one ends with 66")
+            raise UnreadableRedo(f"{data.hex()} is not a NUMBER: a negative number ends with 66")
     digits = [byte - 1 if positive else 101 - byte for byte in rest]
     if not digits or not all(0 <= digit <= 99 for digit in digits) or not digits[0]:
-        raise UnreadableRedo(f"{data.hex()} is no NUMBER")
+        raise UnreadableRedo(f"{data.hex()} is not a NUMBER")
     exponent = (data[0] - 193 if positive else 62 - data[0]) - len(digits) + 1
     figures = tuple(int(figure) for digit in digits for figure in f"{digit:02d}")
     return Decimal((0 if positive else 1, figures, 2 * exponent))
@@ -127,7 +129,7 @@ def _float(data: bytes, type_: ColumnType) -> str:
     """IEEE 754 with the sign bit inverted; in a negative number all bits are inverted."""
     single = type_.base == "BINARY_FLOAT"
     if len(data) != (4 if single else 8):
-        raise UnreadableRedo(f"{data[:20].hex()} is no {type_.base}")
+        raise UnreadableRedo(f"{data[:20].hex()} is not a {type_.base}")
     raw = bytes((data[0] & 0x7F, *data[1:])) if data[0] & 0x80 else bytes(byte ^ 0xFF for byte in data)
     value: float = struct.unpack(">f" if single else ">d", raw)[0]
     if math.isnan(value):
@@ -147,7 +149,7 @@ def _moment(data: bytes) -> tuple[int, int, int, int, int, int]:
     signs = (data[0] - 100 >= 0) == (data[1] - 100 >= 0) or data[1] == 100 or data[0] == 100
     in_range = 1 <= month <= 12 and 1 <= day <= 31 and 0 <= hour <= 23 and 0 <= minute <= 59 and 0 <= second <= 59
     if not (in_range and signs and -4712 <= year <= 9999 and abs(data[1] - 100) <= 99):
-        raise UnreadableRedo(f"{data.hex()} is no date")
+        raise UnreadableRedo(f"{data.hex()} is not a date")
     return year, month, day, hour, minute, second
 
 
@@ -157,20 +159,20 @@ def _shown(year: int, month: int, day: int, hour: int, minute: int, second: int)
 
 def _date(data: bytes, type_: ColumnType) -> str:
     if len(data) != 7:
-        raise UnreadableRedo(f"{data[:20].hex()} is no DATE")
+        raise UnreadableRedo(f"{data[:20].hex()} is not a DATE")
     return f"TO_DATE('{_shown(*_moment(data))}', 'SYYYY-MM-DD HH24:MI:SS')"
 
 
 def _nanos(data: bytes, digits: int) -> int:
     nanos = int.from_bytes(data[7:11], "big")
     if nanos >= 10**9 or nanos % 10 ** (9 - digits):
-        raise UnreadableRedo(f"{data.hex()} is no time with {digits} decimals")
+        raise UnreadableRedo(f"{data.hex()} is not a time with {digits} decimals")
     return nanos
 
 
 def _timestamp(data: bytes, type_: ColumnType) -> str:
     if len(data) not in (7, 11):
-        raise UnreadableRedo(f"{data[:20].hex()} is no TIMESTAMP")
+        raise UnreadableRedo(f"{data[:20].hex()} is not a TIMESTAMP")
     return f"TO_TIMESTAMP('{_shown(*_moment(data))}.{_nanos(data, type_.fraction_digits):09d}')"
 
 
@@ -179,24 +181,24 @@ def _shifted(data: bytes, minutes: int) -> str:
     parts = _moment(data)
     if parts[0] < 1:
         raise UnreadableRedo(
-            f"{_shown(*parts).strip()} lies before the year 1, which change log readers cannot represent"
+            f"{_shown(*parts).strip()} is before the year 1, which change log readers cannot represent"
         )
     try:
         at = dt.datetime(*parts) + dt.timedelta(minutes=minutes)
     except (ValueError, OverflowError) as e:
-        raise UnreadableRedo(f"{data.hex()} is not in the calendar: {e}") from e
+        raise UnreadableRedo(f"{data.hex()} is not a valid date: {e}") from e
     return _shown(at.year, at.month, at.day, at.hour, at.minute, at.second)
 
 
 def _zoned(data: bytes, type_: ColumnType) -> str:
     """Decode a moment in UTC, followed by the zone: 20 + hours and 60 + minutes, or the number of a region."""
     if len(data) != 13:
-        raise UnreadableRedo(f"{data[:20].hex()} is no TIMESTAMP WITH TIME ZONE")
+        raise UnreadableRedo(f"{data[:20].hex()} is not a TIMESTAMP WITH TIME ZONE")
     if data[11] & _REGION:
-        raise UnreadableRedo("a time zone is the number of a region, which only the server's time zone file explains")
+        raise UnreadableRedo("the time zone is a region number, which only the server's time zone file can resolve")
     minutes = (data[11] - 20) * 60 + data[12] - 60
     if abs(data[11] - 20) > 15 or abs(data[12] - 60) > 59:
-        raise UnreadableRedo(f"{data.hex()} has an impossible time zone")
+        raise UnreadableRedo(f"{data.hex()} has an invalid time zone")
     zone = f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
     return f"TO_TIMESTAMP_TZ('{_shifted(data, minutes)}.{_nanos(data, type_.fraction_digits):09d} {zone}')"
 
@@ -207,38 +209,36 @@ def _local(data: bytes, digits: int, minutes: int) -> str:
     The text is in UTC, the session's time zone.
     """
     if len(data) not in (7, 11):
-        raise UnreadableRedo(f"{data[:20].hex()} is no TIMESTAMP WITH LOCAL TIME ZONE")
+        raise UnreadableRedo(f"{data[:20].hex()} is not a TIMESTAMP WITH LOCAL TIME ZONE")
     return f"TO_TIMESTAMP_TZ('{_shifted(data, -minutes)}.{_nanos(data, digits):09d} +00:00')"
 
 
 def _minutes(zone: str) -> int:
     found = _OFFSET.fullmatch(zone.strip())
     if found is None:
-        raise UnreadableRedo(
-            f"the database's time zone {zone!r} is a region: its offset at that moment is not known for sure"
-        )
+        raise UnreadableRedo(f"the database's time zone {zone!r} is a region: its offset at that time is not certain")
     value = int(found[2]) * 60 + int(found[3])
     return -value if found[1] == "-" else value
 
 
 def _year_to_month(data: bytes, type_: ColumnType) -> str:
     if len(data) != 5:
-        raise UnreadableRedo(f"{data[:20].hex()} is no INTERVAL YEAR TO MONTH")
+        raise UnreadableRedo(f"{data[:20].hex()} is not an INTERVAL YEAR TO MONTH")
     years, months = int.from_bytes(data[:4], "big") - _MIDDLE, data[4] - 60
     if abs(years) >= 10**9 or abs(months) > 11 or years * months < 0:
-        raise UnreadableRedo(f"{data.hex()} is no INTERVAL YEAR TO MONTH")
+        raise UnreadableRedo(f"{data.hex()} is not an INTERVAL YEAR TO MONTH")
     return f"TO_YMINTERVAL('{_sign(years, months)}{abs(years):02d}-{abs(months):02d}')"
 
 
 def _day_to_second(data: bytes, type_: ColumnType) -> str:
     if len(data) != 11:
-        raise UnreadableRedo(f"{data[:20].hex()} is no INTERVAL DAY TO SECOND")
+        raise UnreadableRedo(f"{data[:20].hex()} is not an INTERVAL DAY TO SECOND")
     days, nanos = int.from_bytes(data[:4], "big") - _MIDDLE, int.from_bytes(data[7:], "big") - _MIDDLE
     hours, minutes, seconds = (byte - 60 for byte in data[4:7])
     parts = (days, hours, minutes, seconds, nanos)
     limits = (10**9, 24, 60, 60, 10**9)
     if any(abs(part) >= limit for part, limit in zip(parts, limits, strict=True)) or min(parts) < 0 < max(parts):
-        raise UnreadableRedo(f"{data.hex()} is no INTERVAL DAY TO SECOND")
+        raise UnreadableRedo(f"{data.hex()} is not an INTERVAL DAY TO SECOND")
     if abs(nanos) % 10 ** (9 - type_.fraction_digits):
         raise UnreadableRedo(f"{data.hex()} has more than {type_.fraction_digits} decimals")
     clock = f"{abs(hours):02d}:{abs(minutes):02d}:{abs(seconds):02d}.{abs(nanos):09d}"
@@ -261,7 +261,7 @@ def _raw(data: bytes, type_: ColumnType) -> str:
 def _row_id(data: bytes, type_: ColumnType) -> str:
     """Decode a ROWID: data object (32 bits), file (10) with block (22), and row (16)."""
     if len(data) != 10:
-        raise UnreadableRedo(f"{data[:20].hex()} is no extended ROWID")
+        raise UnreadableRedo(f"{data[:20].hex()} is not an extended ROWID")
     file, block = data[4] << 2 | data[5] >> 6, int.from_bytes(data[4:8], "big") & 0x3FFFFF
     parts = ((int.from_bytes(data[:4], "big"), 6), (file, 3), (block, 6), (int.from_bytes(data[8:], "big"), 3))
     return "'" + "".join(_digits(value, width) for value, width in parts) + "'"

@@ -132,10 +132,10 @@ def column_read(column: Column, where: str, config: OracleConfig) -> ColumnReadP
         cut = config.time_precision_mode is TimePrecision.CONNECT and how == k.TIMESTAMP
         return ColumnReadPlan(how, 9 if type_.unit == "ns" else 6, int(cut), type_, _same)
     raise SchemaConflict(
-        f"Column {column.name} has the type {t.base or 'unknown'}, which is not a type of Oracle that can be captured.",
+        f"Column {column.name} has the type {t.base or 'unknown'}, which the Oracle connector cannot capture.",
         where=where,
         safe="Nothing is lost: the batch was not written.",
-        remedy="leave the column out with column.exclude.list, or set snapshot.mode=recovery for one run",
+        remedy="exclude the column with column.exclude.list, or set snapshot.mode=recovery for one run",
     )
 
 

@@ -82,7 +82,7 @@ def _floating(literal: ParsedLiteral, *, single: bool) -> str:
         kept = abs(number) if not single else abs(float(np.float32(number))) if abs(number) < _SINGLE else math.inf
         damaged = kept == math.inf or (kept == 0 and any(c in "123456789" for c in text.partition("e")[0]))
     if damaged:
-        raise UnreadableRedo(f"{literal} does not fit into the column's type")
+        raise UnreadableRedo(f"{literal} does not fit the column's type")
     return text
 
 
@@ -148,15 +148,15 @@ def _time(literal: ParsedLiteral, how: int, a: int, b: int) -> int | str:
     m = _MOMENT.fullmatch(literal.text)
     if m is None:
         raise UnreadableRedo(
-            f"{literal} has another form than the session's NLS settings ask for (YYYY-MM-DD HH24:MI:SS)"
+            f"{literal} does not have the format of the session's NLS settings (YYYY-MM-DD HH24:MI:SS)"
         )
     if m[1] == "-" or m[2] == "0000":
-        raise UnreadableRedo(f"{literal} lies before the year 1, which change log readers cannot represent")
+        raise UnreadableRedo(f"{literal} is before the year 1, which change log readers cannot represent")
     try:
         day = dt.date(int(m[2]), int(m[3]), int(m[4]))
         clock = dt.time(int(m[5] or 0), int(m[6] or 0), int(m[7] or 0))
     except ValueError as e:
-        raise UnreadableRedo(f"{literal} is not in the calendar: {e}") from e
+        raise UnreadableRedo(f"{literal} is not a valid date: {e}") from e
     second = (day - _EPOCH).days * 86400 + (clock.hour * 60 + clock.minute) * 60 + clock.second
     nanos = int((m[8] or "").ljust(9, "0"))
     zoned = how in (k.ZONED_TIMESTAMP, k.LOCAL_TIMESTAMP)
@@ -170,7 +170,7 @@ def _time(literal: ParsedLiteral, how: int, a: int, b: int) -> int | str:
         return _zoned(day, clock, nanos, minutes, a, literal)
     if how == k.DATE:
         if nanos:
-            raise UnreadableRedo(f"{literal} has decimals, which a DATE has not")
+            raise UnreadableRedo(f"{literal} has decimals, which a DATE does not support")
         return second // 86400 if a == 1 else second * 1_000_000
     return _units(second - minutes * 60, nanos, a, b, literal)
 
@@ -180,8 +180,9 @@ def _units(second: int, nanos: int, digits: int, cut: int, literal: ParsedLitera
     if digits == 9:
         if not k.FIRST_NANOSECOND <= second <= k.LAST_NANOSECOND:
             raise UnreadableRedo(
-                f"{literal} is outside of 1677 to 2262, where nanoseconds end; time.precision.mode=connect, set together with "
-                "snapshot.mode=always for one run, captures microseconds, which have room for it"
+                f"{literal} is outside the years 1677 to 2262, which nanoseconds can represent; "
+                "time.precision.mode=connect, set together with snapshot.mode=always for one run, captures "
+                "microseconds, which cover it"
             )
         return second * 1_000_000_000 + nanos
     if nanos % 1000 and not cut:
@@ -195,7 +196,7 @@ def _minutes(zone: str, at: dt.datetime, literal: ParsedLiteral) -> int:
         digits = zone[1:].replace(":", "")
         value = int(digits[:-2]) * 60 + int(digits[-2:])
         if value >= 16 * 60 or int(digits[-2:]) > 59:
-            raise UnreadableRedo(f"{literal} has an impossible offset")
+            raise UnreadableRedo(f"{literal} has an invalid offset")
         return -value if zone[0] == "-" else value
     name = _regions().get(zone.lower())
     if name is None:
@@ -204,7 +205,7 @@ def _minutes(zone: str, at: dt.datetime, literal: ParsedLiteral) -> int:
     offsets = {at.replace(tzinfo=region, fold=fold).utcoffset() for fold in (0, 1)}
     offset = offsets.pop()
     if offsets or offset is None:
-        raise UnreadableRedo(f"{literal} is ambiguous: the clocks of {zone} were set back then")
+        raise UnreadableRedo(f"{literal} is ambiguous: the clocks of {zone} were set back at that time")
     return int(offset.total_seconds()) // 60
 
 
@@ -240,7 +241,7 @@ def _duration(literal: ParsedLiteral, how: int, a: int) -> int | str:
         value = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000_000 + nanos // 1000
     if value >= 1 << 63:
         raise UnreadableRedo(
-            f"{literal} does not fit 63 bits of microseconds; interval.handling.mode=string has no bound"
+            f"{literal} does not fit 63 bits of microseconds; interval.handling.mode=string has no limit"
         )
     return sign * value
 

@@ -258,7 +258,7 @@ class _LobAssembler:
         named, keyed = state.by_row_id.get(row_id) if row_id else None, state.rows.get(key)
         row = named or keyed
         if row is not None and key >= 0 and (row.key not in (-1, key) or keyed not in (None, row)):
-            raise self._confused(i, "its ROWID and its key are of different rows", None)
+            raise self._confused(i, "its ROWID and its key identify different rows", None)
         return row
 
     def _complete(self, state: LobTransaction, event: OutputRow, at: int, row_id: str) -> None:
@@ -293,9 +293,7 @@ class _LobAssembler:
             group = state.group or self._inferred(state, i, code, piece)
             codes = {"XML": o.XML_CODES, "STRING": o.STRING_CODES}.get(group.kind, o.LOB_CODES)
             if code not in codes or group.ended or piece.kind not in (None, group.kind):
-                raise self._confused(
-                    i, f"a piece with operation code {code} follows the beginning of another value", group
-                )
+                raise self._confused(i, f"a piece with operation code {code} follows the start of another value", group)
             try:
                 self.found.apply_piece(group, piece)
             except UnreadableRedo as e:
@@ -303,7 +301,7 @@ class _LobAssembler:
         if code in (o.XML_END, o.STRING_END):
             last = state.group
             if last is None or last.ended or (last.kind == "XML") != (code == o.XML_END):
-                raise self._confused(i, "the end of a value comes without its beginning", last)
+                raise self._confused(i, "the start of a value is missing before its end", last)
             last.ended = True
 
     def _continues(self, state: LobTransaction, begin: p.ValueBegin, piece: p.Piece | None, row_id: str | None) -> bool:
@@ -330,7 +328,7 @@ class _LobAssembler:
         in_place = row_id is not None and begin.kind in ("CLOB", "NCLOB", "BLOB")
         key = self.images.keys_after[image]
         if begin.where and self.images.lacks_key(image):
-            raise self._confused(i, "its condition does not have the key of its row", None, begin.column)
+            raise self._confused(i, "its condition does not contain the key of its row", None, begin.column)
         row = self._row(state, i, key, row_id)
         if row is None and in_place and 0 < len(state.unnamed) <= _MAX_UNNAMED:
             # without a key: the row is known if exactly one fits
@@ -391,7 +389,7 @@ class _LobAssembler:
                     piece.kind or "CLOB", fitting[0], last.image, self.read_redo_text(i), last, None, value
                 )
                 return state.group
-        raise self._confused(i, "a piece comes without the beginning of its value", None)
+        raise self._confused(i, "a piece belongs to a value whose start is missing", None)
 
     def _column(self, begin: p.ValueBegin, text: str) -> int:
         column = self.columns.get(begin.column, -1)
@@ -402,7 +400,7 @@ class _LobAssembler:
             return -1
         if how not in (k.TEXT, k.BYTES) or how != _TYPES.get(begin.kind, how):
             raise self.reader.build_unreadable_error(
-                f"The log has a {begin.kind} for a column of another type.", text, column=begin.column
+                f"The log contains a {begin.kind} for a column of another type.", text, column=begin.column
             )
         return column
 

@@ -80,7 +80,7 @@ class LobOutputRows:
             found = found.decode()
         if found is None:
             raise self._reader.build_unreadable_error(
-                "A LOB that is NULL is written to.", text, column=self._reader.schema.column_names[column]
+                "A change writes to a LOB that is NULL.", text, column=self._reader.schema.column_names[column]
             )
         return LongValue(found, text=is_text)
 
@@ -125,7 +125,7 @@ class LobOutputRows:
 
     def _document(self, group: OpenLongValue) -> bytes | None:
         if not group.ended:
-            raise UnreadableRedo("it does not end")
+            raise UnreadableRedo("it has no end")
         text = self._reader.column_read(group.column).how == k.TEXT
         return assemble_document(group.parts, text=text, xml=group.kind == "XML")
 

@@ -150,7 +150,7 @@ class _LobBlockParser(RedoCursor):
             LOB_ERASE: (ValueErase,),
         }
         if not any(isinstance(piece, wanted.get(code, (ValueBegin,))) for piece in found):
-            raise UnreadableRedo(f"the statement does not do what its operation code {code} says")
+            raise UnreadableRedo(f"the statement does not match its operation code {code}")
         return found
 
     def parse_locator(self) -> ValueBegin | None:
@@ -208,7 +208,7 @@ class _LobBlockParser(RedoCursor):
             raise UnreadableRedo(f"{locator.lower()} is not a variable of a LOB")
         pieces: dict[str, Callable[[str], Piece]] = {"WRITE": self._write, "TRIM": self._trim, "ERASE": self._erase}
         if call not in pieces:
-            raise UnreadableRedo(f"dbms_lob.{call.lower()} is not known")
+            raise UnreadableRedo(f"dbms_lob.{call.lower()} is unknown")
         piece = pieces[call](locator)
         self.expect_sign(")")
         self.expect_sign(";")
@@ -242,7 +242,7 @@ class _LobBlockParser(RedoCursor):
         self.expect_sign(",")
         offset = self._whole()
         if offset < 1:
-            raise UnreadableRedo("dbms_lob.erase begins before the value")
+            raise UnreadableRedo("dbms_lob.erase starts before the value")
         return ValueErase(offset, length, _VARIABLES[locator])
 
 

@@ -100,7 +100,7 @@ class LongValue:
         """Overwrite ``length`` units from the offset ``at`` on with blanks or zeros, up to the end of the value."""
         self.touched = True
         if self.fresh:
-            raise UnreadableRedo("some of it is erased while it is written")
+            raise UnreadableRedo("a part of it is erased during the write")
         if self.length is not None:
             self._fill(at, min(at + length, self.length))
         elif length > _MAX_HOLE:
@@ -122,7 +122,7 @@ class LongValue:
         try:
             text = self._data.decode(_UTF16 if self.unit == 2 else _UTF32)
         except UnicodeDecodeError as e:
-            raise UnreadableRedo("the pieces of a text leave half of a character") from e
+            raise UnreadableRedo("the pieces of a text split a character") from e
         return text.encode()
 
     @property
@@ -151,12 +151,12 @@ class LongValue:
         try:
             wide = data.encode(_UTF16)
         except UnicodeEncodeError as e:
-            raise UnreadableRedo("a piece has half of a character") from e
+            raise UnreadableRedo("a piece contains only half of a character") from e
         self._recode(2)
         if len(wide) // 2 != len(data):
             counts = "" if logged_length is None else "characters" if logged_length == len(data) else "units"
             if counts and self._counts not in ("", counts):
-                raise UnreadableRedo("characters beyond the basic plane are counted in two ways")
+                raise UnreadableRedo("characters beyond the basic multilingual plane are counted inconsistently")
             self._counts = counts or self._counts
             if counts == "characters":
                 self._recode(4)
@@ -169,7 +169,7 @@ class LongValue:
         if unit == 4 and any(0xD800 <= u < 0xE000 for u in memoryview(self._data).cast("H")):
             before = self._data.decode(_UTF16)
             if not self.is_contiguous or (self.length is not None and self.length != self.known_prefix_length):
-                raise UnreadableRedo("characters beyond the basic plane are counted in two ways")
+                raise UnreadableRedo("characters beyond the basic multilingual plane are counted inconsistently")
             self.covered = [[0, len(before)]] if before else []
             self.length = None if self.length is None else len(before)
             self._data = bytearray(before.encode(_UTF32))
@@ -181,7 +181,7 @@ class LongValue:
     def _fill(self, at: int, end: int) -> None:
         """Write blanks or zeros, as ``DBMS_LOB`` does where nothing was written."""
         if end > MAX_BYTES // self.unit:
-            raise UnreadableRedo(f"a value reaches to {end}, which the change log cannot hold")
+            raise UnreadableRedo(f"a value extends to {end}, which exceeds the limit of the change log")
         if at < end:
             blank = b"\0" if not self.text else " ".encode({1: "ascii", 2: _UTF16, 4: _UTF32}[self.unit])
             self._put(at, blank * (end - at))
@@ -194,7 +194,7 @@ class LongValue:
         if self._lost:
             return
         if end > MAX_BYTES // self.unit:
-            raise UnreadableRedo(f"a value reaches to {end}, which the change log cannot hold")
+            raise UnreadableRedo(f"a value extends to {end}, which exceeds the limit of the change log")
         if at > have:
             self._data += (b"\0" if not self.text or self.unit > 1 else b" ") * ((at - have) * self.unit)
         if at >= have:
@@ -239,7 +239,7 @@ def assemble_document(parts: list[str | bytes | None], *, text: bool, xml: bool)
         if text:
             _check_text(data)
     else:
-        raise UnreadableRedo("its pieces are of different kinds")
+        raise UnreadableRedo("its pieces have different types")
     if xml and not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         raise UnreadableRedo("it is not the text of an XML document")
     return data or None

@@ -146,7 +146,7 @@ class NameRestorer:
         full = new if statement.code == INSERT else where
         _complete(full, columns, insert=statement.code == INSERT)
         if any(column > len(columns) for column in new):
-            raise UnreadableRedo(f"it has a column {max(new)}, the table has {len(columns)}")
+            raise UnreadableRedo(f"it has a column {max(new)}, but the table has {len(columns)} columns")
         formats = self._lookups.read_stored_formats()
         shown_new, shown_where = (_values(values, columns, formats) for values in (new, where))
         name = f'"{schema.id.namespace}"."{schema.id.name}"'
@@ -175,7 +175,7 @@ class NameRestorer:
                 continue
             if not is_known_format(type_):
                 raise UnreadableRedo(
-                    f"column {column.name} is {type_.ddl_expression}, whose internal format is not known"
+                    f"column {column.name} is {type_.ddl_expression}, whose internal format is unknown"
                 )
         if number not in self._stored:
             self._stored[number] = self._versions.find_stored_columns(number)
@@ -191,7 +191,8 @@ class NameRestorer:
                 and (stored is None or column.name not in stored.names)
             ):
                 raise UnreadableRedo(
-                    f"the default of column {column.name} may have added a hidden column, and the catalog does not show it any more"
+                    f"the default of column {column.name} may have added a hidden column, and the catalog no "
+                    "longer shows it"
                 )
 
 
@@ -203,7 +204,7 @@ def _by_number(literals: dict[str, ParsedLiteral]) -> dict[int, ParsedLiteral]:
             continue
         numbered = _NUMBER.fullmatch(name)
         if numbered is None or int(numbered[1]) < 1:
-            raise UnreadableRedo(f"it has a column {name} beside columns that are numbers")
+            raise UnreadableRedo(f"it has a column {name} besides numbered columns")
         found[int(numbered[1])] = literal
     return found
 
@@ -222,7 +223,7 @@ def _complete(given: dict[int, ParsedLiteral], columns: list[Column], *, insert:
     if first_ones and not nulls and all(c.nullable for c in columns[len(given) :]):
         return
     shown = ", ".join(map(str, sorted(given)))
-    raise UnreadableRedo(f"it has the columns {shown or '(none)'}, the table had {len(columns)}")
+    raise UnreadableRedo(f"it has the columns {shown or '(none)'}, but the table had {len(columns)} columns")
 
 
 def _values(values: dict[int, ParsedLiteral], columns: list[Column], formats: StoredFormats) -> dict[str, str]:
@@ -256,15 +257,16 @@ def _refused(schema: TableSchema, scn: int, strategy: MiningStrategy, again: str
     return SchemaConflict(
         f"A change of {schema.id} is older than the table's current definition: LogMiner's dictionary cannot name its columns.",
         where=f"{schema.id}, SCN {scn}",
-        safe="Everything before is captured.",
-        remedy=f"set log.mining.strategy={others} and run the capture again, or have the table read whole: `{again}`",
+        safe="Everything before this change is captured.",
+        remedy=f"set log.mining.strategy={others} and run the capture again, or snapshot the whole table: `{again}`",
     )
 
 
 def _not_restored(schema: TableSchema, scn: int, why: str, again: str) -> SchemaConflict:
     return SchemaConflict(
-        f"A change of {schema.id} cannot be read with the definition that the table had then: {why}.",
+        f"A change of {schema.id} cannot be read with the definition that the table had at that time: {why}.",
         where=f"{schema.id}, SCN {scn}",
-        safe="Everything before is captured.",
-        remedy=f"set log.mining.strategy=redo_log_catalog and run the capture again, or have the table read whole: `{again}`",
+        safe="Everything before this change is captured.",
+        remedy="set log.mining.strategy=redo_log_catalog and run the capture again, or snapshot the whole table: "
+        f"`{again}`",
     )

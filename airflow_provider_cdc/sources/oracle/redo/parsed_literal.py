@@ -12,8 +12,8 @@ class LiteralKind(enum.Enum):
     TEXT = "a text"
     NUMBER = "a number"
     CALL = "a function"
-    LATER = "a value that comes in later rows"
-    UNSUPPORTED = "a value that LogMiner cannot show"
+    LATER = "a value that follows in later rows"
+    UNSUPPORTED = "a value that LogMiner cannot return"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +60,4 @@ def decode_unistr(text: str) -> str:
     try:
         return decoded.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError as e:
-        raise UnreadableRedo(f"UNISTR has half of a character: {text[:60]!r}") from e
+        raise UnreadableRedo(f"UNISTR contains only half of a character: {text[:60]!r}") from e

@@ -192,7 +192,7 @@ class RedoReader:
             raise self.build_unreadable_error(f"A redo statement cannot be read: {e}.", text, quotes="'" in text) from e
         if code not in (INSERT, DELETE, UPDATE) or statement.code != code:
             raise self.build_unreadable_error(
-                f"The redo record has operation code {code}, its statement is of another kind.", text
+                f"The redo record has operation code {code}, but its statement is of another kind.", text
             )
         self._check(statement, text)
         return statement
@@ -209,7 +209,7 @@ class RedoReader:
         """
         id_ = self.schema.id
         if name != id_.name or owner not in (id_.namespace, None):
-            raise self._conflict(f"A redo statement is about {owner}.{name} instead of {id_}.", text)
+            raise self._conflict(f"A redo statement changes {owner}.{name} instead of {id_}.", text)
 
     def check_columns(self, named: Iterable[str], text: str) -> None:
         """Check names of columns.
@@ -250,7 +250,7 @@ class RedoReader:
         :param quotes: apostrophes that are not doubled may be the cause
         """
         relaxed = "set internal.log.mining.sql.relaxed.quote.detection=true, if apostrophes in texts are not doubled"
-        excluded = f"leave the column out with column.exclude.list={escape_name(f'{self.schema.id}.{column}')}"
+        excluded = f"exclude the column with column.exclude.list={escape_name(f'{self.schema.id}.{column}')}"
         return UnreadableValue(
             what,
             where=f"{self.schema.id}{f'.{column}' if column else ''}{f': {_excerpt(text)}' if text else ''}",
@@ -326,7 +326,7 @@ def _flat(texts: pa.Array) -> tuple[Bytes, Int64s]:
             texts = texts.cast(pa.large_string())
         except pa.ArrowInvalid as e:
             raise UnreadableValue(
-                "A redo text is not UTF-8.",
+                "A redo text is not valid UTF-8.",
                 safe="Nothing is lost: the batch was not written.",
                 remedy="check the character set of the connection",
             ) from e

@@ -82,7 +82,7 @@ class RedoCursor:
 
     def build_error(self, expected: str) -> UnreadableRedo:
         rest = self.text[self.at : self.at + 40]
-        return UnreadableRedo(f"{expected} is expected at character {self.at}, where the text goes on with {rest!r}")
+        return UnreadableRedo(f"{expected} is expected at character {self.at}, where the text continues with {rest!r}")
 
     def is_at_end(self) -> bool:
         self.skip_blanks()
@@ -167,7 +167,7 @@ class RedoCursor:
         if "'" not in single:
             return raw.replace("''", "'")
         if "''" in raw:
-            raise UnreadableRedo(f"the text {raw[:60]!r} has doubled apostrophes and single ones, so it is ambiguous")
+            raise UnreadableRedo(f"the text {raw[:60]!r} has doubled and single apostrophes, so it is ambiguous")
         return raw
 
     def parse_value(self) -> ParsedLiteral:

@@ -99,7 +99,7 @@ class TableAlteration:
         if item.column.nullable != old.nullable and (old.name in self.key or not self.key):
             self.unknown = f"whether {old.name} may be null has changed"
         if old.name in self.key and item.column.type == NULL:
-            self.unknown = f"{old.name} cannot be captured any more"
+            self.unknown = f"{old.name} can no longer be captured"
 
     def _drop(self, name: str) -> None:
         item = self._find(name)

@@ -131,7 +131,7 @@ class OracleCatalog:
             except oracledb.DatabaseError as e:
                 if code_of(e) not in _NO_FLASHBACK:
                     raise
-                log.info("%s is read as it is now, not as of SCN %d: %s", table, scn, e)
+                log.info("%s is read as of now, not as of SCN %d: %s", table, scn, e)
         return next(iter(self._read(wanted, "").values()), None)
 
     def read_table_sizes(self, tables: Iterable[TableId]) -> dict[TableId, tuple[int, int]]:
@@ -214,7 +214,7 @@ class OracleCatalog:
         except oracledb.DatabaseError as e:
             if code_of(e) not in _NO_FLASHBACK:
                 raise
-            log.info("What object %d was at SCN %d cannot be asked: %s", number, scn, e)
+            log.info("The table of object %d at SCN %d cannot be queried: %s", number, scn, e)
             return False, None
         return True, self._id(*found[0]) if found else None
 
@@ -295,7 +295,7 @@ class OracleCatalog:
         if misnamed:
             _tell_once(
                 misnamed,
-                "%s: not captured, because such names are of tables that Oracle makes for itself. Rename what is yours.",
+                "%s: not captured, because Oracle uses such names for internal tables. Rename your tables.",
             )
         return found
 

@@ -50,7 +50,7 @@ def evaluate_constant(connection: Connection, text: str) -> str | None:
     except oracledb.DatabaseError as e:
         if not connection.is_healthy():
             raise
-        log.warning("The default %s has no value: %s", text.strip(), e)
+        log.warning("The value of the default %s is unknown: %s", text.strip(), e)
         return None
     return None if value is None else str(value).strip()
 

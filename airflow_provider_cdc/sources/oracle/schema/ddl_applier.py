@@ -72,7 +72,7 @@ class DdlApplier:
                 self._truncate(statement, owner, where, found)
             case ddl.TruncateCluster():
                 schema = statement.cluster.namespace or owner
-                why = f"the cluster {statement.cluster} was truncated, and which tables are in it is not known"
+                why = f"the cluster {statement.cluster} was truncated, and its tables are unknown"
                 self._inexact(self._captured.in_namespace(schema), why, where, found)
             case ddl.CreateIndex() | ddl.DropIndex() | ddl.AlterIndex():
                 self._index(statement, owner, where, found)
@@ -95,14 +95,16 @@ class DdlApplier:
         if s.temporary or not self._captured.is_captured(table) or (s.if_not_exists and known is not None):
             return
         if s.organization == "EXTERNAL":
-            log.warning("%s, created at %s, is not captured: LogMiner has no rows of such tables.", table, where)
+            log.warning("%s, created at %s, is not captured: LogMiner returns no rows of such tables.", table, where)
             return
         schema = self._lookups.read_table(table) if s.select or s.of else self._created(table, s, where)
         if schema is None:
-            log.warning("%s, created at %s, cannot be captured: the catalog does not have it (any more).", table, where)
+            log.warning(
+                "%s, created at %s, cannot be captured: the catalog does not contain it (any more).", table, where
+            )
             return
         if s.select:
-            log.warning("%s was created with rows that the log need not have, at %s.", table, where)
+            log.warning("%s was created with rows that may be missing from the log, at %s.", table, where)
         found.changes.append(TableChange(type="CREATE", id=table, table=schema, exact=not s.select))
 
     def _created(self, table: TableId, s: ddl.CreateTable, where: str) -> TableSchema:
@@ -137,21 +139,21 @@ class DdlApplier:
         """Record a captured table whose rows are not in the log."""
         present = self._lookups.read_table(table)
         if present is not None:
-            log.warning("%s has rows that the log does not have: %s (%s).", table, why, where)
+            log.warning("%s has rows that the log does not contain: %s (%s).", table, why, where)
             found.changes.append(TableChange(type="CREATE", id=table, table=present, exact=False))
 
     def _flashback(self, s: ddl.FlashbackTable, owner: str, where: str, found: DdlEffect) -> None:
         tables = [self._id(n, owner) for n in s.tables]
         if not s.before_drop:
-            self._inexact(tables, "it was taken back to an earlier moment", where, found)
+            self._inexact(tables, "it was flashed back to an earlier time", where, found)
             return
         table = self._id(s.renamed, tables[0].namespace) if s.renamed else tables[0]
         if self._captured.is_captured(table):
-            self._appeared(table, "it is back from the recycle bin", where, found)
+            self._appeared(table, "it was restored from the recycle bin", where, found)
         elif table.name.startswith("BIN$"):
             log.warning(
-                "A table came back from the recycle bin at %s, and the statement does not say which. If it is to be captured: "
-                "rename it, or have it read again.",
+                "A table was restored from the recycle bin at %s, and the statement does not name it. To capture "
+                "the table: rename it, or snapshot it again.",
                 where,
             )
 
@@ -161,7 +163,7 @@ class DdlApplier:
             found.truncated.append(table)
         if s.cascade:
             others = [t for t in self._tables.list_known_tables() if t != table]
-            self._inexact(others, f"{table} was truncated, with those tables that refer to it", where, found)
+            self._inexact(others, f"{table} was truncated, with the tables that refer to it", where, found)
 
     def _inexact(self, tables: Iterable[TableId], why: str, where: str, found: DdlEffect) -> None:
         """Rows of these tables may have changed, and the log does not say how."""
@@ -190,7 +192,7 @@ class DdlApplier:
             found.unknown = True
             names = ", ".join(map(str, tables)) if named else "any captured table"
             log.warning(
-                "A statement at %s is not understood (%s); the catalog was read for %s: %s",
+                "A statement at %s cannot be parsed (%s); the catalog was read for %s: %s",
                 where,
                 s.reason,
                 names,
@@ -240,7 +242,7 @@ class DdlApplier:
                 and set(present.column_names) == set(known.column_names)
                 and present.key != known.key
             ):
-                log.info("The key of %s is (%s) from %s on.", table, ", ".join(present.key), where)
+                log.info("The key of %s is (%s) from %s.", table, ", ".join(present.key), where)
                 schema = known.model_copy(update={"key": present.key})
                 found.changes.append(TableChange(type="ALTER", id=table, table=schema))
 
@@ -283,8 +285,8 @@ class DdlApplier:
             return
         if any(isinstance(a, ddl.NoColumnChange) and a.what == ddl.LESS_LOGGED for a in s.actions):
             log.warning(
-                "Supplemental logging of %s was dropped at %s: from there on, values that a statement does not change may be "
-                "missing from the log. ALTER TABLE %s ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS brings them back.",
+                "Supplemental logging of %s was dropped at %s: from then on, unchanged values may be missing from "
+                "the log. ALTER TABLE %s ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS restores it.",
                 table,
                 where,
                 quote_table(table),
@@ -309,11 +311,11 @@ class DdlApplier:
         That structure then is that of a later or earlier moment.
         """
         log.warning(
-            "%s is not as the statement at %s has it: about %s they do not agree. %s.",
+            "%s differs from the definition in the statement at %s, in these columns or properties: %s. %s.",
             known.id,
             where,
             ", ".join(altered.missing),
-            "The catalog is used" if present is not None else "The catalog does not have the table any more",
+            "The catalog is used" if present is not None else "The catalog no longer contains the table",
         )
         if present is None:  # it was dropped since; until the log says so, its rows are read as far as they fit
             found.changes.append(altered.change.model_copy(update={"exact": False}))

@@ -103,7 +103,8 @@ class ObjectNames:
     def pass_over(self, number: int, rows: int, name: str) -> None:
         if number not in self.passed_over:
             log.warning(
-                "Changes of %s (object %d) are passed over: nobody knows this table any more, and no captured table is missing.",
+                "Changes of %s (object %d) are skipped: the table no longer exists, and no captured table "
+                        "is missing.",
                 name, number,
             )  # fmt: skip
         self.passed_over[number] = self.passed_over.get(number, 0) + rows
@@ -133,8 +134,10 @@ class ObjectNames:
 def _mistaken(object_: int, assumed: TableId, old: TableId, new: TableId | None, scn: int) -> SchemaConflict:
     tables = f"{old} and {new or assumed}" if (new or assumed) != old else str(old)
     return SchemaConflict(
-        f"{old} got another name, and changes from before, of object {object_}, were taken for those of {assumed}, as a table is called now.",
+        f"{old} was renamed, and earlier changes of object {object_} were treated as changes of {assumed}, a "
+        "table that now has the name.",
         where=f"{new or old}, SCN {scn}",
-        safe=f"All tables but {tables}.",
-        remedy=f"read {tables} again with snapshot.mode=always for one run; log.mining.strategy=redo_log_catalog follows such renames",
+        safe=f"All tables except {tables} are captured correctly.",
+        remedy=f"snapshot {tables} again with snapshot.mode=always for one run; "
+        "log.mining.strategy=redo_log_catalog tracks such renames",
     )

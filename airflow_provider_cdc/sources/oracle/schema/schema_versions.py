@@ -190,8 +190,8 @@ class SchemaVersions:
                 if str(table) not in self._unknown:
                     self._unknown.add(str(table))
                     log.warning(
-                        "Changes of %s after %s are skipped: the log does not have its definition, and the database has no such table any "
-                        "more.",
+                        "Changes of %s after %s are skipped: the log does not contain its definition, and the "
+                          "table no longer exists in the database.",
                         table, where,
                     )  # fmt: skip
         return changes, gone
@@ -278,22 +278,22 @@ class SchemaVersions:
 def _unclear(name: str, number: int, tables: list[TableId], scn: int) -> SchemaConflict:
     names = ", ".join(map(str, tables[:5])) + (" …" if len(tables) > 5 else "")
     return SchemaConflict(
-        f"A change of {name} (object {number}) may be one of {names}: LogMiner's dictionary does not know the table as it was then, "
-        "and the log does not identify it.",
+        f"A change of {name} (object {number}) may belong to {names}: LogMiner's dictionary does not contain the "
+        "table as it was at that time, and the log does not identify it.",
         where=f"SCN {scn}",
-        safe="Everything before is captured.",
-        remedy="set log.mining.strategy=redo_log_catalog and run the capture again, or read the tables again with "
+        safe="Everything before this change is captured.",
+        remedy="set log.mining.strategy=redo_log_catalog and run the capture again, or snapshot the tables again with "
         "snapshot.mode=always for one run",
     )
 
 
 def _of_partition(number: int, table: TableId, scn: int) -> SchemaConflict:
     e = SchemaConflict(
-        f"A change of an object that has no name any more ({number}) may be one of {table}: of a partition that was dropped, merged or split "
-        "since.",
+        f"A change of an object that no longer has a name ({number}) may belong to {table}: to a partition that "
+        "has been dropped, merged or split since.",
         where=f"SCN {scn}",
         safe="All other tables are captured.",
-        remedy="log.mining.strategy=redo_log_catalog follows partitions",
+        remedy="log.mining.strategy=redo_log_catalog tracks partitions",
     )
     e.table = str(table)
     return e
@@ -301,8 +301,9 @@ def _of_partition(number: int, table: TableId, scn: int) -> SchemaConflict:
 
 def _unknown(table: TableId, where: str) -> SchemaConflict:
     return SchemaConflict(
-        f"There are changes of {table}, whose definition is not known: the database has no such table any more.",
+        f"The log contains changes of {table}, whose definition is unknown: the table no longer exists in "
+        "the database.",
         where=where,
-        safe="Everything before is captured.",
-        remedy="leave the table out with table.exclude.list",
+        safe="Everything before these changes is captured.",
+        remedy="exclude the table with table.exclude.list",
     )

@@ -123,9 +123,9 @@ def key_columns(schema: TableSchema, order: Sequence[str], columns: QueryColumns
         if column is None or base not in _BINDS or name not in columns.index:
             raise QueryRejected(
                 f"Rows of {schema.id} cannot be ordered by {name}: "
-                + ("there is no such column." if column is None else f"its type is {base}."),
+                + ("the column does not exist." if column is None else f"its type is {base}."),
                 where=f"{schema.id}.{name}",
-                safe="None of its rows was read; capture goes on.",
+                safe="None of its rows was read; capture continues.",
                 remedy="name another unique column as surrogate-key, or ROWID",
             )
         shown = columns.expressions[columns.index[name]]

@@ -88,7 +88,7 @@ class OracleChunkReader(ChunkReader):
         self._fetch_sizes: dict[tuple[TableId, int], FetchSize] = {}
         self._conditions: set[tuple[TableId, str]] = set()
         try:
-            with translate_driver_errors(config, "opening a reader of chunks"), self._connection.cursor() as cursor:
+            with translate_driver_errors(config, "opening a chunk reader"), self._connection.cursor() as cursor:
                 cursor.execute(ORDER)
                 self._database = database_of(self._connection)
                 self._marks = self._marking(signals) if signals is not None else ()
@@ -138,7 +138,7 @@ class OracleChunkReader(ChunkReader):
         present = self.read_table_schema(schema.id)
         if present is None or not present.same_structure(schema):
             raise StructureChanged(
-                f"{schema.id} {'does not exist' if present is None else 'has another definition'} now"
+                f"{schema.id} {'no longer exists' if present is None else 'now has a different definition'}"
             )
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class OracleChunkReader(ChunkReader):
             return self._position(current_scn(self._connection))
 
     def _change(self, statement: str, values: list[str | None]) -> None:
-        assert self._signals is not None, "opened for read watermarks"
+        assert self._signals is not None, "opened for read-only watermarks"
         try:
             with self._asking(str(self._signals)), self._connection.cursor() as cursor:
                 try:
@@ -278,24 +278,25 @@ class OracleChunkReader(ChunkReader):
         """
         if not self._database.is_writable:
             raise PrerequisiteError(
-                "Watermarks cannot be written: the database is open for reading only.",
+                "Watermarks cannot be written: the database is open read-only.",
                 where=str(signals),
-                safe="Nothing was read; capture goes on.",
+                safe="Nothing was read; capture continues.",
                 remedy="set read.only=true, or database.hostname to the primary",
             )
         if reason := explain_uncaptured_signals(signals, self._config):
             raise PrerequisiteError(
-                f"Watermarks would not come back in the log: {reason}.",
+                f"Watermarks would not appear in the log: {reason}.",
                 where=signals.full_name,
-                safe="Nothing was read; capture goes on.",
-                remedy="correct that, or set read.only=true",
+                safe="Nothing was read; capture continues.",
+                remedy="fix this, or set read.only=true",
             )
         schema = OracleCatalog(self._connection, self._config).read_table(signals)
         if schema is None or len(schema.columns) < _SIGNAL_COLUMNS:
             raise PrerequisiteError(
-                f"The signal table {signals} does not exist, cannot be seen, or has less than {_SIGNAL_COLUMNS} columns.",
+                f"The signal table {signals} does not exist, the account may not see it, or it has fewer "
+                f"than {_SIGNAL_COLUMNS} columns.",
                 where=signals.full_name,
-                safe="Nothing was read; capture goes on.",
+                safe="Nothing was read; capture continues.",
                 remedy=f"{DDL.format(quote_table(signals))}; GRANT SELECT, INSERT, DELETE ON {quote_table(signals)} "
                 f"TO {self._config.database_user}; or set read.only=true",
             )
@@ -312,7 +313,7 @@ class OracleChunkReader(ChunkReader):
                 yield
         except CdcError as e:
             if self._closed:
-                raise SourceUnavailable("The reader was closed.", where=where, safe="Nothing is lost.") from e
+                raise SourceUnavailable("The chunk reader was closed.", where=where, safe="Nothing is lost.") from e
             raise
         finally:
             self._busy -= 1
@@ -335,7 +336,7 @@ class OracleChunkReader(ChunkReader):
             if isinstance(e, UnreadableValue) and rows.condition is None:
                 raise
             raise build_query_refused(
-                f"The database refuses to read {table}", e.what, rows.condition or str(table)
+                f"The database rejects the read of {table}", e.what, rows.condition or str(table)
             ) from e
 
     def _check_condition(self, rows: KeyRange) -> None:
@@ -355,7 +356,7 @@ class OracleChunkReader(ChunkReader):
                     raise
                 self._unchanged(rows.table)
                 raise build_query_refused(
-                    f"The database refuses the condition for {rows.table.id}", meaning.what, rows.condition
+                    f"The database rejects the condition for {rows.table.id}", meaning.what, rows.condition
                 ) from e
         self._conditions.add(asked)
 

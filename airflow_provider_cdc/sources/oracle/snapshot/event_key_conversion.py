@@ -35,13 +35,15 @@ def event_key(column: Column, value: Any, config: OracleConfig) -> Any:
     if t.base == "DATE" or t.base.startswith("TIMESTAMP"):
         return _moment(t, column, value)
     if t.base.startswith("INTERVAL"):
-        raise IrreversibleKey(f"intervals, as in {column.name}, are captured in another form than that of the database")
+        raise IrreversibleKey(
+            f"intervals, as in {column.name}, are captured in a different format than the database uses"
+        )
     return value
 
 
 def _number(t: ColumnType, column: Column, value: Any) -> Any:
     if column.type == "bool":
-        raise IrreversibleKey(f"a converter makes true of every number above 0 in {column.name}")
+        raise IrreversibleKey(f"a converter maps all numbers above 0 in {column.name} to true")
     exact = t.base != "FLOAT" and t.length is not None and t.scale is not None
     return key_decimal(column, value, t.length if exact else None, t.scale or 0)
 
@@ -49,17 +51,17 @@ def _number(t: ColumnType, column: Column, value: Any) -> Any:
 def _moment(t: ColumnType, column: Column, value: str) -> str:
     if t.base == "DATE":
         if column.type.startswith("date"):
-            raise IrreversibleKey(f"time.precision.mode=connect cuts off the time of day of {column.name}")
+            raise IrreversibleKey(f"time.precision.mode=connect truncates the time of day of {column.name}")
         if "." in value:
-            raise IrreversibleKey(f"{value} of {column.name} has parts of a second, which a DATE does not have")
+            raise IrreversibleKey(f"{value} of {column.name} has fractional seconds, which a DATE does not support")
         return value.replace("T", " ")
     if t.base == "TIMESTAMP WITH TIME ZONE":
         found = _ZONED.fullmatch(value)
         if found is None:
-            raise IrreversibleKey(f"{value!r} of {column.name} is no moment with a difference to UTC")
+            raise IrreversibleKey(f"{value!r} of {column.name} is not a timestamp with a UTC offset")
         return f"{found[1]} {_nanos(found[2])} {'+00:00' if found[3] == 'Z' else found[3]}"
     if t.fraction_digits > _MICROS and not column.type.startswith("timestamp[ns"):
-        raise IrreversibleKey(f"time.precision.mode=connect cuts off the nanoseconds of {column.name}")
+        raise IrreversibleKey(f"time.precision.mode=connect truncates the nanoseconds of {column.name}")
     text = _nanos(value.removesuffix("+00:00").replace("T", " "))
     return f"{text} +00:00" if t.base != "TIMESTAMP" else text
 

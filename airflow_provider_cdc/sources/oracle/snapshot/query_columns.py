@@ -164,8 +164,8 @@ class QueryColumns:
             raise UnreadableValue(
                 f"A value of column {column.name} cannot be read: {e}.",
                 where=f"{self.schema.id}.{column.name}",
-                safe="Nothing of this table was committed.",
-                remedy="correct the row, or leave the column out with column.exclude.list",
+                safe="No rows of this table were committed.",
+                remedy="correct the row, or exclude the column with column.exclude.list",
             ) from e
         return None if found is UNAVAILABLE else found
 

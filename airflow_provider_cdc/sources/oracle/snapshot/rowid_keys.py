@@ -79,10 +79,10 @@ class RowidKeys:
         known = key.partition("@")[2]
         if known and compute_fingerprint(self._segments(), int(known.partition(".")[0])) != known:
             raise QueryRejected(
-                f"Rows of {self._table} have other ROWIDs than when reading them by ROWID began: the table, or a partition of "
-                "it, was moved, truncated, exchanged or dropped.",
+                f"The ROWIDs of {self._table} have changed since the read by ROWID started: the table, or one of "
+                "its partitions, was moved, truncated, exchanged or dropped.",
                 where=str(self._table),
-                safe="Rows that were read are captured, and so is every change.",
+                safe="Rows that were read are captured, and so are all changes.",
                 remedy="send the signal again",
             )
 
@@ -108,7 +108,9 @@ class RowidKeys:
                 return rowid_ranges.split_extents(read_extents(self._connection, self._table), _STEP)
         except PrerequisiteError as e:
             log.warning(
-                "%s is read by ROWID in full for each chunk, as its extents cannot be seen: %s", self._table, e.what
+                "%s is read completely for each chunk (by ROWID), because its extents cannot be read: %s",
+                self._table,
+                e.what,
             )
             return []
 

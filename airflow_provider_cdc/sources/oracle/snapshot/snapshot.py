@@ -114,13 +114,13 @@ class OracleSnapshot(SnapshotSession):
         self.ts_us = now_us(main)
         self.schemas = catalog.read_table_schemas(tables)
         main.rollback()
-        log.info("The snapshot is of SCN %d; its locks were held for %.2f s.", self.scn, time.monotonic() - began)
+        log.info("The snapshot is at SCN %d; its locks were held for %.2f s.", self.scn, time.monotonic() - began)
         self._sizes = catalog.read_table_sizes(self.schemas)
         self.ddl = {t: catalog.create_statement(schema) for t, schema in self.schemas.items()}
         start = min(oldest, self.scn)
         self.position = OraclePosition(start, self.scn, resetlogs=database.resetlogs, dbid=database.dbid)
         if start < self.scn:
-            log.info("Mining begins at SCN %d, where the oldest open transaction did.", start)
+            log.info("Mining starts at SCN %d, the start of the oldest open transaction.", start)
         self.source = {
             "txId": None, "scn": str(self.scn), "commit_scn": None, "lcr_position": None, "rs_id": None, "ssn": 0,
             "redo_thread": None, "user_name": None, "row_id": None,
@@ -172,7 +172,7 @@ class OracleSnapshot(SnapshotSession):
             with translate_driver_errors(self._config, str(table)):
                 return read_extents(connection, table)
         except PrerequisiteError as e:
-            log.info("%s is read by one reader, as its extents cannot be seen: %s", table, e.what)
+            log.info("%s is read by one reader, because its extents cannot be read: %s", table, e.what)
             return []
         finally:
             self._idle.put(connection)
@@ -211,7 +211,7 @@ class OracleSnapshot(SnapshotSession):
         meaning = translate_error(e, self._config)
         if not isinstance(meaning, TransientError):
             raise build_query_refused(
-                f"The database refuses the statement for {table}", meaning.what, self._selects[table]
+                f"The database rejects the statement for {table}", meaning.what, self._selects[table]
             ) from e
 
     def _source(self, table: TableId) -> str:
@@ -258,4 +258,4 @@ def _lock(connection: Connection, tables: list[TableId]) -> None:
             except oracledb.DatabaseError as e:
                 if code_of(e) != 942:
                     raise
-                log.info("%s is not locked: it does not exist any more, or the user may not see it.", table)
+                log.info("%s is not locked: it no longer exists, or the user may not see it.", table)

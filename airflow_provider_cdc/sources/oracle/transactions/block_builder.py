@@ -32,7 +32,7 @@ from airflow_provider_cdc.sources.oracle.transactions.row_decoder import RowDeco
 
 log = logging.getLogger(__name__)
 
-_NO_DEFINITION = "the log does not have the table's definition, and the database has no such table any more"
+_NO_DEFINITION = "the log does not contain the table's definition, and the table no longer exists in the database"
 
 
 class CommittedBlockBuilder:

@@ -52,7 +52,7 @@ class ContinuationJoiner:
         :raises SourceLogDamaged: the continuation of a statement is missing
         """
         if self._waiting is not None:
-            raise _damaged("there is none", self._waiting.column("scn")[0])
+            raise _damaged("the next row is missing", self._waiting.column("scn")[0])
 
 
 def _same_change(batch: pa.Table, first: npt.NDArray[np.int64]) -> None:
@@ -61,13 +61,13 @@ def _same_change(batch: pa.Table, first: npt.NDArray[np.int64]) -> None:
     codes = batch.column("code").to_numpy()
     wrong = (index != index[first]) | (codes != codes[first])
     if wrong.any():
-        raise _damaged("it belongs to another change", batch.column("scn")[int(np.argmax(wrong))])
+        raise _damaged("the next row belongs to another change", batch.column("scn")[int(np.argmax(wrong))])
 
 
 def _damaged(what: str, scn: object) -> SourceLogDamaged:
     return SourceLogDamaged(
         f"A redo statement continues in the next row (CSF = 1), but {what}.",
         where=f"SCN {scn}",
-        safe="Everything before is captured.",
-        remedy="run the capture again; if the error stays, look into the database's alert log",
+        safe="Everything before this statement is captured.",
+        remedy="run the capture again; if the error persists, check the database's alert log",
     )

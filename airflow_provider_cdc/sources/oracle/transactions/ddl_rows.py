@@ -49,10 +49,11 @@ class DdlRowProcessor:
         code, scn = row["code"], int(str(row["scn"]))
         if code == MISSING_SCN:
             raise SourceLogDamaged(
-                f"LogMiner says that redo is missing: {row['info'] or row['sql'] or 'MISSING_SCN'}.",
+                f"LogMiner reports missing redo: {row['info'] or row['sql'] or 'MISSING_SCN'}.",
                 where=f"SCN {scn}",
-                safe="Everything before is captured.",
-                remedy="make sure that all archived logs from there on exist; to go on without, set snapshot.mode=always for one run",
+                safe="Everything before the missing redo is captured.",
+                remedy="make sure that all archived logs from this SCN on exist; to continue without them, set "
+                "snapshot.mode=always for one run",
             )
         yield from self._statement(row, scn, position, open_low)
 

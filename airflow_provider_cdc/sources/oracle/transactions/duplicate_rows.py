@@ -48,5 +48,5 @@ def find_duplicates(rows: pa.Table, serials: Int64s, of: npt.NDArray[np.bool_]) 
         alike &= np.diff(key[order]) == 0
     again[near[order[1:][alike]]] = True
     if again.any():
-        log.warning("LogMiner gave %d rows twice, from SCN %d on; they are used once.", again.sum(), scns[again][0])
+        log.warning("LogMiner returned %d rows twice, from SCN %d on; they are used once.", again.sum(), scns[again][0])
     return again

@@ -56,8 +56,9 @@ def reselect_values(
             unavailable[c, read] = False
         if left := int(unknown[c].sum()) - len(read):
             log.warning(
-                "%d values of %s.%s were changed in place (DBMS_LOB), and neither the log nor a flashback query has the new value: target "
-                "tables keep the old one. To get the current value, read the table again, or update the row.",
+                "%d values of %s.%s were changed in place (DBMS_LOB), and neither the log nor a flashback query "
+                  "contains the new value: target tables keep the old one. To get the current value, snapshot the "
+                  "table again, or update the row.",
                 left, schema.id, name,
             )  # fmt: skip
         children.append(child)

@@ -153,10 +153,10 @@ class RowProcessor:
             return
         if scns[0] < self._scn or (np.diff(scns) < 0).any():
             raise SourceLogDamaged(
-                "LogMiner gave commits whose SCN is lower than that of commits before.",
+                "LogMiner returned commits with a lower SCN than earlier commits.",
                 where=f"SCN {self._scn} to {int(scns.max())}",
-                safe="Everything before is captured.",
-                remedy="run the capture again; if the error stays, look into the database's alert log",
+                safe="Everything before these commits is captured.",
+                remedy="run the capture again; if the error persists, check the database's alert log",
             )
         self._scn = int(scns[-1])
 
@@ -243,8 +243,8 @@ def _check_ends(rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16], l
     if late.any():
         i = int(np.argmax(late))
         raise SourceLogDamaged(
-            "LogMiner gave a change after the end of its transaction.",
+            "LogMiner returned a change after the end of its transaction.",
             where=f"SCN {rows.column('scn')[i]}, transaction {rows.column('xid')[i].as_py().hex()}",
-            safe="Everything before is captured.",
-            remedy="run the capture again; if the error stays, look into the database's alert log",
+            safe="Everything before this change is captured.",
+            remedy="run the capture again; if the error persists, check the database's alert log",
         )

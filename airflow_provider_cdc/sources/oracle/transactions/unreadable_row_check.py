@@ -54,9 +54,9 @@ def build_unlogged_error(table: TableId, columns: list[str]) -> UnreadableValue:
     """Return the error for a table that LogMiner shows no change of."""
     names = ", ".join(columns)
     e = UnreadableValue(
-        f"LogMiner shows no change of {table}, because of its columns {names}.",
+        f"LogMiner returns no changes of {table}, because of its columns {names}.",
         where=str(table),
-        safe="What was read of the table is captured, and all other tables are.",
+        safe="All rows of the table that were read are captured, and capture of all other tables continues.",
         remedy=_remedy(names),
     )
     e.table = str(table)
@@ -70,18 +70,18 @@ def _error(schema: TableSchema, where: str, *, unsupported: bool) -> TerminalErr
     e: TerminalError
     if unsupported:
         because = f", because of its columns {columns}" if columns else ""
-        what = f"LogMiner cannot show a change of {schema.id} (operation UNSUPPORTED){because}."
+        what = f"LogMiner cannot return a change of {schema.id} (operation UNSUPPORTED){because}."
         e = UnknownLogEvent(
             what, where=where, safe=safe, remedy=_remedy(columns or "the columns that LogMiner does not support")
         )
     else:
-        what = f"LogMiner gives no text (SQL_REDO) for a change of {schema.id}."
+        what = f"LogMiner returns no text (SQL_REDO) for a change of {schema.id}."
         e = UnreadableValue(
-            what, where=where, safe=safe, remedy="look into the database's alert log, and have the table read again"
+            what, where=where, safe=safe, remedy="check the database's alert log, and snapshot the table again"
         )
     e.table = str(schema.id)
     return e
 
 
 def _remedy(columns: str) -> str:
-    return f"drop {columns}; as long as they are there, have the table read again whenever its rows are wanted"
+    return f"drop {columns}; until then, snapshot the table again whenever you need its rows"

@@ -96,7 +96,7 @@ def test_both_kinds_of_nan_are_nan() -> None:
 
 @pytest.mark.parametrize("value", ["NaN", "sNaN", "Infinity", "-Infinity"])
 def test_a_decimal_that_is_none_is_an_error_that_names_the_other_modes(value: str) -> None:
-    with pytest.raises(UnreadableValue, match="no decimal number") as caught:
+    with pytest.raises(UnreadableValue, match="not a decimal number") as caught:
         read("DECFLOAT", "1", value)
     assert caught.value.where == "SHOP.PARTS.C"
     assert "decimal.handling.mode=string" in str(caught.value.remedy)

@@ -80,7 +80,7 @@ def test_a_type_that_has_no_order_is_refused(type_: str) -> None:
 
 def test_a_column_that_is_not_there_is_refused() -> None:
     schema = schema_of(column("INTEGER"))
-    with pytest.raises(QueryRejected, match="there is no such column"):
+    with pytest.raises(QueryRejected, match="the column does not exist"):
         key_columns(schema, ["D"], SelectList(schema, config()), "t")
 
 

@@ -210,7 +210,7 @@ def test_a_statement_of_ones_own_gives_the_rows(db: Db2Adapter, tmp_path: Path) 
 def test_a_statement_of_a_signal_that_is_no_sql_is_refused(db: Db2Adapter, tmp_path: Path) -> None:
     with ExitStack() as stack:
         session = opened(db, tmp_path, stack, selects={db.id("t"): "this is <> not SQL"})
-        with pytest.raises(QueryRejected, match="refuses the statement"):
+        with pytest.raises(QueryRejected, match="rejects the statement"):
             ids(session, db)
 
 

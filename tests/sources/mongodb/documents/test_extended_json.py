@@ -154,7 +154,7 @@ def nested(depth: int) -> bytes:
 
 def test_documents_are_nested_as_deep_as_servers_have_them_and_no_deeper() -> None:
     assert text(nested(DEEPEST)).count("{") == DEEPEST
-    with pytest.raises(DamagedDocument, match="nested more than 200 deep"):
+    with pytest.raises(DamagedDocument, match="nested more than 200 levels deep"):
         text(nested(DEEPEST + 1))
 
 
@@ -168,7 +168,7 @@ def test_text_that_is_not_utf8_is_refused_or_replaced(bad: bytes) -> None:
     for kind, raw in places:
         damaged = random_bson.written({"n": (0x10, b"\1\0\0\0"), "v": (kind, raw)})
         documents = BsonDocuments.of_list([good, damaged, good])
-        with pytest.raises(DamagedDocument, match=r"^document 1 .* is not UTF-8$") as refused:
+        with pytest.raises(DamagedDocument, match=r"^document 1 .* is not valid UTF-8$") as refused:
             format_values(documents.document_values)
         assert (refused.value.row, refused.value.not_utf8) == (1, True)
         found = format_values(documents.document_values, replace_not_utf8=True).to_pylist()

@@ -138,7 +138,7 @@ def test_a_path_that_may_be_a_name_is_told_when_the_server_has_not_said_which_it
 
 def test_an_event_that_says_nothing_is_no_update() -> None:
     _, problems = partial_updates("mongodb").apply_updates(['{"a": 1}'], np.array([-1]), {})
-    assert problems == {0: "the event does not say what has changed"}
+    assert problems == {0: "the event does not contain the change description"}
 
 
 def test_sources_without_such_updates_have_none() -> None:

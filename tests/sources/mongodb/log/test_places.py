@@ -102,7 +102,7 @@ def test_a_stream_that_can_be_opened_and_not_read_is_tried_after_ever_longer_tim
         with pytest.raises(SourceUnavailable):
             deque(batches, maxlen=0)
         reader.close()
-    waits = [float(wait or 0) for wait in re.findall(r"it is opened again(?: in ([\d.]+) s)?:", caplog.text)]
+    waits = [float(wait or 0) for wait in re.findall(r"is opened again(?: in ([\d.]+) s)?:", caplog.text)]
     assert waits == [0, 1, 2, 4]
 
 
@@ -163,5 +163,5 @@ def test_an_event_that_comes_between_the_parts_of_another_one_stops() -> None:
         if documents == [part]:
             assert [*read] == []
             continue
-        with pytest.raises(UnknownLogEvent, match="Another event came where part 2 of a large event was to come"):
+        with pytest.raises(UnknownLogEvent, match="Another event arrived where part 2 of a large event was expected"):
             deque(read, maxlen=0)

@@ -88,7 +88,7 @@ def setting(own: Any) -> Iterator[Callable[[str, str], None]]:
 
 def test_wrong_password(connector: Connector) -> None:
     _refused(
-        connector, AccessDenied, "refused user 'cdc'", "Airflow connection", secrets={"database.password": "cdc-wrong"}
+        connector, AccessDenied, "rejected user 'cdc'", "Airflow connection", secrets={"database.password": "cdc-wrong"}
     )
 
 

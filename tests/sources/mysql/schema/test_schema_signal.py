@@ -103,8 +103,8 @@ def _column(**rest: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("document", "told"),
     [
-        (_document(id=None), "names no table"),
-        (_document(id="a.b.c"), "names no table"),
+        (_document(id=None), "is not the name of a table"),
+        (_document(id="a.b.c"), "is not the name of a table"),
         (_document(table={"columns": [{"name": n, "typeName": "INT"} for n in "aA"]}), "two columns of the same name"),
         (_document(table={"defaultCharsetName": 8}), "defaultCharsetName"),
         (_column(typeName="NUMBR"), "NUMBR"),

@@ -274,7 +274,7 @@ def test_keys_of_events_find_their_rows_and_bound_ranges(places: Any, server: st
 def _irreversible(kind: str, mode: int, sent: list[Key]) -> str:
     """Why keys cannot be read; empty if they can."""
     if kind.startswith(("DATE", "TIMESTAMP")) and any(str(v) in EPOCHS for key in sent for v in key):
-        return "stands for dates that the calendar does not have"
+        return "also stands for invalid dates"
     return "decimal.handling.mode=double does not keep" if mode == 1 and kind == "DECIMAL(65,30)" else ""
 
 
@@ -350,7 +350,7 @@ def test_a_key_whose_order_was_changed_is_refused(places: Any, server: str, befo
     place.sql(f"ALTER TABLE o MODIFY k {after} NOT NULL")
     schema = reader.read_table_schema(table)
     assert schema is not None
-    with pytest.raises(QueryRejected, match=r"order of the rows of .* was changed") as caught:
+    with pytest.raises(QueryRejected, match=r"order of the rows of .* changed") as caught:
         reader.read(KeyRange(schema, schema.key, key), 1)
     assert "send the signal again" in str(caught.value)
 

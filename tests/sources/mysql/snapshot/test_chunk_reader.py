@@ -304,7 +304,7 @@ def test_a_table_stays_as_it_is_while_it_is_read(db: Any, reader: ChunkReader) -
         ("v > 1) OR (v < 9", "closes a parenthesis that it does not open"),
         ("(v > 1", "does not close"),
         ("v > 1; DROP TABLE t", "more than one statement"),
-        ("v = 'open", "never ends"),
+        ("v = 'open", "has no end"),
         ("-- nothing", "empty"),
     ],
 )
@@ -340,7 +340,7 @@ def test_an_unknown_column_is_a_changed_table_where_that_is_what_it_is(db: Any, 
         reader.read(_range(reader, _id(db), condition="w <> 'w0'"), 10)
 
 
-@pytest.mark.parametrize(("name", "told"), [("nope", "does not exist"), ("j", "gives no order")])
+@pytest.mark.parametrize(("name", "told"), [("nope", "does not exist"), ("j", "without an order")])
 def test_a_column_that_gives_no_order_is_refused(db: Any, reader: ChunkReader, name: str, told: str) -> None:
     db.sql("CREATE TABLE o (id INT PRIMARY KEY, j GEOMETRY)")
     schema = reader.read_table_schema(_id(db, "o"))

@@ -76,7 +76,7 @@ def test_special_names_are_quoted(db: Any, made: Callable[..., Connector], quote
 
 @pytest.mark.parametrize("name", ["orders", '"a.b [1]', "a.b.c", 'x."a"b'])
 def test_a_name_is_of_a_database_and_a_table(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"is not of the form <database>\.<table>"):
+    with pytest.raises(ConfigError, match=r"does not have the format <database>\.<table>"):
         MySqlConfig.parse({**BASE, LIST: name, f"{LIST}.{name}": "SELECT 1"})
 
 

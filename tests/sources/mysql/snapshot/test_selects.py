@@ -1,4 +1,4 @@
-"""Snapshots that read a table by a person's SELECT in place of all of its rows."""
+"""Snapshots that read a table by a person's SELECT instead of all of its rows."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def test_a_select_gives_the_rows_and_other_tables_are_read_whole(db: Any, select
         ("SELECT * FROM {db}.t; DELETE FROM {db}.t", "more than one statement"),
         ("UPDATE {db}.t SET id = 1", "UPDATE command denied"),
         ("", "empty"),
-        ("SELECT id + 0 id, name, price, at, kind, raw, n, j FROM {db}.t", "id bigint in place of id int"),
+        ("SELECT id + 0 id, name, price, at, kind, raw, n, j FROM {db}.t", "id bigint instead of id int"),
         ("SELECT id, name, price + 1 price, at, kind, raw, n, j FROM {db}.t", "price decimal"),
-        ("SELECT id, id name, price, at, kind, raw, n, j FROM {db}.t", "name int in place of name text"),
-        ("SELECT id, name, price, CONCAT(at, '') at, kind, raw, n, j FROM {db}.t", "at text in place of at datetime"),
-        ("SELECT id, name, price, at, kind, name raw, n, j FROM {db}.t", "raw text in place of raw bytes"),
-        ("SELECT id, name, price, at, kind, raw, CAST(n AS SIGNED) n, j FROM {db}.t", "n bigint in place of n bigint unsigned"),
-        ("SELECT id, NULL name, price, at, kind, raw, NULL n, j FROM {db}.t", "in place of"),
+        ("SELECT id, id name, price, at, kind, raw, n, j FROM {db}.t", "name int instead of name text"),
+        ("SELECT id, name, price, CONCAT(at, '') at, kind, raw, n, j FROM {db}.t", "at text instead of at datetime"),
+        ("SELECT id, name, price, at, kind, name raw, n, j FROM {db}.t", "raw text instead of raw bytes"),
+        ("SELECT id, name, price, at, kind, raw, CAST(n AS SIGNED) n, j FROM {db}.t", "n bigint instead of n bigint unsigned"),
+        ("SELECT id, NULL name, price, at, kind, raw, NULL n, j FROM {db}.t", "instead of"),
     ],
 )  # fmt: skip
 def test_a_select_that_does_not_give_the_table_is_refused(db: Any, select: str, told: str) -> None:

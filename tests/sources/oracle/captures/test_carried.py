@@ -152,7 +152,7 @@ def test_what_cannot_be_used_is_mined_again_and_told(
                 if damage.split()[0] in ("all", path.suffix[1:]):
                     path.unlink()
     result = connector.capture()
-    assert _told(caplog, "it cannot be used") == 1
+    assert _told(caplog, "transactions cannot be used") == 1
     assert _told(caplog, f"mined again from SCN {_scn_of(caplog)}") == 1
     assert result.metrics["streaming"]["CarriedLostCount"] == 1
     assert sorted(row["ID"] for row in connector.rows("APP.T")) == [i for i in range(20) if i != 7]
@@ -162,7 +162,7 @@ def test_what_cannot_be_used_is_mined_again_and_told(
 
 
 def _scn_of(caplog: pytest.LogCaptureFixture) -> str:
-    (record,) = [r for r in caplog.records if "it cannot be used" in r.getMessage()]
+    (record,) = [r for r in caplog.records if "transactions cannot be used" in r.getMessage()]
     return str(record.args[1])  # type: ignore[index]
 
 
@@ -296,7 +296,7 @@ def test_rows_with_hidden_columns_are_carried_over_only_if_that_is_wanted(
         with caplog.at_level(logging.WARNING):
             connector.capture()
         assert _files(connector) == []
-        assert _told(caplog, "would show columns that are hidden") == 1
+        assert _told(caplog, "would expose hidden columns") == 1
         connector.properties["log.mining.buffer.carry.max.bytes"] = 1 << 20
         connector.capture()
         assert len(_files(connector)) == 2

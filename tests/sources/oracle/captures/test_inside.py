@@ -179,7 +179,7 @@ def test_a_run_beside_another_session_of_logminer(server: Oracle, tmp_path: Path
     with session_of(server) as other:
         other.open_window(server.scn() - 1, server.scn())
         if server.options["autonomous"]:
-            with pytest.raises(SourceUnavailable, match="Another session of LogMiner"):
+            with pytest.raises(SourceUnavailable, match="Another LogMiner session"):
                 connector.capture()
     assert len(captured(connector)) == 1
 
@@ -196,7 +196,7 @@ def ready(server: Oracle) -> Oracle:
 def found(server: Oracle, **properties: Any) -> list[Finding]:
     """The findings, but for that of views which an autonomous database never shows."""
     every = check_prerequisites(settings(server, **properties))
-    hidden = [f for f in every if "LogMiner alone knows" in f.what]
+    hidden = [f for f in every if "only LogMiner knows" in f.what]
     assert len(hidden) == bool(server.options["autonomous"])
     assert not any(f.fatal for f in hidden)
     return [f for f in every if f not in hidden]
@@ -218,7 +218,7 @@ def test_the_name_has_to_be_that_of_the_pluggable_database(ready: Oracle) -> Non
     }  # fmt: skip
     (finding,) = found(ready, **service)
     assert not finding.fatal
-    assert "Events name the database sales_high" in finding.what
+    assert "Events contain the database name sales_high" in finding.what
     ready.sql("CREATE TABLE T2 (ID NUMBER(9) PRIMARY KEY)")
     assert [f.what.split()[0] for f in found(ready, **service) if f.fatal] == ["APP.T2"], (
         "tables are checked all the same"
@@ -242,7 +242,7 @@ def test_what_is_of_the_root_alone_is_refused_or_named(ready: Oracle) -> None:
     (finding,) = found(ready, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_9")
     assert not finding.fatal
     standby = [f.what for f in found(ready, log__mining__readonly__hostname=f"{ready.host}:{ready.port}") if f.fatal]
-    assert any("a standby is mined in the root alone" in text for text in standby)
+    assert any("a standby can only be mined in the root" in text for text in standby)
 
 
 def test_a_release_before_19_is_mined_in_the_root(ready: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +306,7 @@ def test_logging_of_the_pluggable_database_is_enough_and_its_statement_is_the_on
         server.sql("CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY)")
         minimal, columns = (f for f in check_prerequisites(settings(server)) if f.fatal)
         inside, _, first = minimal.fix.partition(".")[0].partition(
-            "; where ORA-31541 refuses it, before that in the root: "
+            "; if that fails with ORA-31541, first run this in the root: "
         )
         if not autonomous:
             with pytest.raises(oracledb.DatabaseError, match="ORA-31541"):

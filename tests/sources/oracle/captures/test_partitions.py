@@ -66,7 +66,7 @@ def test_rows_of_a_partition_that_is_gone_are_not_lost_without_a_word(
     server.sql("INSERT INTO PARTS VALUES (1, 'a')", "INSERT INTO OTHER VALUES (1)")
     server.configure(dropped_partitions=["PARTS"])
     with pytest.raises(
-        UnreadableValue, match=r"may be one of .*PARTS: of a partition that was dropped, merged or split"
+        UnreadableValue, match=r"may belong to .*PARTS: to a partition that has been dropped, merged or split"
     ) as caught:
         connector.capture()
     assert (ids(connector, "PARTS"), ids(connector, "OTHER")) == ([], [1])

@@ -121,7 +121,7 @@ def test_what_would_be_silently_without_effect_is_refused(name: str, value: str,
         ({"table.include.list": "A.[[:alpha:]]+"}, "POSIX class"),
         ({"column.exclude.list": "A.B.C", "column.include.list": "A.B.D"}, "exclude each other"),
         ({"table.exclude.list": "A.B", "table.include.list": "A.C"}, "exclude each other"),
-        ({"column.mask.with.3.chars": "A.B.C", "log.mining.include.redo.sql": True}, "would show what column.mask.with.3.chars"),
+        ({"column.mask.with.3.chars": "A.B.C", "log.mining.include.redo.sql": True}, "would expose the values that column.mask.with.3.chars"),
     ],
 )  # fmt: skip
 def test_a_value_that_is_none_is_told_with_those_that_are(properties: dict[str, Any], words: str) -> None:
@@ -408,7 +408,7 @@ def test_a_transaction_that_is_open_for_too_long_is_given_up_with_an_error_in_th
             connection.cursor().execute("INSERT INTO T VALUES (2, 'late')")
             caplog.clear()
             connector.capture()
-            assert ("is given up: 1 changes are lost" in caplog.text) is (retention > 0)
+            assert ("is abandoned: 1 changes are lost" in caplog.text) is (retention > 0)
             connection.commit()
         found = of_table(captured(connector), "T")
         assert [r["value"]["after"]["ID"] for r in found] == captured_rows

@@ -225,7 +225,7 @@ def test_what_is_still_being_archived_is_waited_for(server: Oracle, caplog: pyte
         files = RedoLogCollector(connection, config, sleep=wait).collect(start, end)
     assert sequences(files) == [(1, 1, True), (1, 2, True)]
     assert len(waits) == 3
-    assert "looking again" in caplog.text
+    assert "checking again" in caplog.text
 
 
 def test_what_is_never_archived_is_an_error_that_a_retry_may_mend(server: Oracle) -> None:

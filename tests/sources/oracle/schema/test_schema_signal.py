@@ -77,8 +77,8 @@ def test_what_an_id_does_not_name_is_that_of_the_signal(id_: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
-        ({"id": None}, "names no table"),
-        ({"id": "A.B.C.D"}, "names no table"),
+        ({"id": None}, "is not the name of a table"),
+        ({"id": "A.B.C.D"}, "is not the name of a table"),
         ({"id": '"OTHER"."APP"."ACCOUNT"'}, "database OTHER"),
     ],
 )

@@ -144,7 +144,7 @@ MODES = [
 ]  # fmt: skip
 IRREVERSIBLE = {
     ("NUMBER", 1): "does not keep all digits", ("NUMBER(38)", 1): "does not keep all digits", ("FLOAT", 1): "does not keep all digits",
-    ("DATE", 1): "cuts off the time of day", ("TIMESTAMP(9)", 1): "cuts off the nanoseconds",
+    ("DATE", 1): "truncates the time of day", ("TIMESTAMP(9)", 1): "truncates the nanoseconds",
     **{(kind, mode): "intervals, as in K," for kind in KEYS if kind.startswith("INTERVAL") for mode in range(3)},
 }  # fmt: skip
 """Type and mode → why the key of a row does not follow from the key of its events."""
@@ -324,7 +324,7 @@ def test_rows_cannot_be_ordered_by_a_lob(schema: Oracle, reader: OracleChunkRead
     fill(schema, "ID NUMBER(9) PRIMARY KEY, C CLOB", ["1, 'a'"])
     with pytest.raises(QueryRejected, match="its type is CLOB"):
         reader.read_last_key(KeyRange(known(reader), ("C",)))
-    with pytest.raises(QueryRejected, match="no such column"):
+    with pytest.raises(QueryRejected, match="the column does not exist"):
         reader.read_last_key(KeyRange(known(reader), ("D",)))
 
 
@@ -428,7 +428,7 @@ def test_row_ids_of_another_segment_are_refused(schema: Oracle, reader: OracleCh
     upto = reader.read_last_key(KeyRange(table, ("ROWID",)))
     first = reader.read(KeyRange(table, ("ROWID",), None, upto), 1)
     schema.sql("TRUNCATE TABLE T1", "INSERT INTO T1 VALUES (4)")
-    with pytest.raises(QueryRejected, match="other ROWIDs"):
+    with pytest.raises(QueryRejected, match=r"ROWIDs of .* have changed"):
         reader.read(KeyRange(table, ("ROWID",), first.last, upto), 10)
     assert [row["V"] for chunk in all_chunks(reader, ("ROWID",)) for row in chunk] == [4]
 
@@ -590,7 +590,7 @@ def test_a_database_that_can_only_be_read_has_no_written_watermarks() -> None:
         server.switch_log()
         host, _, port = server.standby_dsn.partition("/")[0].rpartition(":")
         standby = OracleConfig.parse(settings(server).to_public_properties() | {"database.hostname": host, "database.port": port, "database.password": server.password})  # fmt: skip
-        with pytest.raises(PrerequisiteError, match="reading only"):
+        with pytest.raises(PrerequisiteError, match="open read-only"):
             OracleChunkReader(standby, SIGNALS)
         with OracleChunkReader(standby, None) as reader:
             assert all_chunks(reader) == [[{"ID": 1}]]

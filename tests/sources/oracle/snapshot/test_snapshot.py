@@ -225,7 +225,7 @@ def test_unseen_open_transactions_are_an_error_with_the_grant() -> None:
             f"REVOKE SELECT ON V_$TRANSACTION FROM {server.user}", f"REVOKE SELECT_CATALOG_ROLE FROM {server.user}"
         )
         server.admin(f"GRANT SELECT ON V_$THREAD TO {server.user}")
-        with pytest.raises(PrerequisiteError, match="Open transactions cannot be seen") as e:
+        with pytest.raises(PrerequisiteError, match="Open transactions cannot be read") as e:
             OracleSnapshot(settings(server), [T1], 1)
     assert e.value.remedy == "GRANT SELECT ON V_$TRANSACTION TO c##dbzuser CONTAINER=ALL"
 

@@ -118,7 +118,7 @@ def test_a_table_that_logminer_ignores_is_stopped_before_a_change_is_lost(
 ) -> None:
     connector = made(type_)
     schema.sql("INSERT INTO ODD VALUES (1, NULL)", "INSERT INTO GOOD VALUES (1)")
-    with pytest.raises(UnreadableValue, match=r"LogMiner shows no change of .*ODD") as caught:
+    with pytest.raises(UnreadableValue, match=r"LogMiner returns no changes of .*ODD") as caught:
         connector.capture()
     assert f"V ({type_.rpartition('.')[2]})" in str(caught.value)
     assert (ids(connector, "ODD"), ids(connector, "GOOD")) == ([1], [1])

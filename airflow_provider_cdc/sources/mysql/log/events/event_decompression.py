@@ -90,7 +90,7 @@ def _payload(events: EventSet, i: int, body: bytes) -> Iterator[EventSet]:
         table = np.empty((max(complete // k.HEADER, 1), k.EV_FIELDS), np.int64)
         n, _, why = k.split_events(buf, 0, complete, table)
         if why == k.BAD_LENGTH:
-            raise ValueError("an event inside a compressed transaction has a wrong length")
+            raise ValueError("an event inside a compressed transaction has an invalid length")
         table = table[:n].copy()
         table[:, k.EV_END] = events.table[i, k.EV_END]
         table[:, k.EV_SIZE] = events.table[i, k.EV_SIZE]
@@ -120,11 +120,11 @@ def mariadb_decompress(data: bytes) -> bytes:
     """
     width = data[0] & 0x07
     if data[0] & 0x70:
-        raise ValueError(f"compression algorithm {(data[0] & 0x70) >> 4} is not known")
+        raise ValueError(f"compression algorithm {(data[0] & 0x70) >> 4} is unknown")
     length = int.from_bytes(data[1 : 1 + width], "big")
     plain = zlib.decompress(data[1 + width :])
     if len(plain) != length:
-        raise ValueError(f"{len(plain)} bytes came out of {length}")
+        raise ValueError(f"decompression returned {len(plain)} bytes instead of {length}")
     return plain
 
 
@@ -162,4 +162,4 @@ def decompress_payload(body: bytes, piece: int) -> Iterator[bytes]:
 
         yield from zstandard.ZstdDecompressor().read_to_iter(c.read_rest(), write_size=piece)
     else:
-        raise ValueError(f"compression algorithm {algorithm} is not known")
+        raise ValueError(f"compression algorithm {algorithm} is unknown")

@@ -48,12 +48,12 @@ NAMES: Final = {
 }  # fmt: skip
 
 
-def unknown_event(event_type: int, where: str, why: str = "it is not known to this release") -> UnknownLogEvent:
+def unknown_event(event_type: int, where: str, why: str = "this release does not support it") -> UnknownLogEvent:
     """Return the error for an event that may carry data and cannot be read."""
     return UnknownLogEvent(
-        f"The binary log holds an event of type {event_type} ({NAMES.get(event_type, 'no name')}): {why}.",
+        f"The binary log contains an event of type {event_type} ({NAMES.get(event_type, 'no name')}): {why}.",
         where=where,
-        safe="Everything before it is captured; the offset stands before its transaction.",
-        remedy="see docs/sources/mysql.md#events for what can be read; to go on past it, read the tables again with "
-        "snapshot.mode=always for one run",
+        safe="Everything before it is captured; the offset is before its transaction.",
+        remedy="see docs/sources/mysql.md#events for the supported events; to continue after the event, snapshot the "
+        "tables again with snapshot.mode=always for one run",
     )

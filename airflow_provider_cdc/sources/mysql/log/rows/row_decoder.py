@@ -214,12 +214,13 @@ def _bad_row(routed: RoutedEvents, layout: RowImageLayout, status: int, resume: 
     where = f"{layout.schema.id}, {routed.file}:{begins}"
     if status == k.BAD_IMAGE and (generated := [c.name for c in layout.schema.columns if c.declared.generated]):
         return PrerequisiteError(
-            f"A row of {layout.schema.id} was logged without all of its columns: binlog_row_image was not FULL when it was written; or the server "
-            f"leaves generated columns ({', '.join(generated)}) out of updates and deletes, as MariaDB 11.8.9 does whatever is set.",
+            f"A row of {layout.schema.id} was logged without all of its columns: binlog_row_image was not FULL "
+            f"when it was written; or the server leaves generated columns ({', '.join(generated)}) out of updates "
+            "and deletes, as MariaDB 11.8.9 does regardless of its settings.",
             where=where,
             safe="Everything before this transaction is captured. No value was guessed.",
-            remedy="SET GLOBAL binlog_row_image = 'FULL', also in the sessions that set it; and leave the generated columns out with "
-            "column.exclude.list, or run a release of the server that logs them, as MariaDB 10.11 does",
+            remedy="SET GLOBAL binlog_row_image = 'FULL', also in the sessions that set it; and exclude the generated "
+            "columns with column.exclude.list, or run a server release that logs them, such as MariaDB 10.11",
         )
     if status == k.BAD_IMAGE:
         return PrerequisiteError(
@@ -229,8 +230,8 @@ def _bad_row(routed: RoutedEvents, layout: RowImageLayout, status: int, resume: 
             remedy="SET GLOBAL binlog_row_image = 'FULL', also in the sessions that set it",
         )
     return SourceLogDamaged(
-        f"Column {layout.schema.columns[int(resume[2])].name} of a row goes past the end of its event.",
+        f"The value of column {layout.schema.columns[int(resume[2])].name} in a row exceeds the end of its event.",
         where=where,
         safe="Everything before this transaction is captured; no value was guessed.",
-        remedy="please report this with the table's SHOW CREATE TABLE",
+        remedy="please report this error with the table's SHOW CREATE TABLE",
     )

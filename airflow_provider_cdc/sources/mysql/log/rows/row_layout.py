@@ -54,7 +54,7 @@ _EXPECTED = {
     "varchar": {w.T_VARCHAR, w.T_VARCHAR_COMPRESSED},
     "varbinary": {w.T_VARCHAR, w.T_VARCHAR_COMPRESSED},
 }
-UNNAMED = "the log does not name the columns (binlog_row_metadata was not FULL when the rows were written)"
+UNNAMED = "the log does not contain column names (binlog_row_metadata was not FULL when the rows were written)"
 _LOBS = {w.T_BLOB, w.T_BLOB_COMPRESSED}
 
 
@@ -118,7 +118,8 @@ def build_layout(
     places = places_of_columns(table_map.names, schema.column_names)
     if [table_map.names[i] for i in places] != list(schema.column_names):
         raise LayoutMismatch(
-            f"the log has the columns {', '.join(table_map.names)}; known are {', '.join(schema.column_names)}"
+            f"the log contains the columns {', '.join(table_map.names)}, but the known columns are "
+            f"{', '.join(schema.column_names)}"
         )
     logged, nullable = [table_map.nullable[i] for i in places], [c.nullable for c in schema.columns]
     if logged != nullable:
@@ -246,7 +247,7 @@ def _column(m: TableMap, i: int, column: Column, where: str, config: MySqlConfig
     }
     if wire in simple:
         return simple[wire]
-    raise LayoutMismatch(f"column {column.name} has type {wire} in the log, which cannot be read")
+    raise LayoutMismatch(f"column {column.name} has the type {wire} in the log, which is not supported")
 
 
 _MARIADB_TEMPORALS = {
@@ -288,7 +289,8 @@ def _verify(m: TableMap, i: int, column: Column, declared: MySqlColumnType) -> N
         fits = m.meta[i] == declared.fraction_digits
     if not fits:
         raise LayoutMismatch(
-            f"column {column.name} is declared {declared.base}, but has type {wire} (parameters {m.meta[i]}) in the log"
+            f"column {column.name} is declared {declared.base}, but has the type {wire} (parameters "
+            f"{m.meta[i]}) in the log"
         )
 
 
@@ -301,7 +303,7 @@ def _verify_bytes(column: Column, declared: MySqlColumnType, charset: str | None
         (declared.base in TEXTS and charset == "binary") or (declared.base in BLOBS and charset != "binary")
     ):
         raise LayoutMismatch(
-            f"column {column.name} is declared {declared.base}, but is of the character set {charset} in the log"
+            f"column {column.name} is declared {declared.base}, but has the character set {charset} in the log"
         )
 
 
@@ -341,7 +343,7 @@ def _charset(collation: int, declared: MySqlColumnType, where: str, charsets: Ma
             f"Texts in the character set {charset} cannot be decoded.",
             where=where,
             safe="Nothing is lost: the batch was not written.",
-            remedy="convert the column to utf8mb4, or leave it out with column.exclude.list",
+            remedy="convert the column to utf8mb4, or exclude it with column.exclude.list",
         )
     return charset
 

@@ -154,15 +154,16 @@ class TableMapCache:
         if self._tables.read_again(table):
             try:
                 layout = counting_layout(table_map, table, self._config)
-                self.left_out.append((layout.schema, f"their schema is not known: {problem}"))
+                self.left_out.append((layout.schema, f"their schema is unknown: {problem}"))
                 return layout
             except LayoutMismatch as e:
                 problem += f"; to count them: {e}"
         error = SchemaConflict(
-            f"Rows of {table} were written under a table definition that is not known: {problem}.",
+            f"Rows of {table} were written with an unknown table definition: {problem}.",
             where=where,
-            safe="Everything before this transaction is captured; no row was decoded under a guess.",
-            remedy="set binlog_row_metadata=FULL if the server does not have it; many such tables are read again together by snapshot.mode=always for one run",
+            safe="Everything before this transaction is captured; no row was decoded with a guessed structure.",
+            remedy="set binlog_row_metadata=FULL on the server if it is not set; to snapshot many such tables "
+            "again, use snapshot.mode=always for one run",
         )
         error.table = str(table)
         raise error
@@ -172,7 +173,7 @@ class TableMapCache:
         if table_map.names is None:
             return UNNAMED
         schema = self._tables.find_schema(table)
-        problem = "its schema is not known"
+        problem = "its schema is unknown"
         if schema is not None:
             try:
                 layout = self._build(table_map, schema)
@@ -185,15 +186,15 @@ class TableMapCache:
                 self._build(table_map, present)
                 return present
             except LayoutMismatch as e:
-                problem += f"; against the catalog: {e}"
+                problem += f"; with the schema in the catalog: {e}"
         try:
             known = [other for other in (schema, present) if other is not None]
             logged = schema_of_table_map(table_map, table, known, self._config, self._catalog.collation_charsets)
             self._build(table_map, logged)
-            log.warning("The schema of %s at %s is taken from the log itself: %s.", table, where, problem)
+            log.warning("The schema of %s at %s is derived from the log: %s.", table, where, problem)
             return logged
         except LayoutMismatch as e:
-            return f"{problem}; by itself: {e}"
+            return f"{problem}; with the schema in the log: {e}"
 
     def _build(self, table_map: TableMap, schema: TableSchema) -> RowImageLayout:
         """Build the layout in either reading of the signs.

@@ -61,7 +61,7 @@ def schema_of_table_map(
         made = [_column(variant, i, table, others, config, charsets) for i in places_of_columns(m.names)]
         found.append((sum(alike for _, alike in made), tuple(column for column, _ in made)))
     if len(found) == 2 and found[0][0] == found[1][0] and found[0][1] != found[1][1]:
-        raise LayoutMismatch("the log leaves open which columns are unsigned, as it has a YEAR")
+        raise LayoutMismatch("the log does not show which columns are unsigned, because the table has a YEAR column")
     columns = max(found, key=lambda f: f[0])[1]
     charset = others[0].charset if others else None
     return TableSchema(id=table, columns=columns, key=_key(m, columns, others), charset=charset)
@@ -107,7 +107,7 @@ def _column(
     if like is not None:
         return like.model_copy(update={"nullable": m.nullable[i]}), True
     if len(types) > 1:
-        raise LayoutMismatch(f"the log leaves open whether column {name} is {' or '.join(map(_spelled, types))}")
+        raise LayoutMismatch(f"the log does not show whether column {name} is {' or '.join(map(_spelled, types))}")
     return captured_column(table, name, types[0], config, nullable=m.nullable[i]), False
 
 
@@ -132,7 +132,7 @@ def _types(m: TableMap, i: int, charsets: Mapping[int, str]) -> list[MySqlColumn
     charset = charsets.get(collations_of(m).get(i, 0))
     assert m.names is not None
     if charset is None:
-        raise LayoutMismatch(f"the log does not have the character set of column {m.names[i]}")
+        raise LayoutMismatch(f"the log does not contain the character set of column {m.names[i]}")
     if wire in (w.T_ENUM, w.T_SET):
         return [
             MySqlColumnType("enum" if wire == w.T_ENUM else "set", charset=charset, values=members_of(m, i, charset))
@@ -150,7 +150,7 @@ def _strings(m: TableMap, i: int, charset: str) -> list[MySqlColumnType]:
         )
     assert m.names is not None
     if wire not in (w.T_STRING, w.T_VARCHAR, w.T_VAR_STRING, w.T_VARCHAR_COMPRESSED):
-        raise LayoutMismatch(f"column {m.names[i]} has type {wire} in the log, which cannot be read")
+        raise LayoutMismatch(f"column {m.names[i]} has the type {wire} in the log, which is not supported")
     length, fixed = string_length(wire, meta), wire == w.T_STRING
     if not binary:
         width = greatest_size(charset)

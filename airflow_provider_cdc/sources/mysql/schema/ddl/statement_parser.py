@@ -138,7 +138,7 @@ def parse_type(text: str, charset: str | None = None) -> ColumnDef:
         cursor.expect_end()
         return draft.build_column()
     except StatementNotUnderstood as e:
-        raise ValueError(f"{text!r} is not a column type this reader knows: {e}") from None
+        raise ValueError(f"{text!r} is not a known column type: {e}") from None
 
 
 def _next(sql: str, pos: int, modes: LexerModes, start: int | None = None) -> tuple[list[Statement], int]:
@@ -165,7 +165,7 @@ def _next(sql: str, pos: int, modes: LexerModes, start: int | None = None) -> tu
         return [IgnoredStatement(kind)], len(sql) if has_body else statement_end(sql, pos, modes) + 1
     if first.key not in _KNOWN_WORDS:
         # Perhaps a compound statement: what follows a semicolon need not be a statement of its own.
-        return _unknown(sql, begin, len(sql), f"no statement that is known starts with {first.value[:40]!r}")
+        return _unknown(sql, begin, len(sql), f"no known statement starts with {first.value[:40]!r}")
     if len(tokens) > _HEAD:
         tokens, end = tokenize_statement(sql, pos, modes)
     cursor = MySqlTokenCursor(sql, tokens, modes)

@@ -47,7 +47,7 @@ def parse_ddl_statement(sql: str) -> Statement:
     Ignored(kind='create procedure')
     """
     if not sql.strip(" \t\r\n\0;/"):
-        return UnknownStatement(sql.strip(), (), "there is no text")
+        return UnknownStatement(sql.strip(), (), "the statement is empty")
     head = DdlCursor(sql, tokenize(sql, _HEAD))
     if head.is_at_end:
         return IgnoredStatement("comment")
@@ -82,7 +82,7 @@ def _statement(cursor: DdlCursor) -> Statement:
             cursor.expect("TABLE")
             return read_flashback(cursor)
         case _:
-            return cursor.fail("no statement that is known starts like this")
+            return cursor.fail("no known statement starts like this")
 
 
 def _drop(cursor: DdlCursor) -> Statement:
@@ -98,6 +98,6 @@ def _drop(cursor: DdlCursor) -> Statement:
         kind = cursor.consume_token().key
         words = [t.key for t in cursor.take_rest()]
         if "INCLUDING" in words:
-            cursor.fail(f"tables may go with the {kind.lower()}")
+            cursor.fail(f"tables may be dropped with the {kind.lower()}")
         return IgnoredStatement(f"drop {kind.lower()}")
     return cursor.fail("a kind of object expected")

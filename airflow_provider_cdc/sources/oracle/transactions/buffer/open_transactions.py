@@ -152,7 +152,7 @@ class OpenTransactions:
         """
         for transaction in transactions:
             if transaction.xid in self._waiting and transaction.serial in committed:
-                raise MiningRestart(f"transaction {transaction.id} has rows before those that were read")
+                raise MiningRestart(f"transaction {transaction.id} has rows before the mined range")
             self._by_xid.pop(transaction.xid, None)
             self._in_database.pop(transaction.xid, None)
             self._ended[transaction.xid] = None

@@ -111,8 +111,9 @@ def _is_numbered(text: str | None) -> bool:
 def warn_inferred(transaction: str, table: TableId) -> None:
     """Warn that values of a table may be wrong: it was inferred which of its changes a transaction has undone."""
     log.warning(
-        "Transaction %s has undone changes of long values of %s, and the table cannot be read as it was before and after it: long values "
-        "that it has changed may be wrong in targets. To be sure, read the table again.",
+        "Transaction %s has undone changes of long values of %s, and the table cannot be read at its state before "
+          "and after the transaction: long values that the transaction changed may be wrong in targets. To be sure, "
+          "snapshot the table again.",
         transaction, table,
     )  # fmt: skip
 

@@ -184,7 +184,7 @@ class _TemporaryRowFile:
                 f"Changes of open transactions cannot be written to disk: {e}.",
                 where=f"folder {folder or tempfile.gettempdir()}",
                 safe="Nothing of these transactions is captured yet; the offset is before them.",
-                remedy="make room there, or set log.mining.buffer.spill.folder to a folder with more room",
+                remedy="free space in that folder, or set log.mining.buffer.spill.folder to a folder with more space",
             ) from e
 
     def _sink(self, mode: str) -> pa.PythonFile:

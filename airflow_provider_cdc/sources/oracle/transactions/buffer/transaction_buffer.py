@@ -358,7 +358,8 @@ class TransactionBuffer:
     def _give_up(self, transactions: list[UncommittedTransaction]) -> list[UncommittedTransaction]:
         for transaction in transactions:
             log.error(
-                "Transaction %s, which began at SCN %d, is given up: %d changes are lost if it commits. Read their tables again.",
+                "Transaction %s, which started at SCN %d, is abandoned: %d changes are lost if it commits. "
+                        "Snapshot their tables again.",
                 transaction.id, transaction.first_scn, self._buffer.counts.get(transaction.serial, 0),
             )  # fmt: skip
             transaction.given_up = True

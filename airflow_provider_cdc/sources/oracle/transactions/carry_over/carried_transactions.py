@@ -78,8 +78,8 @@ class CarriedTransactions:
             sum(one.live_rows for one in segments), (_rows(one).file.bytes for one in segments)
         )
         log.info(
-            "%d open transactions with %d changes were carried over: mining goes on after SCN %d, where it had ended, and not at %d, where "
-            "the oldest of them began.",
+            "%d open transactions with %d changes were carried over: mining resumes after SCN %d, where the "
+              "previous run ended, instead of SCN %d, where the oldest of these transactions started.",
             len(processor.transactions), processor.transactions.change_count, self._scn, position.scn,
         )  # fmt: skip
         return self._scn
@@ -87,8 +87,8 @@ class CarriedTransactions:
     def record_loss(self, why: CarryOverLost, position: OraclePosition) -> None:
         """Record that what was carried over cannot be used: the log is mined again."""
         log.warning(
-            "Open transactions were carried over, but it cannot be used: %s. The log is mined again from SCN %d on, where the oldest of them "
-            "began; nothing is lost by that.",
+            "The carried-over open transactions cannot be used: %s. The log is mined again from SCN %d, where the "
+              "oldest of them started; no changes are lost.",
             why, position.scn,
         )  # fmt: skip
         self._counters.lost += 1
@@ -119,7 +119,8 @@ class CarriedTransactions:
             except (CarryOverFailed, StorageUnavailable, StorageFull) as e:
                 self._tell(
                     "failed",
-                    "Open transactions are not carried over: %s. The next run mines the log again from SCN %d on; nothing is lost by that.",
+                    "Open transactions are not carried over: %s. The next run mines the log again from SCN "
+                            "%d; no changes are lost.",
                     e.what if isinstance(e, CdcError) else e, max(self._scn, processor.position.scn),
                 )  # fmt: skip
             else:
@@ -133,8 +134,8 @@ class CarriedTransactions:
         if self._hidden:
             self._tell(
                 "hidden",
-                "Open transactions are not carried over: the redo SQL of their changes would show columns that are hidden. To have them "
-                "carried over all the same, set log.mining.buffer.carry.max.bytes.",
+                "Open transactions are not carried over, because the redo SQL of their changes would expose "
+                "hidden columns. To carry them over anyway, set log.mining.buffer.carry.max.bytes.",
             )
         return self._most > 0
 
@@ -149,7 +150,7 @@ class CarriedTransactions:
                 raise self._too_large() from None
             added.append(rows.file)
             if any(versions.is_unknown_table(number) for number in rows.tables.tolist()):
-                raise CarryOverFailed("it is not known of which table some of their rows are")
+                raise CarryOverFailed("the table of some of their rows is unknown")
             return rows
 
         def whole(segments: list[RowSegment]) -> tuple[list[RowSegment], CarriedFile]:
@@ -174,7 +175,7 @@ class CarriedTransactions:
         return file
 
     def _too_large(self) -> CarryOverFailed:
-        return CarryOverFailed(f"their rows have more bytes than log.mining.buffer.carry.max.bytes ({self._most:,})")
+        return CarryOverFailed(f"their rows exceed log.mining.buffer.carry.max.bytes ({self._most:,} bytes)")
 
     def _tell(self, what: str, text: str, *values: object) -> None:
         """Once a stream."""
@@ -189,9 +190,9 @@ def _fits(state: dict[str, Any], position: OraclePosition) -> None:
     :raises CarriedLost: the state is of no use to a stream that begins at the position
     """
     if (state["dbid"], state["resetlogs"]) != (position.dbid, position.resetlogs):
-        raise CarryOverLost("it is of another incarnation of the database")
+        raise CarryOverLost("they belong to another incarnation of the database")
     if int(state["scn"]) > position.read_scn:
-        raise CarryOverLost(f"it is of SCN {state['scn']}, and the position was set back to {position}")
+        raise CarryOverLost(f"they were stored at SCN {state['scn']}, and the position was set back to {position}")
 
 
 def _rows(segment: RowSegment) -> RowFile:

@@ -87,7 +87,7 @@ class RowFile:
         start, size, crc, _ = self.pieces[number]
         data = self._carried.read_part(self.file.name, start, size)
         if zlib.crc32(data) != crc:
-            raise CarryOverLost(f"its file {self.file.name} is damaged at byte {start}")
+            raise CarryOverLost(f"the file {self.file.name} is damaged at byte {start}")
         numbers = [STORED.get_field_index(name) for name in columns]
         options = pa.ipc.IpcReadOptions(included_fields=numbers, use_threads=_THREADS)
         with pa.ipc.open_stream(data, options=options) as reader:

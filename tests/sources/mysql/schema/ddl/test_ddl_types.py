@@ -222,7 +222,7 @@ def test_column_type_of_the_catalog(text: str, expected: ColumnDef) -> None:
 
 @pytest.mark.parametrize("text", ["", "int(", "frobnicate", "int, b int", "'int'", "enum('a'", "varchar(20) nonsense"])
 def test_what_is_no_type_is_refused_by_name(text: str) -> None:
-    with pytest.raises(ValueError, match="not a column type"):
+    with pytest.raises(ValueError, match="not a known column type"):
         parse_type(text)
 
 

@@ -134,11 +134,11 @@ def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_an
         began = db.scn()
         id_ = ".".join(str(int(n)) for n in db.admin("SELECT XIDUSN, XIDSLOT, XIDSQN FROM V$TRANSACTION")[0])
         assert captured(connector) == []
-        assert not [r for r in caplog.records if "is given up" in r.message]
+        assert not [r for r in caplog.records if "is abandoned" in r.message]
         connector.properties["log.mining.transaction.retention.ms"] = 1500
 
         def given_up() -> bool:
-            return any("is given up" in r.message for r in caplog.records)
+            return any("is abandoned" in r.message for r in caplog.records)
 
         with caplog.at_level(logging.ERROR):
             metrics = connector.capture(run_for_s=LONGEST_S, until=given_up).metrics["streaming"]
@@ -146,7 +146,7 @@ def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_an
         run(owner, "INSERT INTO T VALUES (2)")
         db.sql("INSERT INTO T VALUES (3)")
         run(owner, "COMMIT")
-    told = [r.getMessage() for r in caplog.records if "is given up" in r.message]
+    told = [r.getMessage() for r in caplog.records if "is abandoned" in r.message]
     assert len(told) == 1
     assert id_ in told[0]
     offset = connector.store.load_offset("test").offset
@@ -167,7 +167,7 @@ def test_without_a_retention_a_transaction_is_waited_for(
         connector.capture(run_for_s=3)
         run(owner, "COMMIT")
     assert _ids(captured(connector)) == [1]
-    assert not [r for r in caplog.records if "is given up" in r.message]
+    assert not [r for r in caplog.records if "is abandoned" in r.message]
 
 
 @pytest.mark.usefixtures("redo_at_once")

@@ -135,7 +135,7 @@ def test_what_is_undone_is_not_captured_and_what_is_not_is(
         connector.capture()
     assert _captured(connector) == _kept(schema)
     assert "undo changes that are not in the log" not in caplog.text
-    assert ("read the table again" in caplog.text) <= inferred
+    assert ("snapshot the table again" in caplog.text) <= inferred
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

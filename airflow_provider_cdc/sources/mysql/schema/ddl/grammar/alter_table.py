@@ -64,7 +64,7 @@ def _check_charsets(cursor: MySqlTokenCursor, actions: list[Action]) -> None:
         # New columns are converted too, whatever their definitions say, and the servers do not agree on their sizes.
         new = [a.column for a in actions if isinstance(a, AddColumn | ChangeColumn)]
         if any(c.charset not in (None, "binary") or c.type.endswith(("text", "blob")) for c in new):
-            cursor.fail("a new column is converted to another character set at once")
+            cursor.fail("a new column is converted to another character set by the same statement")
 
 
 def _actions(cursor: MySqlTokenCursor) -> list[Action]:

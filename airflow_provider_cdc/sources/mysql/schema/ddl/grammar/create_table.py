@@ -33,7 +33,7 @@ def read_create_table(cursor: MySqlTokenCursor, *, or_replace: bool, temporary: 
     cursor.expect_end()
     columns = tuple(e for e in elements if isinstance(e, ColumnDef))
     if not columns and not select:
-        cursor.fail("the storage engine decides on the columns")
+        cursor.fail("the storage engine determines the columns")
     periods = {name.lower() for e in elements if isinstance(e, AddPeriod) for name in e.columns}
     columns = tuple(replace(c, nullable=False) if c.name.lower() in periods else c for c in columns)
     keys = _keys(elements)

@@ -160,7 +160,7 @@ def tokenize_statement(sql: str, pos: int, modes: LexerModes, limit: int | None 
             if char == "*" and following == "/" and depth:
                 depth, pos = depth - 1, pos + 1
             elif char in _QUOTES or (char == "/" and following == "*"):
-                add(SqlToken(BAD, "", f"what starts with {char} never ends", start, length))
+                add(SqlToken(BAD, "", f"the token that starts with {char} has no end", start, length))
                 return tokens, length
             else:
                 add(SqlToken(OP, char, char, start, pos))
@@ -177,7 +177,7 @@ def tokenize_statement(sql: str, pos: int, modes: LexerModes, limit: int | None 
             pos = _dotted(sql, pos, tokens)
     stopped = limit is not None and len(tokens) >= limit
     last = BAD if depth and not stopped else END
-    add(SqlToken(last, "", "an executable comment never ends" if last == BAD else "", pos, pos))
+    add(SqlToken(last, "", "an executable comment has no end" if last == BAD else "", pos, pos))
     return tokens, pos
 
 

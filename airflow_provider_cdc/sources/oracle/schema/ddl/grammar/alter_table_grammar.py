@@ -121,7 +121,7 @@ def _modified(cursor: DdlCursor) -> list[Action]:
     mark = cursor.mark()
     column, keys = read_column(cursor)
     if cursor.mark() == mark + 1:
-        cursor.fail("nothing is said of the column")
+        cursor.fail("the definition of the column is missing")
     return [ModifyColumn(column), *map(AddKey, keys)]
 
 

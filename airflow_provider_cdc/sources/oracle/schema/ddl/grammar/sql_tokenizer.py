@@ -69,7 +69,7 @@ def tokenize(sql: str, limit: int | None = None) -> list[SqlToken]:
             close = _CLOSING.get(found["delimiter"], found["delimiter"]) + "'"
             end = sql.find(close, at)
             if end < 0:
-                return [*tokens, SqlToken(BAD, "", "a q'…' literal never ends", start, length)]
+                return [*tokens, SqlToken(BAD, "", "a q'…' literal has no end", start, length)]
             tokens.append(SqlToken(STRING, "", sql[at:end], start, end + 2))
             at = end + 2
         elif kind == OP:
@@ -77,7 +77,7 @@ def tokenize(sql: str, limit: int | None = None) -> list[SqlToken]:
             if char == ";" or (char == "/" and _ends_line(sql, start)):
                 return [*tokens, _last(sql, start)]
             if char in "'\"" or sql.startswith("/*", start):
-                return [*tokens, SqlToken(BAD, "", f"what starts with {char} never ends", start, length)]
+                return [*tokens, SqlToken(BAD, "", f"the token that starts with {char} has no end", start, length)]
             tokens.append(SqlToken(OP, char, char, start, at))
         else:
             tokens.append(_token(kind, found[0], start, at))
