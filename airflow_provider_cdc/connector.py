@@ -229,7 +229,7 @@ class ChangeCheck:
 
         >>> found = changes.in_state(store.records(["shop"]).get("shop"), store)
         >>> found if isinstance(found, str | None) else changes.explain_log_progress(found, source.current_position())
-        'the log has gone on to binlog.000012:4711'
+        'the log has advanced to binlog.000012:4711'
 
     :param secrets: properties from the connection
     :raises ConfigError: the definition cannot be used
@@ -269,7 +269,7 @@ class ChangesProbe:
     """Checks cheaply whether a capture of a connector would find anything, with separate connections. Not thread-safe.
 
         >>> probe.explain_changes()
-        'the log has gone on to binlog.000012:4711'
+        'the log has advanced to binlog.000012:4711'
 
     :raises ConfigError: the definition cannot be used
     """

@@ -41,7 +41,7 @@ _NOTIFICATIONS: Mapping[str, str | None] = {
     "log": "airflow_provider_cdc.channels.log_notifications:LogChannel",
     "sink": None,  # manifests have the notifications; the JSON form makes records of them
 }
-_NO_JMX = "there is no Java here, so there are no beans; `airflow cdc` and the Airflow UI do what they do"
+_NO_JMX = "JMX beans need Java, which is not used here; `airflow cdc` and the Airflow UI replace them"
 
 
 def open_channels(config: ConnectorConfig, connector: str) -> list[SignalChannel]:
@@ -86,7 +86,7 @@ def _maker(property_: str, name: str, own: Mapping[str, str | None], group: str)
         return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
     added = {key.lower(): point for key, point in list_extensions(group).items()}
     if name not in added:
-        why = _NO_JMX if name == "jmx" else "there is no such channel"
+        why = _NO_JMX if name == "jmx" else "no channel has this name"
         raise ConfigError(
             f"{property_}: {name!r} cannot be used: {why}. Valid values are: {', '.join(sorted({*own, *added}))}."
         )
@@ -95,7 +95,7 @@ def _maker(property_: str, name: str, own: Mapping[str, str | None], group: str)
     except Exception as e:
         raise ConfigError(
             f"{property_}: the channel {name!r} cannot be loaded from {added[name].value}: {type(e).__name__}: {e}",
-            remedy=f"mend or remove the package with the entry point of group {group}",
+            remedy=f"fix or remove the package with the entry point of group {group}",
         ) from e
     return _checked(property_, name, found)
 
@@ -109,7 +109,7 @@ def _checked(property_: str, name: str, make: Callable[..., Any]) -> Callable[..
         except ConfigError:
             raise
         except Exception as e:
-            raise ConfigError(f"{property_}: the channel {name!r} cannot be made: {type(e).__name__}: {e}") from e
+            raise ConfigError(f"{property_}: the channel {name!r} cannot be created: {type(e).__name__}: {e}") from e
 
     return made
 

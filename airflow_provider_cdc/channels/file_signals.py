@@ -43,11 +43,13 @@ class FileChannel:
     def __init__(self, config: ConnectorConfig, connector: str, *, quiet_s: float = QUIET_S) -> None:
         self._file = Path(config.signal_file).absolute()
         if self._file.is_dir():
-            raise ConfigError(f"signal.file: {self._file} is a folder.", remedy="name a file in it")
+            raise ConfigError(
+                f"signal.file: {self._file} is a folder.", remedy="set signal.file to a file in this folder"
+            )
         self._quiet_s = quiet_s
         self._prefix = f"{self._file.name}.{connector}.taken-"
         self._claimed: list[_ClaimedFile] | None = None
-        log.info("Signals of connector %s are read from %s.", connector, self._file)
+        log.info("Connector %s reads signals from %s.", connector, self._file)
 
     def poll(self) -> Sequence[SentSignal]:
         if self._claimed is None:

@@ -39,7 +39,7 @@ class GuardedChannel:
             self._failed(e)
             return []
         if self._last_warning is not None:
-            log.info("Signals of the channel %s are read again.", self.name)
+            log.info("The signal channel %s works again.", self.name)
         self._pause, self._last_warning = 0.0, None
         return found
 
@@ -65,12 +65,12 @@ class GuardedChannel:
             or time.monotonic() - self._last_warning[1] > _REPEAT_S
         ):
             self._last_warning = text, time.monotonic()
-            log.warning("No signals from the channel %s for now; capture goes on. %s", self.name, text)
+            log.warning("The signal channel %s cannot be read for now; capture continues. %s", self.name, text)
 
 
 def _signal(given: object, channel: str) -> SentSignal:
     if not isinstance(given, SentSignal):  # a custom channel may return anything
-        raise TypeError(f"it gave a {type(given).__name__} instead of a SentSignal")
+        raise TypeError(f"the channel returned a {type(given).__name__} instead of a SentSignal")
     return replace(given, channel=channel)  # what is not the name that is enabled would be refused
 
 

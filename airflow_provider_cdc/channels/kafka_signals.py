@@ -32,11 +32,11 @@ _AT_ONCE: Final = 100
 _OURS: Final = {
     "bootstrap.servers": "set signal.kafka.bootstrap.servers",
     "group.id": "set signal.kafka.groupId",
-    "enable.auto.commit": "offsets are committed when signals are recorded",
-    "enable.auto.offset.store": "offsets are committed when signals are recorded",
-    "enable.partition.eof": "it would be taken for an error",
-    "key.deserializer": "keys are texts",
-    "value.deserializer": "values are texts with JSON objects",
+    "enable.auto.commit": "the channel commits offsets when signals are recorded",
+    "enable.auto.offset.store": "the channel commits offsets when signals are recorded",
+    "enable.partition.eof": "the channel would treat the end of a partition as an error",
+    "key.deserializer": "keys are strings",
+    "value.deserializer": "values are strings with JSON objects",
     "sasl.jaas.config": "Java only: set signal.consumer.sasl.username, and signal.consumer.sasl.password in the Airflow connection",
     "ssl.truststore.location": "Java only: set signal.consumer.ssl.ca.location to a PEM file",
     "ssl.truststore.password": "Java only: set signal.consumer.ssl.ca.location to a PEM file",
@@ -74,7 +74,7 @@ class KafkaChannel:
         """Partition → offset that was last handed over to be committed."""
         self._commit_trouble = ""
         self._consumer = self._made(config, connector)
-        log.info("Signals of connector %s are read from the topic %s of %s.", connector, self._topic, self._brokers)
+        log.info("Connector %s reads signals from the topic %s of %s.", connector, self._topic, self._brokers)
         self._begin()
 
     def poll(self) -> Sequence[SentSignal]:
@@ -129,7 +129,7 @@ class KafkaChannel:
         self._next[partition] = offset + 1
         key = _text(message.key())
         if key != self._key:
-            log.info("Passing over the message %s: its key is %.100r, not %r.", _location(message), key, self._key)
+            log.info("Ignoring the message %s: its key is %.100r, not %r.", _location(message), key, self._key)
             return
         # an offset alone is not enough: a topic that is deleted and made again counts from 0
         origin = f"kafka:{self._topic}:{partition}:{offset}@{message.timestamp()[1]}"
@@ -157,7 +157,7 @@ class KafkaChannel:
         if self._commit_trouble != trouble.str():
             self._commit_trouble = trouble.str()
             log.warning(
-                "The offset in the topic %s could not be committed for the group; signals may be read again, and are known then: %s",
+                "The offset in the topic %s could not be committed for the group; signals may be read again, but duplicates are recognized: %s",
                 self._topic, trouble.str(),
             )  # fmt: skip
 
@@ -174,7 +174,7 @@ class KafkaChannel:
         passed = {name: secret.get_secret_value() for name, secret in config.signal_consumer.items()}
         if wrong := sorted(set(passed) & set(_OURS)):
             lines = "\n".join(f"  signal.consumer.{name}: {_OURS[name]}" for name in wrong)
-            raise ConfigError(f"Properties of the consumer of signals cannot be used:\n{lines}")
+            raise ConfigError(f"Properties of the signal consumer cannot be used:\n{lines}")
         _check_security(passed)
         settings: dict[str, Any] = {
             "client.id": f"{connector}-signal",
@@ -194,8 +194,8 @@ class KafkaChannel:
         except (KafkaException, TypeError, ValueError) as e:
             text = e.args[0].str() if isinstance(e, KafkaException) else str(e)
             raise ConfigError(
-                f"The consumer of signals cannot be made of the properties signal.consumer.*: {text}",
-                remedy="what follows the prefix has to be a property of librdkafka",
+                f"The signal consumer cannot be created with the properties signal.consumer.*: {text}",
+                remedy="use properties of librdkafka after the prefix",
             ) from None
 
     def _on_error(self, error: KafkaError) -> None:
@@ -240,7 +240,7 @@ class KafkaChannel:
             raise self._unreachable(e.args[0]) from None
         if not self._assigned and len(topic.partitions) > 1:
             log.warning(
-                "The topic %s has %d partitions: signals keep their order only within one. It should have one.",
+                "The topic %s has %d partitions, but signals keep their order only within one partition. Use a topic with one partition.",
                 self._topic, len(topic.partitions),
             )  # fmt: skip
         self._assigned, self._down = True, None
@@ -254,8 +254,8 @@ class KafkaChannel:
         first, _ = self._consumer.get_watermark_offsets(committed, timeout=timeout_s)
         if first > committed.offset:
             log.warning(
-                "Signals may be lost: the broker has deleted the offsets from %d to %d of %s, which were not read yet. Send again "
-                "what was sent there.", committed.offset, first - 1, self._topic,
+                "Signals may be lost: the broker has deleted the offsets from %d to %d of %s, which were not read yet. Send these "
+                "signals again.", committed.offset, first - 1, self._topic,
             )  # fmt: skip
 
     def _unreachable(self, error: KafkaError) -> TransientError:
@@ -263,12 +263,14 @@ class KafkaChannel:
 
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return _TopicMissing(
-                f"There is no topic {self._topic} yet.", where=self._brokers, remedy="create it, with one partition"
+                f"The topic {self._topic} does not exist yet.",
+                where=self._brokers,
+                remedy="create it, with one partition",
             )
         return TransientError(
             f"The topic {self._topic} cannot be read: {self._down or error.str()}",
             where=self._brokers,
-            remedy="see that the brokers run and that signal.kafka.bootstrap.servers and signal.consumer.* are right",
+            remedy="check that the brokers are running and that signal.kafka.bootstrap.servers and signal.consumer.* are correct",
         )
 
 
@@ -284,18 +286,18 @@ def _check_security(passed: Mapping[str, str]) -> None:
         given = sorted(f"signal.consumer.{name}" for name in passed if name.startswith(prefix))
         if given and word not in protocol:
             raise ConfigError(
-                f"The consumer of signals would speak {protocol}, though {', '.join(given)} {'is' if len(given) == 1 else 'are'} set.",
+                f"The signal consumer would use {protocol}, although {', '.join(given)} {'is' if len(given) == 1 else 'are'} set.",
                 safe="Nothing was sent or read.",
                 remedy=f"set signal.consumer.security.protocol={right}",
             )
     unchecked = _UNCHECKED & {(name, value.strip().lower()) for name, value in passed.items()}
     if "ssl" in protocol and unchecked:
         log.warning(
-            "Signals are read over TLS, but the broker's identity is not verified: %s.",
+            "Signals are read over TLS, but the identity of the broker is not verified: %s.",
             ", ".join(f"signal.consumer.{name}={value}" for name, value in sorted(unchecked)),
         )
     if protocol == "sasl_plaintext":
-        log.warning("The login to the brokers of signals goes over the network without encryption: use SASL_SSL.")
+        log.warning("The login to the brokers of signals is sent over the network without encryption: use SASL_SSL.")
 
 
 def _location(message: Message) -> str:

@@ -25,5 +25,11 @@ def list_extensions(group: str) -> dict[str, importlib.metadata.EntryPoint]:
     for point in importlib.metadata.entry_points(group=group):
         first = found.setdefault(point.name, point)
         if first.value != point.value:
-            log.warning("%s of group %s is %s; %s has the same name.", point.name, group, first.value, point.value)
+            log.warning(
+                "Entry point %s of group %s is %s; %s has the same name and is ignored.",
+                point.name,
+                group,
+                first.value,
+                point.value,
+            )
     return found

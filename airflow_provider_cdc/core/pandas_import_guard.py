@@ -11,7 +11,7 @@ class _PandasBlocker:
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
         if name == "pandas":
-            raise ModuleNotFoundError("pandas is not needed here", name=name)
+            raise ModuleNotFoundError("the import of pandas is blocked in capture processes", name=name)
 
 
 def without_pandas() -> None:

@@ -14,8 +14,8 @@ from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 
 ONLY_CHANGES = (
-    "some of its events say only what has changed of a document, and the batch that was being captured when the source was read has such: nobody can tell "
-    "which of them the rows that were read have already. Verify it again when less is written to it, or with a smaller batch.max.rows"
+    "some of its events are partial document updates, also in the batch that was captured while the source was read, so it is not known "
+    "which of them the reference already includes. Verify the table again when it has fewer writes, or with a smaller batch.max.rows"
 )
 """Why a table is not compared whose events from before and after a position are in one batch, and may not be applied twice."""
 
@@ -57,7 +57,7 @@ class BatchesAfterReference:
             newest = self._manifests[-1].batch if self._manifests else self.first - 1
         if newest < last:
             raise NotComparable(
-                f"it stands at batch {last}, and the change log ends with batch {newest}: they do not belong together"
+                f"it is at batch {last}, but the change log ends with batch {newest}: they do not belong together"
             )
         return [part for part in batches.list_parts(topic, self.first - 1) if part.last <= last] if batches else []
 
@@ -104,7 +104,7 @@ class BatchesAfterReference:
             manifest = self.changelog.find_manifest(self.connector, number)
             if manifest is None:
                 raise NotComparable(
-                    f"batch {number} of the change log is not there any more, and the table has not seen it"
+                    f"batch {number} of the change log no longer exists, and the table has not applied it"
                 )
             found = frozenset({f.topic for f in manifest.files} | set(manifest.schemas))
             self._topics[number] = found
@@ -122,10 +122,10 @@ class BatchesAfterReference:
 
 def _unsettled(offset: Offset, table: str) -> str:
     if table in offset.snapshot.pending:
-        return "the connector was about to read it whole"
+        return "a snapshot of it was pending"
     if any(scan.table == table for scan in offset.incremental.scans):
-        return "an incremental snapshot of it was under way"
+        return "an incremental snapshot of it was running"
     at = offset.snapshot.read_at.get(table)
     if at is not None and at != offset.position:
-        return "the connector had read it whole, and its stream had not come there"
+        return "a snapshot of it was complete, but the stream had not reached the position of the snapshot"
     return ""

@@ -163,7 +163,10 @@ class Verification:
             left = list(again.values())
             if not left:
                 break
-            log.info("%s have no key, and were being written to: they are read again.", ", ".join(map(str, left)))
+            log.info(
+                "%s have no key, and their rows changed while they were read: they are read again.",
+                ", ".join(map(str, left)),
+            )
         plan = VerificationPlan(
             self._definition.name, self._definition.changelog, tuple(points), {topics(t): why for t, why in not_compared.items()}, wait_s,
             named=bool(tables),
@@ -224,11 +227,11 @@ class Verification:
         if nobody or not found:
             names = ", ".join(sorted(map(str, captured))[:20]) or "none"
             raise ConfigError(
-                f"No table that connector {self._definition.name} captures is meant"
-                + (f" by {', '.join(nobody)}." if nobody else "."),
+                f"No captured table of connector {self._definition.name} matches"
+                + (f" {', '.join(nobody)}." if nobody else " the request."),
                 where=f"captured tables: {names}",
                 safe="Nothing was read.",
-                remedy="patterns match whole names, <database>.<table>, as in table.include.list",
+                remedy="use patterns that match whole names, <database>.<table>, as in table.include.list",
             )
         return sorted(found, key=str)
 
@@ -236,10 +239,10 @@ class Verification:
         found = [f"{table}: {why}" for table, why in sorted(not_compared.items(), key=str)]
         more = [f"and {len(found) - 20} more"] if len(found) > 20 else []
         return ConfigError(
-            f"None of the {len(found)} tables of connector {self._definition.name} that are meant can be compared with the source.",
+            f"None of the {len(found)} selected tables of connector {self._definition.name} can be verified against the source.",
             where="; ".join(found[:20] + more),
             safe="Nothing was read.",
-            remedy="compare tables whose rows the source has, if there are others: --tables names them",
+            remedy="select other tables with --tables: the source must contain the rows of a verified table",
         )
 
     def _not_comparable(self, tables: Collection[TableId]) -> dict[TableId, str]:
@@ -252,21 +255,21 @@ class Verification:
 
         config, filters = self._config, Filters(self._config)
         if isinstance(config, TableConfig) and config.snapshot_query_mode is SnapshotQueryMode.CUSTOM:
-            return dict.fromkeys(tables, "snapshot.query.mode=custom decides which of its rows are read")
+            return dict.fromkeys(tables, "snapshot.query.mode=custom selects the rows that are read")
         if left_out := config.leaves_out():
-            return dict.fromkeys(tables, f"{', '.join(left_out)} leaves out changes of it")
+            return dict.fromkeys(tables, f"{', '.join(left_out)} leaves out changes of the table")
         fields = {str(field.alias): name for name, field in type(config).model_fields.items()}
         found: dict[TableId, str] = {}
         for table in tables:
             if not filters.is_snapshot_table(table):
-                found[table] = "snapshot.include.collection.list leaves out the rows that it had before"
+                found[table] = "snapshot.include.collection.list leaves out its earlier rows"
             names = {tuple(name.split(".")) for name in (str(table), table.full_name)} | {(table.namespace, table.name)}
             for alias in (
                 name for name, decides in config.list_capture_properties().items() if decides is PropertyEffect.QUERIES
             ):
                 given = getattr(config, fields[alias])
                 if any(name_parts(name) in names for name in given):
-                    found[table] = f"{alias} decides which of its rows are read"
+                    found[table] = f"{alias} selects the rows that are read"
         return found
 
     def _topics(self) -> Any:
@@ -284,7 +287,7 @@ class Verification:
 
         self._number += 1
         definition = self._reference(tables)
-        log.info("Reading %d tables of the source as they are now.", len(tables))
+        log.info("Reading the current rows of %d tables of the source.", len(tables))
         with scratch_folder() as folder:
             state = f"sqlite:///{folder}/state.db"
             with contextlib.closing(StateStore(state)) as store:
@@ -307,10 +310,10 @@ class Verification:
         position = manifests[-1].offset_after.position if manifests else None
         if position is None:
             raise TransientError(
-                "The tables to compare are not there any more.",
+                "The tables to verify no longer exist.",
                 where=", ".join(sorted(names)),
-                safe="Nothing was compared.",
-                remedy="run the comparison again",
+                safe="Nothing was verified.",
+                remedy="run the verification again",
             )
         log.info("%s rows were read at %s.", f"{result.events:,}", result.position)
         return _ReferenceRows(definition.name, self._source.parse_position(position), schemas, len(manifests))
@@ -324,8 +327,8 @@ class Verification:
             raise TransientError(
                 f"The scratch change log has {found} of the {written} batches that were written to it.",
                 where=self.scratch.storage.url,
-                safe="Nothing was compared or changed.",
-                remedy="run the comparison again, and let nobody delete its scratch change log meanwhile",
+                safe="Nothing was verified or changed.",
+                remedy="run the verification again, and do not delete its scratch change log while it runs",
             )
 
     def _reference(self, tables: Collection[TableId]) -> ConnectorDefinition:
@@ -361,19 +364,19 @@ class Verification:
             control = self._store.load_control(name)
             if control.wanted != "running":
                 raise ConnectorHalted(
-                    f"Connector {name} is {control.wanted}, and has not come to {position}, at which the source was read: {stands}.",
-                    safe="Nothing was compared or changed.",
-                    remedy=f"`{format_cdc_command('resume', name)}`, then run the comparison again",
+                    f"Connector {name} is {control.wanted}, and has not reached {position}, the position of the reference: {stands}.",
+                    safe="Nothing was verified or changed.",
+                    remedy=f"run `{format_cdc_command('resume', name)}`, then run the verification again",
                 )
             if time.monotonic() >= until:
                 raise TransientError(
-                    f"The capture of {name} has not come to {position} within {wait_s:.0f} s, at which the source was read: {stands}.",
-                    safe="Nothing was compared or changed.",
-                    remedy=f"let the capture run (`{format_cdc_command('status', name)}` says how it is), then run the comparison again; or let it wait "
-                    "longer",
+                    f"The capture of {name} has not reached {position}, the position of the reference, within {wait_s:.0f} s: {stands}.",
+                    safe="Nothing was verified or changed.",
+                    remedy=f"let the capture run (`{format_cdc_command('status', name)}` shows its state), then run the verification again; or increase the "
+                    "time that the verification waits",
                 )
             if not said:
-                log.info("Waiting for the capture to come to %s: %s.", position, stands)
+                log.info("Waiting for the capture to reach %s: %s.", position, stands)
                 said = True
             time.sleep(_LOOK_S)
 
@@ -394,11 +397,11 @@ class Verification:
                 break  # where that one has ended, the next one says
             if manifest is None:
                 raise TransientError(
-                    f"Batch {first - 1} of the change log is not there any more, which is needed: it ends after the position at which the "
-                    "source was read.",
+                    f"Batch {first - 1} of the change log is needed but no longer exists: it ends after the position of the "
+                    "reference.",
                     where=self._changelog.path_of(name, first - 1),
-                    safe="Nothing was compared or changed.",
-                    remedy="run the comparison again, and keep batches for as long as one takes",
+                    safe="Nothing was verified or changed.",
+                    remedy="run the verification again, and keep batches in the change log for at least the duration of a verification",
                 )
             end = manifest.offset_after.position
             if end is not None and read.position.has_reached(source.parse_position(end)):

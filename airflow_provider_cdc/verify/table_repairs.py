@@ -92,13 +92,13 @@ def repairs_of(
 
 def _advice(connector: str, table: Mapping[str, Any], schema: TableSchema | None) -> str:
     advice = (
-        f"{table['problem']}: run the apply; if it is so afterwards, move the table away, and the apply builds it again"
+        f"{table['problem']}: run the apply; if the problem remains, move the table away, and the apply rebuilds it"
     )
     if not table["name"] or schema is None:
         return advice
     kind = None if schema.key else "blocking"
     again = format_cdc_command("snapshot", connector, format_exact_pattern(schema.id), type=kind, replace=True)
-    return f"{advice}, or have all rows read again: {again}"
+    return f"{advice}, or snapshot all rows again: {again}"
 
 
 def build_repair(
@@ -122,25 +122,27 @@ def build_repair(
     rebuild = f"`{format_cdc_command('rebuild', connector, at or table)}`"
     again = f"`{format_cdc_command('snapshot', connector, format_exact_pattern(table), replace=True)}`"
     if not schema.key:
-        return TableRepair(topic, None, f"its rows have no key, by which they could be read again: {rebuild}")
+        return TableRepair(topic, None, f"its rows have no key and cannot be repaired by key: run {rebuild}")
     if number > MOST_KEYS or not keys:
         return TableRepair(
-            topic, None, f"{number:,} keys differ, so that all of it is to be read again: {again}, or {rebuild}"
+            topic, None, f"{number:,} keys differ, so the whole table must be repaired: run {again} or {rebuild}"
         )
     if twice := sum(key.target > 1 for key in keys):
         return TableRepair(
             topic,
             None,
-            f"it has {twice:,} keys more than once, which only a table that is built again does not: {rebuild}",
+            f"it has {twice:,} duplicate keys, which only a rebuild removes: run {rebuild}",
         )
     columns = [schema.get_column(name) for name in schema.key]
     try:
         ranges = key_ranges(table, columns, keys)
     except InvalidKeyValue as e:
-        return TableRepair(topic, None, f"a key of the table is none of the source ({e}): {rebuild}")
+        return TableRepair(topic, None, f"a key of the table is not a key of the source ({e}): run {rebuild}")
     data = {"type": "incremental", "data-collections": [format_exact_pattern(table)], "key-ranges": ranges}
     return TableRepair(
-        topic, data, f"{number:,} keys are read again in {len(ranges):,} ranges; the next apply repairs the table"
+        topic,
+        data,
+        f"a snapshot reads {number:,} keys again, in {len(ranges):,} ranges; the next apply repairs the table",
     )
 
 
@@ -229,7 +231,7 @@ def read_keys(storage: Storage, folder: str, key: Sequence[str]) -> list[Differi
             f"The keys of the rows that differ cannot be read: {e}",
             where=folder,
             safe="No signal was sent.",
-            remedy="leave --keys out, so that they are written below the scratch change log",
+            remedy="leave --keys out, so that the keys are written below the scratch change log",
         ) from e
     return found
 

@@ -16,11 +16,11 @@ _PLAN, _REPORT = "plan.json", "report.json"
 
 def why_not(rule: TableRule) -> str:
     """Why a table that is kept by a rule can never be compared with the source; empty if it can."""
-    nothing = "and the source has no such rows to compare them with"
+    nothing = "which the source does not contain"
     if rule.outbox is not None:
-        return f"a rule says that it is an outbox: the rows of its tables are events, {nothing}"
+        return f"its rule is an outbox: the rows of its tables are events, {nothing}"
     if rule.mode == "log":
-        return f"it is kept by a rule in mode log: its rows are events, {nothing}"
+        return f"its rule has mode log: its rows are events, {nothing}"
     return ""
 
 
@@ -78,10 +78,10 @@ class VerificationPlan:
         data = scratch.read(path)
         if data is None:
             raise ChangeLogDamaged(
-                "There is no plan of a comparison.",
+                "The plan of the verification does not exist.",
                 where=path,
                 safe="Nothing was read or changed.",
-                remedy="`airflow cdc verify` makes one by itself; or leave --plan out to compare with a change log as it is",
+                remedy="run `airflow cdc verify`, which makes a plan automatically; or leave --plan out to verify the tables against the change log as it is",
             )
         found = orjson.loads(data)
         found["references"] = tuple(

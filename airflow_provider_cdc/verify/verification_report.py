@@ -139,21 +139,21 @@ class VerificationReport:
 def _notes(table: TableVerification) -> list[str]:
     notes = [f"{table.problem} ({table.location})"] if table.problem else []
     if table.never:
-        notes.append(f"not compared, because {table.not_compared}")
+        notes.append(f"not verified, because {table.not_compared}")
     elif table.not_compared:
-        notes.append(f"not compared: {table.not_compared} ({table.location})")
+        notes.append(f"not verified: {table.not_compared} ({table.location})")
     if table.aside:
-        notes.append(f"left aside: {table.aside:,} rows that are over, as the table says itself")
+        notes.append(f"ignored: {table.aside:,} rows that the table marks as ended")
     if table.told:
-        notes.append(f"not compared, they tell about events: {', '.join(table.told)}")
+        notes.append(f"not verified, columns about events: {', '.join(table.told)}")
     if table.only_in_table:
-        notes.append(f"not compared, only in the table: {', '.join(table.only_in_table)}")
+        notes.append(f"not verified, only in the table: {', '.join(table.only_in_table)}")
     if table.unknown:
         lacking = ", ".join(f"{c} ({n:,} rows)" for c, n in table.unknown.items())
-        notes.append(f"not compared, the reference does not have the value: {lacking}")
+        notes.append(f"not verified, values missing in the reference: {lacking}")
     if table.rows_differ and table.batch is not None:
         version = f", version {table.version} of the table" if table.version else ""
-        notes.append(f"compared as of batch {table.batch}{version}")
+        notes.append(f"verified as of batch {table.batch}{version}")
     if table.differing:
         notes.append("differs in " + ", ".join(f"{c} ({n:,} rows)" for c, n in table.differing.items()))
     notes += map(_shown, table.examples)

@@ -86,7 +86,7 @@ def _stopped(engine: sa.Engine, source: MemoryDatabase, connector: Connector) ->
     for name in ("s.Orders", "s.orders"):
         put(source, name, {"id": 2, "k": "is too long"})
     connector.capture()
-    with pytest.raises(TargetError, match="2 of the tables"):
+    with pytest.raises(TargetError, match="2 tables of"):
         sink(engine, connector).apply()
     for name in ("s.Orders", "s.orders"):
         put(source, name, {"id": 3, "k": "fits"})
@@ -173,7 +173,7 @@ def test_an_account_that_may_not_change_its_markers_is_told_how(
         with pytest.raises(TargetError, match="earlier version") as refused:
             sink(engine, connector).apply()
         assert refused.value.remedy is not None
-        execute(folding, *refused.value.remedy.removeprefix("run ").partition("; or allow")[0].split("; "))
+        execute(folding, *refused.value.remedy.removeprefix("run ").partition("; or grant")[0].split("; "))
         sink(engine, connector).apply()
     finally:
         engine.dispose()
@@ -286,9 +286,9 @@ def test_the_remedies_of_a_refused_topic_work(
     tables(source, s__Orders=[row(1, "large")], s__orders=[row(1, "small"), row(2, "small")])
     assert set(refused(postgresql, connector)) == {"p.s.orders"}
     assert not refused(postgresql, connector, topics__regex=r"p\.s\.Orders")
-    statement = refused(postgresql, connector, name="again")["p.s.orders"].partition("if p.s.Orders is given up, run ")[
-        2
-    ]
+    statement = refused(postgresql, connector, name="again")["p.s.orders"].partition(
+        "if p.s.Orders is no longer applied, run "
+    )[2]
     with postgresql.begin() as connection:
         connection.exec_driver_sql(statement.splitlines()[0].rstrip("."))
         connection.exec_driver_sql("DROP TABLE p_s_orders")
@@ -332,11 +332,11 @@ def test_shards_may_share_a_table_which_is_not_emptied_for_one_of_them(
     assert not refused(sqlite, connector, **shared)
     assert [one["id"] for one in in_order(rows(sqlite, "t"))] == [1, 2, 3]
     source.truncate_table("e2.t")
-    assert "has rows of p.e1.t, too" in refused(sqlite, connector, **shared)["p.e2.t"]
+    assert "also contains rows of p.e1.t" in refused(sqlite, connector, **shared)["p.e2.t"]
     assert [one["id"] for one in in_order(rows(sqlite, "t"))] == [1, 2, 3]
     properties = {**EQUAL, "collection.name.format": "${source.table}", "collection.name.shared": True}
     rebuild = RebuildDatabase(sqlite, DatabaseTargetConfig.parse(properties), connector.changelog, connector.name)
-    with pytest.raises(TargetError, match="has rows of p"):
+    with pytest.raises(TargetError, match="also contains rows of p"):
         rebuild.run(["p.e1.t"])
     assert [one["id"] for one in in_order(rows(sqlite, "t"))] == [1, 2, 3]
     assert not refused(sqlite, connector, **shared, truncate__enabled=False)
@@ -376,7 +376,7 @@ def test_a_table_of_our_own_is_no_target(
 ) -> None:
     tables(source, **{f"s.{name}": [row(1, "x")], "s.t": [row(1, "x")]})
     said = refused(sqlite, connector, collection__name__format="${source.table}")
-    assert "one of the sink's own" in said[f"p.s.{name}"]
+    assert "the sink reserves for its own tables" in said[f"p.s.{name}"]
     assert rows(sqlite, "t") == [row(1, "x")]
 
 

@@ -209,7 +209,7 @@ def test_lines_of_a_writer_that_had_the_file_open_are_not_lost(path: Path) -> No
         ('["a"]', "signals.txt line 2: its data is a JSON array, not an object"),
         ('{"id": "x", "data": {}}', "x (signals.txt line 2): it has no type"),
         ('{"id": "x", "type": 5}', "x (signals.txt line 2): it has no type"),
-        ('{"id": "x", "type": "log"}', "x: it has no data, which has to be a JSON object"),
+        ('{"id": "x", "type": "log"}', "x: it has no data; the data must be a JSON object"),
         ('{"id": "x", "type": "log", "data": [1]}', "x: its data is a JSON array, not an object"),
         ("[" * 100_000, "signals.txt line 2: its data is not JSON: "),
         ("\x00\x01", "signals.txt line 2: its data is not JSON: "),
@@ -232,8 +232,8 @@ def test_bytes_that_are_no_text_are_refused_and_do_no_harm(path: Path, store: St
 def test_a_line_that_is_too_long_is_refused_and_the_next_one_read(path: Path) -> None:
     _append(path, "x" * (9 * LARGEST), LOG, {**LOG, "data": {"message": "y" * LARGEST}})
     long, fine, large = _channel(path).poll()
-    assert "at most 1,048,576 are read" in _refusal(long)
-    assert "at most 1,048,576 are read" in _refusal(large)
+    assert "the limit is 1,048,576" in _refusal(long)
+    assert "the limit is 1,048,576" in _refusal(large)
     assert fine.id == "2"
 
 

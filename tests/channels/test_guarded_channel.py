@@ -57,8 +57,8 @@ def test_a_channel_that_fails_is_asked_again_after_growing_pauses(
     first = {polls: at for at, polls in reversed(asked)}
     assert first == {1: 0, 2: 1, 3: 3, 4: 7}
     assert [r.getMessage() for r in caplog.records] == [
-        "No signals from the channel mine for now; capture goes on. OSError: gone",
-        "Signals of the channel mine are read again.",
+        "The signal channel mine cannot be read for now; capture continues. OSError: gone",
+        "The signal channel mine works again.",
     ]
     assert guard.poll() == []
     clock[0] += 1
@@ -90,7 +90,7 @@ def test_other_trouble_is_told_at_once(clock: list[float], caplog: pytest.LogCap
 def test_a_channel_that_gives_something_else_is_told(caplog: pytest.LogCaptureFixture) -> None:
     for answer in (["text"], None, [None]):
         assert GuardedChannel("mine", _Channel(answer)).poll() == []
-    assert "it gave a str instead of a SentSignal" in caplog.text
+    assert "the channel returned a str instead of a SentSignal" in caplog.text
     assert len(caplog.records) == 3
 
 

@@ -124,10 +124,10 @@ def test_ignored_messages_are_not_read_by_the_next_run(
     with caplog.at_level(logging.INFO):
         until(lambda: _some(channel, 0, 0.2) or "offset 1" in caplog.text, "both messages are passed over")
         channel.close()
-        assert caplog.text.count("Passing over") == 2
+        assert caplog.text.count("Ignoring the message") == 2
         caplog.clear()
         assert _some(opened(), 0, 1) == []
-    assert "Passing over" not in caplog.text
+    assert "Ignoring the message" not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -210,8 +210,8 @@ def test_a_topic_that_does_not_exist_yet_is_waited_for_and_not_created(
     try:
         prefix = f"late{time.time_ns()}"
         (channel,) = open_channels(_config(kafka, None, **{"topic.prefix": prefix}), "shop")
-        until(lambda: channel.poll() or "There is no topic" in caplog.text, "the topic is missed")
-        assert f"There is no topic {prefix}-signal yet" in caplog.text
+        until(lambda: channel.poll() or "-signal does not exist yet" in caplog.text, "the topic is missed")
+        assert f"The topic {prefix}-signal does not exist yet" in caplog.text
         assert "create it, with one partition" in caplog.text
         assert f"{prefix}-signal" not in kafka.connect().list_topics(timeout=10).topics
         kafka.create_topic(f"{prefix}-signal")

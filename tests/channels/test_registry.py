@@ -51,9 +51,9 @@ def test_the_source_and_airflow_need_no_channel() -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("jmx", "there is no Java here"),
-        ("fiel", "there is no such channel. Valid values are: airflow, file, kafka, source"),
-        ("log", "there is no such channel"),
+        ("jmx", "JMX beans need Java"),
+        ("fiel", "no channel has this name. Valid values are: airflow, file, kafka, source"),
+        ("log", "no channel has this name"),
     ],
 )
 def test_a_signal_channel_that_is_not_there_is_refused_with_those_that_are(name: str, why: str) -> None:
@@ -63,7 +63,7 @@ def test_a_signal_channel_that_is_not_there_is_refused_with_those_that_are(name:
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("jmx", "there is no Java here"), ("mail", "there is no such channel. Valid values are: log, sink.")],
+    [("jmx", "JMX beans need Java"), ("mail", "no channel has this name. Valid values are: log, sink.")],
 )
 def test_a_notification_channel_that_is_not_there_is_refused_with_those_that_are(name: str, why: str) -> None:
     with pytest.raises(ConfigError, match=f"'{name}' cannot be used: {why}"):
@@ -94,7 +94,7 @@ def test_a_notification_channel_of_ones_own_is_found_by_its_name(
     ("place", "told"),
     [
         ("nowhere:Channel", "cannot be loaded from nowhere:Channel: ModuleNotFoundError"),
-        ("{module}:broken", "cannot be made: OSError: no way out"),
+        ("{module}:broken", "cannot be created: OSError: no way out"),
     ],
 )
 def test_a_channel_of_ones_own_that_does_not_work_is_named(

@@ -237,7 +237,7 @@ def test_check_says_whether_everything_is_captured(shop: Shop, capsys: pytest.Ca
     clean(capsys)
     run("check", "shop", "-o", "json")
     assert json.loads(capsys.readouterr().out) == {
-        "ready": True, "findings": [], "position": "entry 2", "waiting": "the log has gone on to entry 2",
+        "ready": True, "findings": [], "position": "entry 2", "waiting": "the log has advanced to entry 2",
     }  # fmt: skip
 
 

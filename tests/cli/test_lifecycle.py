@@ -233,9 +233,9 @@ def test_the_offset_is_shown_with_its_version_and_history(captured: Shop, capsys
 CHANGES = [
     (
         ["offset", "set", "--to", '{"entry": 2}', "shop"],
-        "REPEATED: everything that was committed after entry 2 up to entry 4",
+        "REPEATED: the changes committed after entry 2, up to entry 4",
     ),
-    (["offset", "reset", "shop"], "The next run reads every captured table again"),
+    (["offset", "reset", "shop"], "The next run takes a snapshot of every captured table again"),
     (["offset", "restore", "1", "shop"], "from entry 4 to entry 2 (repeat)"),
 ]
 
@@ -316,7 +316,7 @@ def test_no_gap_ends_with_0(captured: Shop, capsys: pytest.CaptureFixture[str]) 
 def test_a_gap_is_told_exactly_with_the_ways_out_and_ends_with_1(gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     assert refused("gap", "shop") == "1"
     told = capsys.readouterr().out
-    assert told.startswith("Lost: everything that was committed after entry 4 (")
+    assert told.startswith("Lost: all changes committed after entry 4 (")
     assert " and before entry 5, the oldest position that can be read.\n" in told
     for how in ("snapshot", "incremental", "skip"):
         assert f"airflow cdc gap shop --repair {how}" in told
@@ -355,7 +355,7 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_table_whose_key_may_be_null_is_not_repaired_beside_the_stream(gap: Shop) -> None:
-    assert "id may be NULL" in refused("gap", "shop", "--repair", "incremental", "--confirm", "shop")
+    assert "id is nullable" in refused("gap", "shop", "--repair", "incremental", "--confirm", "shop")
     assert gap.store.list_signals("shop", 0) == []
 
 

@@ -44,7 +44,10 @@ def test_the_log_is_maintained_alone_or_only_planned(log: ChangeLog, capsys: pyt
     _applied(log, 3)
     run("maintain", "shop", "--dry-run")
     said = capsys.readouterr().out
-    assert said == "Batches 1 to 3 go, as all targets had had them for changelog.retention.ms=0; 4 to 4 stay.\n"
+    assert (
+        said
+        == "Batches 1 to 3 are removed, because all targets had applied them for longer than changelog.retention.ms=0; 4 to 4 stay.\n"
+    )
     assert log.list_batches("shop") == [1, 2, 3, 4]
     run("maintain", "shop", "--only", "retention", "-o", "json")
     found = json.loads(capsys.readouterr().out)
@@ -64,7 +67,7 @@ def test_without_a_target_that_can_be_maintained_the_log_may_be(
         run("maintain", "shop")
     run("maintain", "shop", "--only", "retention")
     said = capsys.readouterr().out
-    assert said.startswith("Batches 1 to 4 stay: all targets have batches up to 0")
+    assert said.startswith("Batches 1 to 4 stay: all targets have applied the batches up to 0")
 
 
 @pytest.mark.parametrize("form", ["table", "json"])

@@ -71,7 +71,10 @@ def test_what_would_be_refused_is_not_sent(captured: Shop) -> None:
         (["snapshot", "shop", "shop.["], "not a regular expression"),
         (["snapshot", "shop", "a.b", "--filter", "id > 3"], "not of the form TABLE=SQL"),
         (["snapshot", "shop", "a.b", "--chunk-size", "0"], '"chunk-size" is not a whole number from 1'),
-        (["snapshot", "shop", "a.b", "--chunk-size", "9", "--type", "blocking"], "is for incremental snapshots"),
+        (
+            ["snapshot", "shop", "a.b", "--chunk-size", "9", "--type", "blocking"],
+            "is valid only for incremental snapshots",
+        ),
         (["signal", "shpo", "pause-snapshot"], "No connector 'shpo' has run yet"),
     ):
         assert words in refused(*line)

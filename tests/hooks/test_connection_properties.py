@@ -30,7 +30,7 @@ def test_only_properties_of_the_connection_may_come_from_it(kind: str, monkeypat
     assert not set(valid) & set(DANGEROUS)
     for name in others:
         connect(monkeypatch, "shop", conn_type=f"cdc_{kind}", host="db", extra={name: "x"})
-        with pytest.raises(ConfigError, match="extra of a connection cannot hold") as caught:
+        with pytest.raises(ConfigError, match="extra field of a connection cannot contain") as caught:
             CdcSourceHook("shop").resolve_properties()
         assert all(known in str(caught.value) for known in valid)
     print(f"{kind}: {len(others)} refused; {', '.join(valid)}")

@@ -123,8 +123,8 @@ def test_the_login_of_the_database_is_not_handed_to_a_cluster(spark: Path, monke
 
 @pytest.mark.parametrize(("terminal", "kind"), [(True, AirflowFailException), (False, AirflowException)])
 def test_what_the_job_has_failed_with_is_the_error_of_the_task(spark: Path, terminal: bool, kind: type) -> None:
-    will(spark, {"error": "p_s_t cannot take a row", "terminal": terminal, "ended": True}, status=1)
-    with pytest.raises(AirflowException, match="p_s_t cannot take a row") as caught:
+    will(spark, {"error": "p_s_t rejects a row", "terminal": terminal, "ended": True}, status=1)
+    with pytest.raises(AirflowException, match="p_s_t rejects a row") as caught:
         apply(spark)
     assert type(caught.value) is kind
 

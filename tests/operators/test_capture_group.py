@@ -144,7 +144,7 @@ def test_a_look_asks_each_source_once_however_many_connectors_it_has(
     assert [looked.reason for looked in look_at(capture(one).connector_accesses)] == [None] * 6
     assert asked == [1]
     group.change("c0", key=2)
-    assert {looked.reason for looked in look_at(capture(one).connector_accesses)} == {"the log has gone on to entry 3"}
+    assert {looked.reason for looked in look_at(capture(one).connector_accesses)} == {"the log has advanced to entry 3"}
 
 
 def test_paused_ones_are_left_out_and_are_no_failure(group: Group) -> None:
@@ -314,7 +314,7 @@ def test_the_sensor_waits_in_the_triggerer_until_any_of_them_has_changes(group: 
         assert not waiting.done()
         group.change("c3", key=2)
         event = await waiting
-        assert event == {"connector": "c3", "reason": "the log has gone on to entry 3"}
+        assert event == {"connector": "c3", "reason": "the log has advanced to entry 3"}
         sensor(group).execute_complete(context(), event)
 
     asyncio.run(story())
@@ -416,7 +416,7 @@ def test_one_that_was_mended_in_the_pause_is_waited_for_again(group: Group, monk
         await asyncio.to_thread(until, lambda: looked.calls >= len(NAMES), "all were looked up")
         connect(monkeypatch, "c2", conn_type="cdc_memory", host="group-c2")
         group.change("c2", key=2)
-        assert await waiting == {"connector": "c2", "reason": "the log has gone on to entry 3"}
+        assert await waiting == {"connector": "c2", "reason": "the log has advanced to entry 3"}
 
     asyncio.run(story())
 

@@ -101,7 +101,7 @@ def test_a_dry_run_tells_what_would_be_done_and_does_nothing(shop: Shop) -> None
 def test_what_cannot_be_taken_back_has_to_be_confirmed(shop: Shop) -> None:
     before = shop.store.load_offset("shop")
     for confirm in (None, "", "shpo"):
-        with pytest.raises(AirflowFailException, match="confirm it with shop"):
+        with pytest.raises(AirflowFailException, match="confirm the change with shop"):
             steer("offset-reset", confirm=confirm)
     assert shop.store.load_offset("shop") == before
     assert steer("offset-reset", confirm="shop")["position"] is None
@@ -143,7 +143,7 @@ def test_a_gap_is_shown_and_repaired(shop: Shop) -> None:
     shop.order(3)
     gap = steer("repair-gap", repair="snapshot", plan_only=True)["gap"]
     assert gap["connector"] == "shop"
-    with pytest.raises(AirflowFailException, match="confirm it with shop"):
+    with pytest.raises(AirflowFailException, match="confirm the change with shop"):
         steer("repair-gap", repair="snapshot")
     assert steer("repair-gap", repair="snapshot", confirm="shop")["gap"] == gap
     assert capture(shop)["events"] >= 3

@@ -87,7 +87,7 @@ def test_it_submits_the_job_and_tells_what_was_done_and_what_was_not(
         "connector": "shop", "target": "delta", "tables": {"a": ["compact"]}, "seconds": 2.5, "changelog": None,
         "state": {"problem": "", "removed": {"offset_history": 0, "batches": 0, "notifications": 0, "signals": 0}},
     }  # fmt: skip
-    assert done["changelog"]["why"] == "there is no batch"
+    assert done["changelog"]["why"] == "the change log contains no batch"
     called = json.loads((folder / "call.json").read_text())
     given = called[called.index(job_path("maintain_tables.py")) + 1 :]
     assert given[:-2] == [
@@ -137,7 +137,7 @@ def test_batches_that_no_target_needs_are_removed_whatever_becomes_of_the_tables
     assert "Old batches" not in str(caught.value)
     assert changelog.list_batches("shop") == [3]
     assert (
-        "Batches 1 to 2 go, as all targets had had them for changelog.retention.ms=0; 3 to 3 stay."
+        "Batches 1 to 2 are removed, because all targets had applied them for longer than changelog.retention.ms=0; 3 to 3 stay."
         in capsys.readouterr().out
     )
 
@@ -176,7 +176,7 @@ def test_change_log_and_state_are_maintained_without_spark(folder: Path, capsys:
     assert changelog.list_batches("shop") == [3]
     assert not (folder / "call.json").exists()
     wrong = ConnectorDefinition("shop", "mariadb", f"{folder}/changelog", {"changelog.retention.bytes": -5}, {})
-    with pytest.raises(AirflowFailException, match="has to be a number from -1 on"):
+    with pytest.raises(AirflowFailException, match="must be a number of at least -1"):
         RetentionOperator(task_id="retention", definition=wrong).execute(context())
     assert "Old batches of shop could not be removed" in capsys.readouterr().out
 

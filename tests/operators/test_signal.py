@@ -199,7 +199,7 @@ def test_a_chunk_size_may_be_left_to_the_connector(given: str | None) -> None:
     [
         ({"chunk_size": 0}, "not a whole number from 1"),
         ({"chunk_size": "many"}, "not a whole number from 1"),
-        ({"chunk_size": 500, "blocking": True}, "is for incremental snapshots"),
+        ({"chunk_size": 500, "blocking": True}, "is valid only for incremental snapshots"),
         ({"key_ranges": [{"data-collection": "inventory.orders", "absnet": []}]}, "did you mean absent"),
     ],
 )

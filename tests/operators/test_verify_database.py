@@ -86,7 +86,7 @@ def test_tables_that_differ_fail_the_task_for_good_and_are_repaired(shop: Shop, 
     assert [
         name for name in shop.store.metrics.load_rollups("shop") if name.startswith("verify")
     ] == []  # it is in no chart
-    with pytest.raises(AirflowFailException, match=r"signal 1 was sent: 2 keys are read again"):
+    with pytest.raises(AirflowFailException, match=r"signal 1 was sent: a snapshot reads 2 keys again"):
         verify(shop, repair=True)
     capture(shop)
     apply(shop)
@@ -105,7 +105,7 @@ def test_a_folder_of_keys_that_is_not_empty_fails_for_good(shop: Shop, tmp_path:
     apply(shop)
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "others").write_text("")
-    with pytest.raises(AirflowFailException, match=r"There is something in .*keys already"):
+    with pytest.raises(AirflowFailException, match=r"The folder .*keys is not empty"):
         verify(shop, keys=f"{tmp_path}/keys")
 
 

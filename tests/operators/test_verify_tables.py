@@ -90,14 +90,14 @@ def test_tables_that_differ_fail_the_task_for_good_and_those_not_compared_have_i
     shop: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = TableVerification("shop.a", "/lake/a", missing=2, different=1, source=10, target=8)
-    unsure = TableVerification("shop.b", "/lake/b", not_compared="an incremental snapshot of it was under way")
+    unsure = TableVerification("shop.b", "/lake/b", not_compared="an incremental snapshot of it was running")
     _will(tmp_path, 1, wrong, unsure)
     with pytest.raises(
         AirflowFailException, match=r"1 tables of shop are not equal.*\n  shop.a: 2 rows missing, 0"
     ) as e:
         _task(shop).execute(context())
     assert "airflow cdc rebuild shop" in str(e.value)
-    assert "shop.b: not compared" in capsys.readouterr().out
+    assert "shop.b: not verified" in capsys.readouterr().out
     _will_again(tmp_path, 2, unsure, TableVerification("shop.c", "/lake/c"))
     with pytest.raises(AirflowException, match="1 tables of shop could not be verified; the others are equal") as e:
         _task(shop).execute(context())
@@ -112,13 +112,13 @@ def test_tables_that_can_never_be_compared_fail_the_task_only_if_somebody_has_na
     _will(tmp_path, 0, events, equal)
     done = _task(shop).execute(context())
     assert (done["tables"], done["not_compared"]) == ({"shop.a → /lake/eu": 1}, {"shop.log": "its rows are events"})
-    assert "shop.log: not compared, because its rows are events" in capsys.readouterr().out
+    assert "shop.log: not verified, because its rows are events" in capsys.readouterr().out
     _will_again(tmp_path, 2, events, equal, named=True)
     with pytest.raises(AirflowFailException, match="1 tables of shop could not be verified; the others are equal"):
         _task(shop, tables=r"inventory\.orders").execute(context())
     plan = json.loads((tmp_path / "seen" / "plan.json").read_text())
     assert plan["named"] is True
-    unsure = TableVerification("shop.b", "/lake/b", not_compared="an incremental snapshot of it was under way")
+    unsure = TableVerification("shop.b", "/lake/b", not_compared="an incremental snapshot of it was running")
     _will_again(tmp_path, 2, events, unsure)
     with pytest.raises(AirflowException, match="1 tables of shop could not be verified") as e:
         _task(shop).execute(context())
@@ -144,10 +144,10 @@ def test_a_job_without_a_report_is_a_failure(shop: Shop, tmp_path: Path) -> None
 def test_nothing_is_submitted_if_the_capture_does_not_come_there(shop: Shop, tmp_path: Path) -> None:
     _will(tmp_path, 0)
     shop.order(2)
-    with pytest.raises(AirflowException, match="has not come to entry"):
+    with pytest.raises(AirflowException, match="has not reached entry"):
         _task(shop, wait=timedelta(0)).execute(context())
     shop.store.set_control("shop", DesiredState.PAUSED, "me")
-    with pytest.raises(AirflowSkipException, match="is paused, and has not come to"):
+    with pytest.raises(AirflowSkipException, match="is paused, and has not reached"):
         _task(shop).execute(context())
     assert not (tmp_path / "call.json").exists()
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_meant_is_refused(shop: Shop, tmp_path: Path) -> None:
     _will(tmp_path, 0)
     with pytest.raises(ConfigError, match="Valid values are"):
         _task(shop, target="hudi")
-    with pytest.raises(AirflowFailException, match="No table that connector shop captures is meant by other"):
+    with pytest.raises(AirflowFailException, match="No captured table of connector shop matches other"):
         _task(shop, tables="other").execute(context())
     with pytest.raises(AirflowFailException, match="A secret would be on the command line"):
         _task(shop, conf={"spark.hadoop.fs.s3a.secret.key": "hunter2"}).execute(context())

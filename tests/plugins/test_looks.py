@@ -124,7 +124,7 @@ def test_the_gap_report_has_the_ways_that_the_command_has(
         shop.order(10 + key)
     shop.database.purge_log()
     found = post(asked, "gap")
-    assert found["text"].startswith("Lost: everything that was committed after ")
+    assert found["text"].startswith("Lost: all changes committed after ")
     assert found["gap"]["comparable"] is True
     assert [way["repair"] for way in found["ways"] if way["loses"]] == ["skip"]
     capsys.readouterr()

@@ -58,8 +58,8 @@ def test_otherwise_it_waits_in_the_triggerer(shop: Shop) -> None:
 
 @pytest.mark.parametrize("deferrable", [True, False])
 def test_a_signal_that_is_not_carried_out_fails_the_task_for_good(shop: Shop, deferrable: bool) -> None:
-    number = sent(shop, SignalState.REFUSED, "no captured table is called x")
-    with pytest.raises(AirflowFailException, match="was refused: no captured table is called x"):
+    number = sent(shop, SignalState.REFUSED, "no captured table has the name x")
+    with pytest.raises(AirflowFailException, match="was refused: no captured table has the name x"):
         sensor(number=number, deferrable=deferrable).execute(context())
     with pytest.raises(AirflowFailException, match="failed: disk is full"):
         sensor(number=number).execute_complete(

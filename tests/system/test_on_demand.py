@@ -368,7 +368,7 @@ def test_a_signal_is_sent_by_its_form(captured: Runs, airflow: Airflow) -> None:
     assert "we were here at binlog" in captured.result("busy_signal", run, "wait")["message"]
     run = captured.begin("busy_signal", connector="busy", type="dance")
     captured.until("busy_signal", run, "wait", "failed")
-    assert "is not a type of signal" in captured.log("busy_signal", run, "wait")
+    assert "is not a signal type" in captured.log("busy_signal", run, "wait")
 
 
 def test_the_offset_is_not_changed_unless_that_is_confirmed(captured: Runs, airflow: Airflow) -> None:

@@ -141,7 +141,7 @@ FORMS: dict[str, tuple[str, dict[str, str], str, bool]] = {
     "Build tables again": ("", {"Tables, or": "acted.orders"}, "is rebuilt from the change log: acted.orders", True),
     "Release database at": ("", {}, "The next maintenance may remove later batches", True),
     "Go back to an earlier offset": ("offsets", {"Offset to": "1"}, "A run of acted_lifecycle does it.", True),
-    "Edit the offset": ("offsets", {}, "The connector stands there.", True),
+    "Edit the offset": ("offsets", {}, "The connector is already at this position.", True),
     "Forget the offset": ("offsets", {}, "reads every captured table again", True),
 }  # fmt: skip
 """Button → the tab where it is, what is filled in, what the plan says, and whether it wants the connector's name."""
@@ -313,7 +313,7 @@ def test_a_gap_is_repaired_from_its_report(
     show(page, services, "/connectors/acted/offsets")
     page.get_by_role("button", name="Ask the source").click()
     report = page.get_by_test_id("gap")
-    report.get_by_text("Lost: everything that was committed after").wait_for()
+    report.get_by_text("Lost: all changes committed after").wait_for()
     page.screenshot(path=shots / "gap-ways.png", full_page=True)
     assert findings(page, axe) == []
     dialog = ask(page, "Repair the gap by skip", scope=report)

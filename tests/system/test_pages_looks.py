@@ -144,7 +144,7 @@ def test_a_lost_position_is_shown_with_the_ways_out(
 ) -> None:
     show(page, services, "/connectors/lost/offsets")
     found = page.get_by_test_id("gap")  # its last run has failed for that: nobody has to ask
-    found.get_by_text("Lost: everything that was committed after").wait_for()
+    found.get_by_text("Lost: all changes committed after").wait_for()
     commands = found.locator("pre").all_inner_texts()
     assert commands == [f"airflow cdc gap lost --repair {way}" for way in ("snapshot", "incremental", "skip")]
     assert found.get_by_text("loses changes").count() == 1

@@ -134,7 +134,7 @@ def test_from_there_it_is_one_click_to_the_table_the_cause_and_the_repair(
     if name == "position-lost":
         page.get_by_role("tab", name="Offsets", exact=True).click()
         report = page.get_by_test_id("gap")
-        report.get_by_text("Lost: everything that was committed after").wait_for()
+        report.get_by_text("Lost: all changes committed after").wait_for()
         assert "--repair snapshot" in report.inner_text()
 
 

@@ -193,7 +193,7 @@ def test_200_sensors_share_one_connection_and_fire_in_time_while_50_sources_are_
             await asyncio.to_thread(fleet.mariadb.sql, "CREATE OR REPLACE DATABASE back_again")
             took = await when(lambda: all(task.done() for task in down), 8 * POLL_S + 120)
             print(f"all 50 are back after {took:.1f} s")
-            assert all("the log has gone on to" in task.result()["reason"] for task in down)
+            assert all("the log has advanced to" in task.result()["reason"] for task in down)
         finally:
             counting.cancel()
             for task in tasks:

@@ -60,7 +60,7 @@ def test_it_waits_while_there_is_nothing_and_fires_when_there_is(shop: Shop) -> 
         await asyncio.sleep(0.5)
         assert not waiting.done()
         shop.order(1)
-        assert await waiting == {"reason": "the log has gone on to entry 2"}
+        assert await waiting == {"reason": "the log has advanced to entry 2"}
 
     asyncio.run(story())
 
@@ -73,7 +73,7 @@ def test_one_that_is_taken_over_by_another_triggerer_goes_on_where_the_state_sta
         await asyncio.sleep(0.3)
         abandoned.cancel()
         shop.order(1)  # while nobody waits
-        assert await first(trigger(shop.definition)) == {"reason": "the log has gone on to entry 2"}
+        assert await first(trigger(shop.definition)) == {"reason": "the log has advanced to entry 2"}
 
     asyncio.run(story())
 
@@ -102,7 +102,7 @@ def test_the_event_loop_is_free_while_the_source_is_asked(shop: Shop, monkeypatc
             beats += asked.is_set()
         shop.order(1)
         go_on.set()
-        assert await waiting == {"reason": "the log has gone on to entry 2"}
+        assert await waiting == {"reason": "the log has advanced to entry 2"}
 
     asyncio.run(story())
 
@@ -141,7 +141,7 @@ def test_a_source_that_does_not_answer_is_asked_until_it_does(
             server.sql("CREATE DATABASE d")
             return await waiting
 
-        assert "the log has gone on to binlog." in asyncio.run(story())["reason"]
+        assert "the log has advanced to binlog." in asyncio.run(story())["reason"]
 
 
 def mariadb_connector(

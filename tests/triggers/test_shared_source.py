@@ -89,7 +89,7 @@ def test_a_definition_that_cannot_be_used_is_told_and_its_neighbours_of_the_same
         assert "error" in await tasks[bad]
         assert not tasks[good].done()
         shop.order(2)
-        assert await tasks[good] == {"reason": "the log has gone on to entry 3"}
+        assert await tasks[good] == {"reason": "the log has advanced to entry 3"}
 
     asyncio.run(story())
 

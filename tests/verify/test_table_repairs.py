@@ -111,8 +111,8 @@ def test_what_no_signal_repairs_is_said_with_the_command_that_does() -> None:
     for schema, keys, number, said in (
         (_schema(), nothing, 3, "no key.*airflow cdc rebuild shop s.orders"),
         (_schema(id="int64"), nothing, 10_001, "10,001 keys differ.*airflow cdc snapshot shop s.orders --replace"),
-        (_schema(id="int64"), _keys(1, target=2), 1, "1 keys more than once.*rebuild"),
-        (_schema(id="int8"), _keys(1000), 1, "none of the source.*rebuild"),
+        (_schema(id="int64"), _keys(1, target=2), 1, "1 duplicate keys.*rebuild"),
+        (_schema(id="int8"), _keys(1000), 1, "not a key of the source.*rebuild"),
     ):
         found = _repair(schema, keys, number)
         assert found.signal is None

@@ -58,9 +58,9 @@ class AvroNames:
             other = next((c for c, name in found.items() if name == self.adjust_field_name(column)), None)
             if other is not None:
                 raise ConfigError(
-                    f"field.name.adjustment.mode={self.fields} makes the same name of the columns {other} and {column}.",
+                    f"field.name.adjustment.mode={self.fields} gives the columns {other} and {column} the same name.",
                     where=str(table),
-                    safe="The change log has both columns under their own names.",
+                    safe="The change log contains both columns under their own names.",
                     remedy="use avro_unicode, which keeps names distinct, or leave one of them out with column.exclude.list",
                 )
             found[column] = self.adjust_field_name(column)

@@ -60,16 +60,16 @@ class ChangeLog:
             there = self.find_manifest(manifest.connector, manifest.batch)
             if there is None or there.writer != manifest.writer:
                 raise CommitConflict(
-                    f"Batch {manifest.batch} has been committed by another run.",
+                    f"Another run has committed batch {manifest.batch}.",
                     where=path,
-                    safe="The other run's batch is complete; this run's events are captured again from there.",
+                    safe="The batch of the other run is complete; the events of this run are captured again after it.",
                 ) from None
         except CreationUnconfirmed as e:
             raise CommitStateUnknown(
                 f"It is not known whether batch {manifest.batch} is committed. {e.what}",
                 where=path,
-                safe="The offset was not moved, and the batch's files stay: nothing is lost or doubled in either case.",
-                remedy="run the capture again: it adopts the batch if it is there, and captures its events anew if it is not",
+                safe="The offset was not moved, and the files of the batch stay: no event is lost or duplicated.",
+                remedy="run the capture again: it adopts the batch if it exists, and otherwise captures its events again",
             ) from e
         return path
 
@@ -220,12 +220,12 @@ class ChangeLog:
 
     def _of_another(self, before: Manifest, manifest: Manifest) -> ChangeLogDamaged:
         return ChangeLogDamaged(
-            f"Batch {manifest.batch} is one of another change log ({manifest.changelog_id or 'without an identity'}) than batch {before.batch} "
-            f"({before.changelog_id or 'without an identity'}): one was put in the place of the other while a capture was running.",
+            f"Batch {manifest.batch} belongs to another change log ({manifest.changelog_id or 'without an identity'}) than batch {before.batch} "
+            f"({before.changelog_id or 'without an identity'}): one change log was replaced by the other while a capture was running.",
             where=self.format_manifest_path(manifest),
-            safe="Nothing of it was applied; targets keep what they have.",
-            remedy="restore the change log and the state tables from backups of the same time; if there are none, "
-            f"`{format_cdc_command('delete', manifest.connector, with_changelog=True)}` has the connector begin afresh, and its target tables have to be moved away",
+            safe="The batch was not applied; targets keep their data.",
+            remedy="restore the change log and the state tables from backups of the same time; without backups, "
+            f"start again with `{format_cdc_command('delete', manifest.connector, with_changelog=True)}`, and move the target tables away",
         )
 
     def _looked_for(self, connector: str, number: int, there: int) -> Manifest | None:
@@ -257,7 +257,7 @@ class ChangeLog:
                 raise self._numbers(connector).removed_error(batch, kept) from None
             raise _damaged(
                 path,
-                "is missing (if a lifecycle rule of the store has deleted it, leave that to the retention of the change log)",
+                "is missing (if a lifecycle rule of the store has deleted it, remove the rule and use the retention of the change log instead)",
             ) from None
         opened.seek(0, 2)
         if opened.tell() != file.bytes:
@@ -281,7 +281,7 @@ class ChangeLog:
             try:
                 footer = pq.read_metadata(opened)
             except (ArrowInvalid, OSError) as e:
-                raise _damaged(path, f"is no Parquet file: {e}") from e
+                raise _damaged(path, f"is not a Parquet file: {e}") from e
             if footer.num_rows != file.rows:
                 raise _damaged(path, f"has {footer.num_rows} rows instead of {file.rows}")
             if crc:
@@ -327,10 +327,10 @@ def _parse(data: bytes, path: str) -> Manifest:
         document = orjson.loads(data)
         if isinstance(document, dict) and document.get("format", 0) > FORMAT:
             raise ChangeLogDamaged(
-                f"The manifest has form {document['format']}; this release knows {FORMAT}.",
+                f"The manifest has format {document['format']}; this release supports format {FORMAT}.",
                 where=path,
-                safe="Nothing was changed: neither the change log nor a table.",
-                remedy="upgrade airflow-provider-cdc here: the change log was written by a newer release",
+                safe="Neither the change log nor a table was changed.",
+                remedy="a newer release wrote the change log: upgrade airflow-provider-cdc here",
             )
         return Manifest.model_validate(document)
     except (ValueError, ValidationError) as e:
@@ -341,6 +341,6 @@ def _damaged(path: str, what: str) -> ChangeLogDamaged:
     return ChangeLogDamaged(
         f"A file of the change log {what}.",
         where=path,
-        safe="Other batches are not concerned; targets keep what they have applied.",
+        safe="Other batches are not affected; targets keep the batches they have applied.",
         remedy="restore the file from a backup, or snapshot the connector's tables again under a new connector name",
     )

@@ -100,9 +100,9 @@ class BatchNumbers:
         if (first := self.find_first()) > number:
             return self.removed_error(number, first)
         return ChangeLogDamaged(
-            f"The manifest of batch {number} of connector {self._connector} is missing, though batch {ahead} exists.",
+            f"The manifest of batch {number} of connector {self._connector} is missing, although batch {ahead} exists.",
             where=self.manifest_path(number),
-            safe="Batches before it are complete.",
+            safe="The batches before it are complete.",
             remedy="restore the file from a backup, or snapshot the connector's tables again under a new connector name",
         )
 
@@ -118,14 +118,14 @@ class BatchNumbers:
             if several
             else f"Batch {number} of connector {self._connector} was"
         )
-        how = "not by the retention of the change log: by a lifecycle rule of the store, or by a person"
+        how = "not by the retention of the change log, but by a lifecycle rule of the store or by a person"
         if mark is not None and mark.first == first:
-            how = f"on {mark.at} {mark.why}"
+            how = f"on {mark.at}, {mark.why}"
         return BatchesRemoved(
-            f"{gone} removed ({how}). The change log begins with batch {first} now.",
+            f"{gone} removed ({how}). The change log now begins with batch {first}.",
             where=self.manifest_path(number),
-            safe=f"Batches from {first} on are there; nothing was changed.",
-            remedy=f"begin with batch {first}; `{self._read_again(mark, number)}` has the tables that need what is gone read again",
+            safe=f"The batches from {first} on exist; nothing was changed.",
+            remedy=f"begin with batch {first}, and snapshot the tables that need the removed batches again: `{self._read_again(mark, number)}`",
         )
 
     def _read_again(self, mark: TruncationMarker | None, number: int) -> str:

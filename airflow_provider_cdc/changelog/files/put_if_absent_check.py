@@ -69,15 +69,15 @@ def _create_twice(storage: Storage, path: str) -> None:
             _create(storage, again, b"first")
         except StorageUnavailable:
             storage.replace(again, b"first")  # raises where the store takes no file at all
-            raise _refused(storage, f"it takes files, but none with that condition ({e.__cause__ or e})") from e
+            raise _refused(storage, f"it accepts files, but not with this condition ({e.__cause__ or e})") from e
         path = again
     try:
         storage.create(path, b"second")
     except FileExistsError:
         if storage.read(path) == b"first":
             return
-        raise _refused(storage, "it said that a file exists, and replaced it all the same") from None
-    raise _refused(storage, "it replaced a file that was there")
+        raise _refused(storage, "it reported that a file exists, but replaced it") from None
+    raise _refused(storage, "it replaced an existing file")
 
 
 def _create(storage: Storage, path: str, data: bytes) -> None:
@@ -86,7 +86,7 @@ def _create(storage: Storage, path: str, data: bytes) -> None:
     except FileExistsError:
         # a client that has sent a request twice finds what it has created itself
         if storage.read(path) != data:
-            raise _refused(storage, "it said that a file exists which does not") from None
+            raise _refused(storage, "it reported that a file exists, but the file does not exist") from None
 
 
 def _race(storage: Storage, path: str) -> None:
@@ -111,7 +111,7 @@ def _race(storage: Storage, path: str) -> None:
         thread.join()
     found = storage.read(path)
     if len(created) > 1 or (created and found != created[0]):
-        raise _refused(storage, "two that created a file at the same moment were both told that it is theirs")
+        raise _refused(storage, "two clients created a file at the same moment, and the store confirmed both")
     if errors and found is None:
         raise errors[0]
 
@@ -119,10 +119,10 @@ def _race(storage: Storage, path: str) -> None:
 def _refused(storage: Storage, what: str) -> ConfigError:
     store = storage.describe_store()
     return ConfigError(
-        f"The change log's store does not keep its promise to create a file only if it is absent: {what}. "
-        "Two runs could both commit a batch there, and one would be lost.",
+        f"The change log's store cannot reliably create a file only if it is absent: {what}. "
+        "Two runs could both commit the same batch, and one of them would be lost.",
         where=", ".join(f"{name} {value}" for name, value in store.items()),
         safe="Nothing was captured; the offset is untouched.",
-        remedy="use a store that honours the condition (on S3: If-None-Match of a PUT; needs s3fs, gcsfs or adlfs 2024.12 or newer), "
-        "or a local folder whose file system has hard links",
+        remedy="use a store that supports the condition (on S3: If-None-Match of a PUT; needs s3fs, gcsfs or adlfs 2024.12 or newer), "
+        "or a local folder on a file system with hard links",
     )

@@ -59,7 +59,7 @@ def scratch_changelog(url: str, options: dict[str, Any], *, keep: bool = False) 
     with _living(changelog.storage):
         yield changelog
     if keep:
-        log.info("What was read of the source stays in %s.", changelog.storage.url)
+        log.info("The rows read from the source stay in %s.", changelog.storage.url)
 
 
 @contextlib.contextmanager
@@ -72,7 +72,7 @@ def _living(storage: Storage) -> Iterator[None]:
             try:
                 _beat(storage)
             except CdcError as e:  # also if no space is left: the next one may be written
-                log.warning("The sign of life of %s could not be written: %s", storage.url, e)
+                log.warning("The liveness file of %s could not be written: %s", storage.url, e)
 
     thread = threading.Thread(target=beats, name="cdc-scratch-alive", daemon=True)
     thread.start()
@@ -95,7 +95,7 @@ def _remove_left(within: Storage) -> None:
     for name in within.list(within.root):
         if _NAME.fullmatch(name) and (why := _why_left(within, name)):
             log.info(
-                "The scratch change log %s/%s was left by somebody who was killed (%s): it is deleted.",
+                "Deleting the scratch change log %s/%s of a killed process (%s).",
                 within.url,
                 name,
                 why,
@@ -117,14 +117,14 @@ def _why_left(within: Storage, name: str) -> str:
     found = read_sign(within.read(within.join_path(name, _LIFE)))
     if found is None:
         before = f"{datetime.now(UTC) - _OLD:%Y%m%dT%H%M%S}"
-        return "it has no sign of life" if name < before else ""
+        return "it has no liveness file" if name < before else ""
     sign = {"process": "", "host": "?", "pid": "?", **found}
     running = is_running(str(sign["process"]))
     if running is False:
-        return f"process {sign['pid']} is gone"
+        return f"the process {sign['pid']} no longer exists"
     since = time.time() - sign["at"]
     if running is None and since > DEAD_S:
-        return f"the last sign of life of process {sign['pid']} on {sign['host']} was {since:,.0f} s ago"
+        return f"the process {sign['pid']} on {sign['host']} last updated its liveness file {since:,.0f} s ago"
     return ""
 
 
@@ -161,7 +161,7 @@ def _remove_left_folder(folder: Path) -> None:
     except FileNotFoundError:  # somebody else has deleted it
         return
     if is_running(owner) is False or (not owner and old):
-        log.info("The folder %s was left by somebody who was killed: it is deleted.", folder)
+        log.info("Deleting the folder %s of a killed process.", folder)
         try:
             shutil.rmtree(folder)
         except OSError as e:  # another comparison deletes it, too

@@ -45,7 +45,7 @@ class Storage:
         except (ImportError, ValueError) as e:
             raise ConfigError(
                 f"The change log {url!r} cannot be opened: {e}",
-                remedy="install the extra it needs, for example airflow-provider-cdc[s3]",
+                remedy="install the required extra, for example airflow-provider-cdc[s3]",
             ) from e
         self.root = str(root).rstrip("/")
         protocols = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
@@ -292,8 +292,8 @@ class Storage:
             except OSError as e:  # parts that cannot be deleted do no harm
                 if not self._may_not_abort:
                     log.warning(
-                        "Unfinished uploads below %s cannot be given up; grant s3:ListBucketMultipartUploads and "
-                        "s3:AbortMultipartUpload, or have a lifecycle rule of the bucket do it: %s", self.url, e,
+                        "Unfinished uploads below %s cannot be aborted; grant s3:ListBucketMultipartUploads and "
+                        "s3:AbortMultipartUpload, or abort them with a lifecycle rule of the bucket: %s", self.url, e,
                     )  # fmt: skip
                 self._may_not_abort = True
                 return 0

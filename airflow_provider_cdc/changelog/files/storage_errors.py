@@ -19,7 +19,7 @@ def storage_error(e: OSError, path: str) -> StorageFull | StorageUnavailable:
         return StorageFull(
             f"No space is left where the change log is written ({e.strerror}).",
             where=path,
-            safe="The offset was not moved: what could not be written will be captured again.",
+            safe="The offset was not moved: the unwritten events will be captured again.",
             remedy="free space or enlarge the disk, then run the capture again",
         )
     return unavailable_error(e, path)
@@ -28,17 +28,17 @@ def storage_error(e: OSError, path: str) -> StorageFull | StorageUnavailable:
 def unavailable_error(e: Exception, path: str) -> StorageUnavailable:
     """Build the error for a storage that does not do what it is asked for."""
     return StorageUnavailable(
-        f"The change log's storage refused a request: {e}",
+        f"The change log's storage rejected a request: {e}",
         where=path,
-        safe="The offset was not moved: what could not be written will be captured again.",
-        remedy="a retry goes on; if it stays, look at the storage, and at what its credentials (storage_conn_id) may do",
+        safe="The offset was not moved: the unwritten events will be captured again.",
+        remedy="a retry resumes the work; if the error persists, check the storage and the permissions of its credentials (storage_conn_id)",
     )
 
 
 def unconfirmed_error(e: Exception, path: str) -> CreationUnconfirmed:
     """Build the error for a file that may exist or not."""
     return CreationUnconfirmed(
-        f"The change log's storage did not confirm that it has created a file: {e}",
+        f"The change log's storage did not confirm the creation of a file: {e}",
         where=path,
         safe="The offset was not moved.",
     )

@@ -162,7 +162,7 @@ class TruncationMarkers:
             return TruncationMarker.from_document(first, orjson.loads(data or b""))
         except (ValueError, TypeError, KeyError) as e:
             log.warning(
-                "The mark %s cannot be read, and is taken for one that says nothing more: %s", self._path(first), e
+                "The truncation marker %s cannot be read, and its details are ignored: %s", self._path(first), e
             )
             return TruncationMarker(first)
 

@@ -47,13 +47,13 @@ def not_on_arrays(pending: PendingBatches) -> str:
     if not schema.key:
         return "the table has no key"
     if odd:
-        return f"the key has columns of other types than numbers, texts and times: {', '.join(odd)}"
+        return f"the key has columns of types other than numbers, strings and times: {', '.join(odd)}"
     if len({file.schema_version for _, file in pending.files}) > 1:
-        return "the table's columns change in between"
+        return "the table's columns change within the batches"
     if "t" in pending.count_operations():
-        return "the table is emptied in between"
+        return "the table is emptied within the batches"
     if sparse:
-        return f"events leave values out: {', '.join(sparse)}"
+        return f"events omit values of {', '.join(sparse)}"
     return ""
 
 
@@ -196,7 +196,7 @@ def _read(changelog: ChangeLog, connector: str, file: DataFile, schema: TableSch
             raise ChangeLogDamaged(
                 f"A file of the change log cannot be read: {e}",
                 where=changelog.file_uri(connector, file),
-                safe="The table was not changed; targets keep what they have applied.",
+                safe="The table was not changed; targets keep the batches they have applied.",
                 remedy="restore the file from a backup, or snapshot the connector's tables again under a new connector name",
             ) from e
     key = _fields(events, "key")

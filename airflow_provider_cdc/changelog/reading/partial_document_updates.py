@@ -24,7 +24,7 @@ from airflow_provider_cdc.core.spi.partial_update_applier import PartialUpdateAp
 if TYPE_CHECKING:  # executors load this module, and have no need of a change log
     from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
 
-NOWHERE = "the table does not have the document, and no event before has it"
+NOWHERE = "neither the table nor an earlier event contains the document"
 _SHOWN = 3
 
 
@@ -221,10 +221,10 @@ def refuse_lost(
     chosen = next((f"{format_exact_pattern(source)}={_filter(pending, str(key))}" for key, _ in shown), None)
     command = format_cdc_command("snapshot", pending.connector, format_exact_pattern(source), filter=chosen)
     return DocumentsLost(
-        f"Updates of {source} say what has changed of a document, and cannot be applied to the one in {table}: {each}{f'; and {rest} keys more' if rest else ''}.",
+        f"Partial document updates of {source} cannot be applied to the documents in {table}: {each}{f'; and {rest} more keys' if rest else ''}.",
         where=f"{table}, batches {pending.first} to {pending.last}",
         safe="The table was not changed; the change log keeps the batches.",
-        remedy=f"read these documents again, then capture and apply: `{command}`; without --filter the whole collection is read",
+        remedy=f"snapshot these documents again with `{command}`, then capture and apply; without --filter, the whole collection is read",
     )
 
 

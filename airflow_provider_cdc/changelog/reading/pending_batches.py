@@ -239,7 +239,7 @@ def _change(pending: PendingBatches, version: int) -> TableChange:
             f"The change from version {version - 1} to {version} of {pending.topic} is not in the change log.",
             where=f"batches {pending.first} to {pending.last}",
             safe="The table was not changed.",
-            remedy="drop the target table and read it again with snapshot.mode=always for one run",
+            remedy="drop the target table, and snapshot it again with snapshot.mode=always for one run",
         )
     return change
 

@@ -106,24 +106,28 @@ def unbuildable_error(
     """
     gone = mark.topics.get(topic) if mark.topics is not None else None
     table = table or (str(gone.table) if gone is not None else "")
-    how = f"on {mark.at} {mark.why}" if mark.why else "by a rule of the store, or by a person"
-    had = "some of them had changes of it" if gone is not None else "nobody knows whether any of them had changes of it"
+    how = f"on {mark.at}, {mark.why}" if mark.why else "by a lifecycle rule of the store or by a person"
+    had = (
+        "some of them contained changes of the table"
+        if gone is not None
+        else "it is not known whether any of them contained changes of the table"
+    )
     read = (
-        f"`{format_cdc_command('snapshot', connector, format_exact_pattern(table), replace=True)}` reads all of its rows into the change log again"
+        f"run `{format_cdc_command('snapshot', connector, format_exact_pattern(table), replace=True)}`, which reads all of its rows into the change log again"
         if table
-        else f"`{format_cdc_command('snapshot', connector, '.*', replace=True)}` reads all rows of all tables into the change log again (of which table at the source "
-        "this one is, is not known)"
+        else f"run `{format_cdc_command('snapshot', connector, '.*', replace=True)}`, which reads all rows of all tables into the change log again (the source table "
+        "of this table is not known)"
     )
     if new:
-        what, remedy = f"The table of {topic} cannot be built", f"{read}; after that, run the apply again"
+        what, remedy = f"The table of {topic} cannot be built", f"{read}, then run the apply again"
     else:
-        what = f"The table of {topic} stands at batch {at}, and cannot go on"
+        what = f"The table of {topic} is at batch {at} and cannot be continued"
         more = (
-            f"it is built again from batch {base} on, in which all of its rows were about to be read again"
+            f"to rebuild it from batch {base} on, where a snapshot of all of its rows begins"
             if base
-            else f"before that, {read}"
+            else f"again, but first {read}"
         )
-        remedy = f"move the table away and run the apply: {more}"
+        remedy = f"move the table away, and run the apply {more}"
     return BatchesRemoved(
         f"{what}: batches of the change log before {mark.first} were removed ({how}), and {had}.",
         where=f"{where} ({connector}/{topic})",

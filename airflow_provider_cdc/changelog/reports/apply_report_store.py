@@ -95,7 +95,7 @@ class ApplyReports(TargetReports):
         try:
             return _checked(orjson.loads(data))
         except (ValueError, TypeError) as e:
-            log.warning("The report %s cannot be read, and is left out: %s", path, e)
+            log.warning("The report %s cannot be read and is skipped: %s", path, e)
             return None
 
 
@@ -209,7 +209,7 @@ def _checked(found: Any) -> dict[str, Any]:
     :raises TypeError: it is no report
     """
     if not isinstance(found, dict):
-        raise TypeError("it is no JSON object")
+        raise TypeError("it is not a JSON object")
     report = {"location": "", "last_batch": 0, "seconds": 0.0, **found}
     kinds = {"target": str, "location": str, "last_batch": int, "tables": list, "failed": dict}
     for name, kind in {**kinds, "lagging": dict, "stands": dict}.items():

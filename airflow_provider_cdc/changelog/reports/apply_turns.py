@@ -198,7 +198,9 @@ class ApplyTurn:
             self._turns.replace_turn(self.number, {**_document(self.owner), **ended})
             self._turns.prune_turns(self.number)
         except CdcError as refused:  # its heartbeat ends all the same
-            log.warning("That this turn has ended could not be told; the next one waits %.0f s: %s", DEAD_S, refused)
+            log.warning(
+                "The end of this apply turn could not be recorded; the next turn waits %.0f s: %s", DEAD_S, refused
+            )
 
     def set_report(self, report: dict[str, Any]) -> None:
         """Set what is to be in the file when the turn ends."""
@@ -221,7 +223,7 @@ class ApplyTurn:
                 if not told:
                     found = self._turns.read_turn(before[-1])
                     log.info(
-                        "Waiting until %s has ended what it is committing.",
+                        "Waiting until %s has finished its commit.",
                         found["owner"] if found else "the last turn",
                     )
                     told = True
@@ -229,7 +231,7 @@ class ApplyTurn:
             except CdcError as e:  # the one before has been told to end: if this one gave up, nobody would go on
                 if time.monotonic() - answered > PATIENCE_S:
                     raise
-                log.warning("Whose turn it is cannot be seen; looking again: %s", e)
+                log.warning("The earlier apply turns cannot be read; retrying: %s", e)
             self._over.wait(LOOK_S / 2)
         return False
 
@@ -243,7 +245,7 @@ class ApplyTurn:
         # an old one may be that of a clock which differs, or was set back: whoever lives shows another one soon
         long_ago = time.time() - found["at"] > DEAD_S + _SKEW_S
         if now - beats[number][1] > (_MISSED_BEATS * BEAT_S if long_ago else DEAD_S):
-            log.warning("%s shows no sign of life any more: its turn is over.", found["owner"])
+            log.warning("%s stopped writing its heartbeat: its apply turn is over.", found["owner"])
             self._turns.replace_turn(number, {**found, "ended": True, "error": NO_SIGN})
             return True
         return False
@@ -259,7 +261,9 @@ class ApplyTurn:
                     beaten, warned = time.monotonic(), False
             except CdcError as e:  # the work itself says more, and is tried again; a disk that is full has room later
                 if not warned:
-                    log.warning("The heartbeat of the turn of %s could not be written: %s", self._turns.connector, e)
+                    log.warning(
+                        "The heartbeat of the apply turn of %s could not be written: %s", self._turns.connector, e
+                    )
                 warned = True
 
     def _look(self) -> None:
@@ -267,7 +271,7 @@ class ApplyTurn:
         if newest > self.number:
             found = self._turns.read_turn(newest)
             self.successor = found["owner"] if found is not None else f"turn {newest}"
-            log.info("The turn of %s goes on to %s.", self._turns.connector, self.successor)
+            log.info("The apply turn of %s passes to %s.", self._turns.connector, self.successor)
 
 
 def _is_alive(found: dict[str, Any]) -> bool:

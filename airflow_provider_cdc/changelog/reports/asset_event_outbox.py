@@ -39,7 +39,7 @@ class AssetEventOutbox:
         try:
             return [] if data is None else merge_by_table(orjson.loads(data))
         except (ValueError, TypeError, KeyError) as e:
-            log.warning("What %s says of tables that no event was emitted for cannot be read: %s", self._path, e)
+            log.warning("The pending asset events in %s cannot be read: %s", self._path, e)
             return []
 
     def add(self, tables: Iterable[dict[str, Any]]) -> None:

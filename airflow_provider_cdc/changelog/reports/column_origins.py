@@ -39,7 +39,7 @@ class ColumnOrigins(TargetReports):
             found = orjson.loads(data) if data is not None else {}
             return {topic: one for topic, one in found["tables"].items() if isinstance(one, dict)} if found else {}
         except (ValueError, TypeError, KeyError, AttributeError) as e:
-            log.warning("The document %s cannot be read, and is left out: %s", path, e)
+            log.warning("The document %s cannot be read and is skipped: %s", path, e)
             return {}
 
 

@@ -68,7 +68,7 @@ class RetentionLimits:
                 found[name] = -2
             if found[name] < -1:
                 raise ConfigError(
-                    f"changelog.retention.{name} is {value!r}, and has to be a number from -1 on.",
+                    f"changelog.retention.{name} is {value!r}, but must be a number of at least -1.",
                     safe="Nothing was removed.",
                 )
         return cls(**found)
@@ -95,14 +95,14 @@ class RetentionHold:
         """Describe for people which target it is, since when it holds batches, and how to continue without it."""
         need = self.need
         if need.trouble:
-            return f"{need.trouble}, so nothing can be removed: run the apply of this target, which writes it anew, or delete the file if there is no such target any more"
+            return f"{need.trouble}, so no batch can be removed: run the apply of this target, which writes the report again, or delete the file if the target no longer exists"
         which = f" ({', '.join(need.tables[:5])}{' …' if len(need.tables) > 5 else ''})" if need.tables else ""
-        since = f", which is there since {self.since}" if self.since else ""
+        since = f", captured at {self.since}" if self.since else ""
         last = f"; its last apply was at {need.applied_at}" if need.applied_at else ""
         release = format_cdc_command(
             "forget-target", connector, target=need.target, location=need.location, confirm=connector
         )
-        return f"{need.display_name}{which} has not applied batch {need.after + 1}{since}{last}. To go on without it: `{release}`"
+        return f"{need.display_name}{which} has not applied batch {need.after + 1}{since}{last}. To stop keeping batches for this target: `{release}`"
 
     def to_document(self) -> dict[str, Any]:
         """Return the hold as JSON."""
@@ -138,9 +138,11 @@ class RetentionPlan:
     def format_lines(self, connector: str) -> list[str]:
         """For people."""
         if not self.first:
-            return ["The change log has no batch."]
+            return ["The change log contains no batch."]
         if self.removed_batches:
-            found = [f"Batches {self.first} to {self.keep - 1} go, {self.why}; {self.keep} to {self.last} stay."]
+            found = [
+                f"Batches {self.first} to {self.keep - 1} are removed, {self.why}; {self.keep} to {self.last} stay."
+            ]
         else:
             found = [f"Batches {self.first} to {self.last} stay: {self.why}."]
         return found + [f"Held back by {hold.format_text(connector)}" for hold in self.holds if hold.silent]
@@ -206,7 +208,7 @@ class Retention:
             try:
                 return self.plan_removal(note=True)
             except BatchesRemoved as e:
-                log.info("Another removal is at work: %s", e.what)
+                log.info("Another removal is running: %s", e.what)
         return self.plan_removal(note=True)
 
     def plan_removal(self, *, note: bool = False) -> RetentionPlan:
@@ -216,16 +218,16 @@ class Retention:
         """
         first = self._changelog.find_first_batch(self._connector)
         if not first:
-            return RetentionPlan(0, 0, 0, "there is no batch")
+            return RetentionPlan(0, 0, 0, "the change log contains no batch")
         needs, known = needs_of(self._storage, self._connector), self._read()
         last = self._changelog.find_last_batch(self._connector, after=self._start(known, needs, first))
         if self._limits.is_unlimited or not needs:
-            nobody = "no target is known, so that nobody can say which batches are not needed any more"
+            nobody = "no target is known, so it is not known which batches are no longer needed"
             return RetentionPlan(
                 first,
                 last,
                 first,
-                "they are kept for ever" if self._limits.is_unlimited else nobody,
+                "they are kept forever" if self._limits.is_unlimited else nobody,
                 targets=len(needs),
             )
         applied = min(needs[0].after, last)
@@ -237,7 +239,7 @@ class Retention:
         why = (
             self._why(aged, sized)
             if keep > first
-            else f"all targets have batches up to {applied}, and had those up to {aged} for long enough"
+            else f"all targets have applied the batches up to {applied}, and those up to {aged} for long enough"
         )
         if note:
             self._write(known)
@@ -289,8 +291,8 @@ class Retention:
 
     def _why(self, aged: int, sized: int) -> str:
         if sized > aged:
-            return f"as all targets had them and the change log was larger than changelog.retention.bytes={self._limits.bytes}"
-        return f"as all targets had had them for changelog.retention.ms={self._limits.ms}"
+            return f"because all targets had applied them and the change log was larger than changelog.retention.bytes={self._limits.bytes}"
+        return f"because all targets had applied them for longer than changelog.retention.ms={self._limits.ms}"
 
     # -- removing -------------------------------------------------------------------------------------------------------
 
@@ -302,13 +304,15 @@ class Retention:
         mark = self._kept.read_newest()
         if mark is None:
             first = self._changelog.find_first_batch(self._connector)
-            mark = TruncationMarker(first, {} if first == 1 else None, why="before there was a mark")
+            mark = TruncationMarker(first, {} if first == 1 else None, why="before removals were recorded")
             self._kept.create_marker(mark)
         began, size = mark.first, 0
         for number in range(began, keep):
             manifest = self._changelog.find_manifest(self._connector, number)
             if manifest is None and self._kept.find_newest_number() != began:
-                log.info("Another removal is at work: batches before %d go there.", self._kept.find_newest_number())
+                log.info(
+                    "Another removal is running: it removes the batches before %d.", self._kept.find_newest_number()
+                )
                 return False
             mark = mark.include_batch(manifest)
             size += 0 if manifest is None else _size(manifest)
@@ -331,7 +335,7 @@ class Retention:
             for _ in pool.map(self._storage.delete_folder, folders):
                 pass
         self._kept.delete_older(marks[-1])
-        log.info("Batches %d to %d of %s are removed.", marks[0], marks[-1] - 1, self._connector)
+        log.info("Removed the batches %d to %d of %s.", marks[0], marks[-1] - 1, self._connector)
 
     # -- what is noted --------------------------------------------------------------------------------------------------
 
@@ -355,7 +359,9 @@ class Retention:
                 sorted(applied), int(counted.get("first", 0)), int(counted.get("last", 0)), int(counted.get("bytes", 0))
             )
         except (ValueError, TypeError, AttributeError) as e:
-            log.warning("%s cannot be read, and is begun again: batches stay for so much longer. %s", self._path, e)
+            log.warning(
+                "%s cannot be read and is started again: batches stay longer by the retention time. %s", self._path, e
+            )
             return _RetentionNotes()
 
     def _write(self, known: _RetentionNotes) -> None:

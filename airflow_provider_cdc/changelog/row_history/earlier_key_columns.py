@@ -44,7 +44,7 @@ class PreviousKeys:
             values = {**self._values(oldest), **self.key.values}
             if missing := sorted(columns - values.keys()):
                 self.notes.append(
-                    f"Before, the key of {self.reign.table} was {', '.join(sorted(columns))}: what {missing[0]} of the row was, no event under the later key says, so that earlier changes are not told."
+                    f"The earlier key of {self.reign.table} was {', '.join(sorted(columns))}. No event under the later key contains {missing[0]} of the row, so earlier changes are not listed."
                 )
                 break
             before = RowKey({name: values[name] for name in sorted(columns)})

@@ -143,10 +143,10 @@ class KeyEventReader:
             except IndexChanged:
                 self._look_again()
         raise ChangeLogDamaged(
-            f"The index of keys of {self.connector} changes again and again.",
+            f"The key index of {self.connector} keeps changing.",
             where=self.changelog.storage.join_path(self.connector, "keys"),
-            safe="The change log itself is not concerned.",
-            remedy="run the command again; if that does not help, delete the folder: it is made again",
+            safe="The change log itself is not affected.",
+            remedy="run the command again; if the error persists, delete the folder: the index is rebuilt",
         )
 
     def _look_again(self) -> None:
@@ -178,7 +178,7 @@ class KeyEventReader:
                 raise ChangeLogDamaged(
                     f"The manifest of batch {batch} of connector {self.connector} is missing.",
                     where=self.changelog.path_of(self.connector, batch),
-                    safe="Other batches are not concerned; targets keep what they have applied.",
+                    safe="Other batches are not affected; targets keep the batches they have applied.",
                     remedy="restore the file from a backup",
                 )
 

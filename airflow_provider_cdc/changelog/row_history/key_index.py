@@ -148,7 +148,7 @@ class KeyIndex:
                 if tell is not None:
                     tell((number + 1) * STEP, len(blocks) * STEP)
         except StorageUnavailable as e:
-            log.warning("The index of keys of %s is not brought up: %s", self._connector, e.what)
+            log.warning("The key index of %s could not be updated: %s", self._connector, e.what)
         return len(self._missing(first, last)) * STEP
 
     # -- what there is ------------------------------------------------------------------------------------------------
@@ -188,12 +188,12 @@ class KeyIndex:
         """
         segment = KeySegment(self._storage, self._path(stretch), stretch)
         if segment.stamp != self._stamp(stretch.last_batch):
-            raise SegmentDamaged("its last batch is another one, or it was made in another way")
+            raise SegmentDamaged("its last batch is a different one, or it was built in a different way")
         return segment
 
     def give_up(self, stretch: BatchRange, why: SegmentDamaged) -> None:
         """Delete a file that cannot be used, so that it is made again."""
-        log.warning("%s is made again: %s.", self._path(stretch), why)
+        log.warning("Rebuilding %s: %s.", self._path(stretch), why)
         self._storage.delete(self._path(stretch))
 
     # -- making -------------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class KeyIndex:
             except FileNotFoundError:  # somebody else has joined them
                 return
             except SegmentDamaged as e:
-                log.warning("Files of the index of keys of %s are not joined: %s.", self._connector, e)
+                log.warning("Files of the key index of %s could not be merged: %s.", self._connector, e)
                 return
             for part in parts:
                 self._storage.delete(self._path(part))
@@ -285,7 +285,7 @@ class KeyIndex:
         """
         data = self._storage.read(self._changelog.path_of(self._connector, batch))
         if data is None:
-            raise SegmentDamaged(f"batch {batch} is not there")
+            raise SegmentDamaged(f"batch {batch} does not exist")
         return zlib.crc32(data, compute_hash_version())
 
     def _path(self, stretch: BatchRange) -> str:
@@ -305,7 +305,7 @@ def bring_up_index(changelog: ChangeLog, connector: str, *, seconds: float) -> i
             first, changelog.find_last_batch(connector, after=first), until=time.monotonic() + seconds
         )
     except BatchesRemoved as e:  # a removal is at work: the next maintenance goes on
-        log.info("The index of keys waits: %s", e.what)
+        log.info("The update of the key index waits: %s", e.what)
         return STEP
 
 
@@ -325,7 +325,7 @@ def unreadable_file_error(changelog: ChangeLog, connector: str, file: DataFile, 
     return ChangeLogDamaged(
         f"A file of the change log cannot be read: {e}",
         where=changelog.file_uri(connector, file),
-        safe="Other batches are not concerned; targets keep what they have applied.",
+        safe="Other batches are not affected; targets keep the batches they have applied.",
         remedy="restore the file from a backup",
     )
 

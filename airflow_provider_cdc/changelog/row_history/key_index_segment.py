@@ -99,10 +99,10 @@ class KeySegment:
         self._storage, self._path, self.stretch = storage, path, stretch
         data = self._bytes(0, _FIRST_READ)
         if len(data) < _HEAD.size:
-            raise SegmentDamaged("it has no head")
+            raise SegmentDamaged("it has no header")
         magic, low, high, self.count, told, self.stamp, _, check = _HEAD.unpack_from(data)
         if (magic, low, high) != (_MAGIC, stretch.low, stretch.last_batch):
-            raise SegmentDamaged("it is about something else")
+            raise SegmentDamaged("it belongs to other batches")
         pages = -(-self.count // _PAGE)
         table = _HEAD.size + told
         self._begins = table + pages * 12
@@ -110,7 +110,7 @@ class KeySegment:
             data = self._bytes(0, self._begins)
         begin = data[: _HEAD.size - 4] + bytes(4) + data[_HEAD.size : self._begins]
         if len(begin) < self._begins or zlib.crc32(begin) != check:
-            raise SegmentDamaged("its head is not whole")
+            raise SegmentDamaged("its header is incomplete")
         self._firsts = np.frombuffer(data, "<u8", pages, table)
         self._checks = np.frombuffer(data, "<u4", pages, table + pages * 8)
         self.keys = _keys(data[_HEAD.size : table])
@@ -141,11 +141,11 @@ class KeySegment:
         start, stop = begin * _PAGE * 8, min(end * _PAGE, self.count) * 8
         data = self._bytes(self._begins + start, self._begins + stop)
         if len(data) != stop - start:
-            raise SegmentDamaged("it ends too early")
+            raise SegmentDamaged("it is truncated")
         for number in range(begin, end):
             at = (number - begin) * _PAGE * 8
             if zlib.crc32(data[at : at + _PAGE * 8]) != self._checks[number]:
-                raise SegmentDamaged(f"page {number} is not what it was")
+                raise SegmentDamaged(f"page {number} is damaged")
         return np.frombuffer(data, "<u8").astype(np.uint64)
 
     def _bytes(self, start: int, end: int) -> bytes:

@@ -62,7 +62,7 @@ class RowHistoryReader:
         begins = self._begins_at() if cut else None
         if cut:
             told.notes.append(
-                f"The change log is kept from batch {events.first} on, committed at {begins}: changes before that are not there any more."
+                f"The change log begins with batch {events.first}, committed at {begins}: earlier changes are no longer available."
             )
         row_events = [one for one, _ in told.events if one.op != "t"]
         begins_here = bool(row_events) and row_events[-1].op in ("c", "r")
@@ -96,7 +96,7 @@ class RowHistoryReader:
             else:
                 if reign.other is not None:
                     told.notes.append(
-                        f"Before seq {reign.after}, another table was called {reign.table}: it is {reign.other} since."
+                        f"Before seq {reign.after}, another table had the name {reign.table}: since then its name is {reign.other}."
                     )
                 return told
 
@@ -139,7 +139,7 @@ class RowHistoryReader:
         if moved is not None and (earlier := [e for e in own if e.seq < moved.seq and e.op != "t"]):
             when = format_moment(earlier[-1].committed_us)
             told.notes.append(
-                f"Until {when}, another row had the key {_shown(key)}: {len(earlier)} changes that are not of this row; --as-of {when} shows them."
+                f"Until {when}, another row had the key {_shown(key)}: {len(earlier)} changes belong to that row; --as-of {when} shows them."
             )
         return moved
 

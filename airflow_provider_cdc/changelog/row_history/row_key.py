@@ -99,17 +99,17 @@ def key_of_texts(texts: Sequence[str], columns: KeyColumns, table: str) -> RowKe
     told = ", ".join(f"{name} ({type_})" for name, type_ in columns)
     wrong = f"The key of {table} is {told}"
     names = ", ".join(name for name, _ in columns)
-    remedy = f"behind the table, give one value for each of them, in this order: {names}; or one JSON object with all of them"
+    remedy = f"after the table, enter one value for each key column, in this order: {names}; or one JSON object with all of them"
     if len(texts) == 1 and texts[0].startswith("{") and not _is_a_text(texts[0], columns):
         try:
             given = json.loads(texts[0])
         except ValueError as e:
-            raise ConfigError(f"{wrong}, and {texts[0]!r} is no JSON: {e}.", remedy=remedy) from None
+            raise ConfigError(f"{wrong}, but {texts[0]!r} is not JSON: {e}.", remedy=remedy) from None
         if set(given) != {name for name, _ in columns}:
-            raise ConfigError(f"{wrong}, and not {', '.join(given) or 'nothing'}.", remedy=remedy)
+            raise ConfigError(f"{wrong}, but the request has {', '.join(given) or 'no columns'}.", remedy=remedy)
         values = [given[name] for name, _ in columns]
     elif len(texts) != len(columns):
-        raise ConfigError(f"{wrong}, and {len(texts)} values are given.", remedy=remedy)
+        raise ConfigError(f"{wrong}, but {len(texts)} values are given.", remedy=remedy)
     else:
         values = [*texts]
     try:

@@ -25,11 +25,11 @@ def with_command(e: CdcError, connector: str) -> str | None:
     """Return the remedy of an error of a run, with the command that explains errors of its kind, if it has one."""
     if isinstance(e, PositionLost):
         told = format_cdc_command("gap", connector)
-        does = "shows what is lost and the ways to go on, of which position.lost.mode takes one by itself"
+        does = "shows the lost changes and the possible repairs; position.lost.mode selects one of them automatically"
     elif isinstance(e, NotGranted):
         told, does = (
             format_cdc_command("check", connector),
-            "names each right that is missing, with the statement that grants it",
+            "lists each missing privilege, with the statement that grants it",
         )
     else:
         return e.remedy

@@ -218,7 +218,9 @@ class CaptureRun:
             try:
                 self.batcher.discard_batch()
             except CdcError as e:  # the original error matters more
-                log.warning("Files of the unfinished batch are left behind; the next commit deletes them. %s", e)
+                log.warning(
+                    "The files of the unfinished batch could not be deleted; the next commit deletes them. %s", e
+                )
             raise
         finally:
             self._progress.close()
@@ -291,7 +293,9 @@ class CaptureRun:
         except SnapshotStopped:
             self._committer.discard_uncommitted()
             left = len(state.snapshot_state.pending) or "all"
-            log.warning("Ended within the snapshot: %s tables are left, with which the next run begins.", left)
+            log.warning(
+                "The run ended during the snapshot: %s tables are left, and the next run begins with them.", left
+            )
         except (QueryRejected, AccessDenied, NotGranted) as e:
             self._refused(e)
         except UnreadableValue as e:
@@ -331,7 +335,7 @@ class CaptureRun:
             raise e
         self._committer.discard_uncommitted()
         self._history.load_stored(self._inputs.store.load_schemas(self._inputs.name))
-        log.exception("A blocking snapshot has failed; streaming goes on from where it had stopped.")
+        log.exception("A blocking snapshot failed; streaming resumes where it stopped.")
         self._signals.fail_requests(requests, str(e))
         self._state.snapshot_state = self._state.snapshot_state.without_requests()
         self._committer.commit()
@@ -352,9 +356,9 @@ __all__ = ["CaptureRun"]
 
 def _altered_all_the_time(tables: Collection[TableId]) -> SourceBusy:
     return SourceBusy(
-        f"{_TURNS} snapshots in a row found tables altered or dropped before they could be read.",
+        f"In {_TURNS} snapshots in a row, tables were altered or dropped before they could be read.",
         where=", ".join(sorted(map(str, tables))),
-        safe="All other tables are read and captured; these are pending.",
-        remedy="find out which job alters these tables all the time, and run the capture again when it rests; or leave the tables out with "
+        safe="All other tables are read and captured; these tables are pending.",
+        remedy="find the job that keeps altering these tables, and run the capture again when the job is idle; or leave the tables out with "
         "table.exclude.list",
     )

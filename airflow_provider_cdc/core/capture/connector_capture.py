@@ -193,7 +193,7 @@ class Capture:
         assert asked.offset.position is not None
         at = self._source.parse_position(asked.offset.position)
         position = str(at)
-        log.info("Nothing to capture: the log has not gone on from %s.", position)
+        log.info("Nothing to capture: the log has not advanced from %s.", position)
         metrics = asked.build_metrics(watch.measure_lag(at))
         self._monitor.start_attempt()
         self._monitor.record_metrics(metrics, {})
@@ -213,7 +213,7 @@ class Capture:
                 except CommitConflict:
                     if attempt == _CONFLICTS - 1:
                         raise
-                    log.warning("Another run committed first; reading the offset again.")
+                    log.warning("Another process committed first; reading the offset again.")
                     self._store.confirm_lease(lease)
         raise AssertionError("unreachable")
 
@@ -264,7 +264,7 @@ class Capture:
         try:
             self._store.record_run_end(self.name, error, kept)
         except Exception as e:  # the result of the run itself matters more
-            log.warning("How the run has ended could not be recorded: %s", e)
+            log.warning("The result of the run could not be recorded: %s", e)
 
     def _check(self) -> None:
         findings = self._source.check_prerequisites()
@@ -277,7 +277,7 @@ class Capture:
                 f"The database is not ready for capture:\n{lines}",
                 where=f"connector {self.name}",
                 safe="Nothing was read; the offset is untouched.",
-                remedy=f"run the statements above on the source; when `{format_cdc_command('check', self.name)}` says that it is ready, run the capture again",
+                remedy=f"run the statements above on the source, check it with `{format_cdc_command('check', self.name)}`, and run the capture again",
             )
 
 

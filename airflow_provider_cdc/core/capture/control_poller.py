@@ -60,9 +60,9 @@ class ControlPoller:
         if self._stop.requested:
             return
         if control.wanted is not DesiredState.RUNNING:
-            log.warning("The connector was %s%s%s: ending.", control.wanted, _by(control), _why(control))
+            log.warning("The connector was %s%s%s: the run ends.", control.wanted, _by(control), _why(control))
         elif control.restarts != self._stop.restarts:
-            log.warning("The connector is to be restarted%s%s: ending.", _by(control), _why(control))
+            log.warning("A restart of the connector was requested%s%s: the run ends.", _by(control), _why(control))
         else:
             return
         self._stop.requested = True

@@ -184,7 +184,7 @@ class Streaming:
             if self._watch.is_stop_requested():
                 self._committer.commit()
                 raise SnapshotStopped
-            self._progress.tell_if_due(f"going to {end}, where tables are read")
+            self._progress.tell_if_due(f"streaming to {end}, where the snapshot of tables begins")
 
     def _read(self, start: Position, end: Position | None) -> Iterator[LogItem]:
         if self._carrier is not None:

@@ -5,7 +5,7 @@ Most runs of most connectors find nothing. What they need not load and read (dec
 certain that a whole run would end well and leave the state as it is.
 
     >>> RunPrecheck(inputs, lease).reason()
-    'the log has gone on to binlog.000012:4711'
+    'the log has advanced to binlog.000012:4711'
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def find_pending_work(
     if record is None or offset is None or offset.position is None:
         return "nothing is captured yet"
     if pending := len(offset.snapshot.pending):
-        return f"{pending} table{'s are' if pending > 1 else ' is'} still to be read"
+        return f"{pending} table{'s still need' if pending > 1 else ' still needs'} a snapshot"
     if offset.incremental.scans and not offset.incremental.paused:
-        return f"an incremental snapshot goes on with {offset.incremental.scans[0].table}"
+        return f"an incremental snapshot continues with {offset.incremental.scans[0].table}"
     if record.last_signal > offset.signal and (signals := store.list_signals(name, offset.signal)):
-        return f"signal {signals[0].id or signals[0].number} ({signals[0].type}) waits"
+        return f"signal {signals[0].id or signals[0].number} ({signals[0].type}) is waiting"
     if record.registration is not None and record.registration.properties != properties:
         return "the connector's properties were changed"
     return None
@@ -66,7 +66,7 @@ def gone_on(source: Source, offset: Offset, end: Position | None = None) -> str 
     current, position = source.current_position() if end is None else end, source.parse_position(offset.position)
     if not source.may_have_changed(position, current):
         return None
-    return f"the log {'ends at' if position.has_reached(current) else 'has gone on to'} {current}"
+    return f"the log {'ends at' if position.has_reached(current) else 'has advanced to'} {current}"
 
 
 class RunPrecheck:
@@ -112,7 +112,7 @@ class RunPrecheck:
             return f"snapshot.mode is {config.snapshot_mode}"
         policy = snapshot_policy(config)
         if not policy.should_stream() or policy.should_snapshot_data(True, False):
-            return "snapshot.mode asks for more than the log"
+            return "snapshot.mode requires more than the log"
         if config.heartbeat_interval_ms and config.heartbeat_statement():
             return "the statement of a heartbeat is due"
         return None
@@ -120,7 +120,7 @@ class RunPrecheck:
     def _state(self) -> str | None:
         record, inputs, offset = self._record, self._inputs, self.offset
         if record is None or not record.ended_well:
-            return "no run has ended well since the definition was recorded"
+            return "no run has succeeded since the definition was recorded"
         if offset != record.offset:
             return "another run has committed"
         if found := find_pending_work(inputs.name, record, to_registered_properties(inputs.config), inputs.store):
@@ -134,7 +134,7 @@ class RunPrecheck:
         applied = record.metrics.get("schema-history", {}).get("ChangesApplied")
         known = applied is not None if not inputs.source.STRUCTURED else bool(applied)
         if not known or "CapturedTables" not in record.metrics.get("streaming", {}):
-            return "the last run has not recorded what it knows of the schema history"
+            return "the last run has not recorded the metrics of its schema history"
         return None
 
     def _log(self) -> str | None:
@@ -144,7 +144,7 @@ class RunPrecheck:
         try:
             source.verify_position(source.parse_position(position))
         except PositionLost:
-            return "the log does not hold the position any more"
+            return "the log no longer contains the position"
         return gone_on(source, self.offset)
 
     def _left_behind(self) -> str | None:
@@ -152,7 +152,7 @@ class RunPrecheck:
         inputs = self._inputs
         receive_signals(inputs.name, inputs.signal_channels, inputs.store)
         if inputs.store.list_signals(inputs.name, self.offset.signal):
-            return "a signal has come"
+            return "a signal has arrived"
         batcher = BatchBuilder(
             inputs.name,
             inputs.source.connector,

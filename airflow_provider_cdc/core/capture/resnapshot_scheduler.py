@@ -46,13 +46,13 @@ class ResnapshotScheduler:
         found = {scan.table for scan in incremental.scans if not scan.key} & set(tables)
         for scan in incremental.scans:
             if scan.key and scan.table in tables:  # ranges that were read may be outdated, as the rest of the table is
-                text = f"{scan.table}: rows may be outdated, whether they were read or not, after: {why}"
+                text = f"{scan.table}: rows may be outdated, whether they are already read or not, because of: {why}"
                 incremental = incremental.request_failed(scan.request, text)
         self._state.incremental_state = incremental
         if found:
             log.warning(
-                "The incremental snapshot of %s begins anew with the first row, after: %s. Rows that are not in the table any more stay "
-                "in the targets, as they do without `replace`.",
+                "The incremental snapshot of %s starts again at the first row, because of: %s. Rows that are no longer in the table stay "
+                "in the targets, as in a snapshot without `replace`.",
                 ", ".join(sorted(found)),
                 why,
             )

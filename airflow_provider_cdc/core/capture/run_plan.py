@@ -91,7 +91,7 @@ class RunPlanner:
         if rows or policy.should_snapshot_schema(False, False):
             return RunPlan(self._all_pending(offset, wanted), rows=rows)
         if not policy.should_stream():
-            log.warning("snapshot.mode says that nothing is read, and nothing is streamed: this run does nothing.")
+            log.warning("snapshot.mode neither takes a snapshot nor streams the log: this run does nothing.")
             return RunPlan(offset)
         oldest = self._source.oldest_position().to_json()
         return RunPlan(offset.advance_position(oldest).with_tables_filter(wanted))
@@ -143,7 +143,10 @@ class RunPlanner:
         """
         if rows or self._lost_mode() is LostPositionMode.SNAPSHOT:
             return True
-        log.warning("The last run was to read %s; as snapshot.mode says now, their rows are not read.", ", ".join(left))
+        log.warning(
+            "The snapshot of %s was pending, but with the current snapshot.mode, the rows of these tables are not read.",
+            ", ".join(left),
+        )
         return False
 
     def _history_is_lost(self) -> bool:
@@ -195,10 +198,10 @@ class RunPlanner:
         if retyped:
             shown = ", ".join(names)
             raise ConfigError(
-                f"{shown} is not as it was when tables were first captured: columns would have another type from here on.",
+                f"{shown} was changed after tables were first captured, and columns would change their type.",
                 where=", ".join(retyped),
                 safe="Nothing was read; the offset is untouched.",
-                remedy=f"set {shown} back; or have all rows in the new form, with snapshot.mode=always for one run, which reads all tables again",
+                remedy=f"set {shown} back to its earlier value; or convert all rows to the new form: snapshot all tables again, with snapshot.mode=always for one run",
             )
 
     def _warn_of_missing(self, before: RecordedFilterLists, plan: RunPlan) -> None:
@@ -213,20 +216,25 @@ class RunPlanner:
                 self._warn(why, tables)
 
         if not rows:
-            warn("the lists let in more tables than before, and snapshot.mode reads no rows", plan.added)
+            warn("the lists include more tables than before, and snapshot.mode reads no rows", plan.added)
         if before.unknown:
             lists = ", ".join(before.unknown)
             missed = [name for name, schema in left.items() if not self._history.from_the_first(schema.id)]
-            warn(f"the offset does not say what was in {lists}, and nothing says that these were ever read", missed)
+            warn(
+                f"the offset does not record the earlier value of {lists}, and no record shows that these tables were ever read",
+                missed,
+            )
         columns = [str(t) for t in before.without_columns(left.values())]
         named = ", ".join(before.find_changed_properties(PropertyEffect.COLUMNS))
-        warn(f"{named} let in more of columns than before, which rows that were read before do not have", columns)
+        warn(
+            f"more columns or longer values are captured with {named} than before, and earlier rows lack them", columns
+        )
         queries = [str(t) for t in before.without_rows(schema.id for schema in left.values())]
         named = ", ".join(before.find_changed_properties(PropertyEffect.QUERIES))
-        warn(f"{named} had a snapshot read other rows of them than now", queries)
+        warn(f"with the earlier {named}, a snapshot read other rows of these tables", queries)
         self._warn_of_forms(before, left)
         if changes := before.wider_changes():
-            warn(f"changes that {', '.join(changes)} left out before are in no batch", left)
+            warn(f"changes that the earlier {', '.join(changes)} left out are in no batch", left)
 
     def _warn_of_forms(self, before: RecordedFilterLists, left: Mapping[str, TableSchema]) -> None:
         """Warn of tables that keep another form than a property gives rows now: rows of one table have one form."""
@@ -238,7 +246,7 @@ class RunPlanner:
                 continue
             command = format_cdc_command("snapshot", self._name, format_exact_pattern(name), type="blocking")
             log.warning(
-                "Rows of %s keep the form that its table has, with all values, though %s has changed. To have the table in the new form: %s",
+                "Rows of %s keep their earlier form, with all values, although %s has changed. To convert the table to the new form: %s",
                 name, ", ".join(changed), command,
             )  # fmt: skip
 
@@ -246,7 +254,9 @@ class RunPlanner:
         """Warn of tables, with the commands that read them."""
         commands = how_to_read(self._name, tables.values(), self._filters)
         shown = ", ".join(tables)
-        log.warning("Rows of %s may be missing or old in the targets: %s. To read them: %s", shown, why, commands)
+        log.warning(
+            "Rows of %s may be missing or outdated in the targets: %s. To snapshot them again: %s", shown, why, commands
+        )
 
     def _all_pending(self, offset: Offset, wanted: str) -> Offset:
         """Everything is to be read, at a new position."""
@@ -259,10 +269,10 @@ class RunPlanner:
             )
         if not tables:
             raise PrerequisiteError(
-                "No table of the database is captured: the include and exclude lists leave none.",
+                "No table of the database is captured: the include and exclude lists match no table.",
                 where=f"connector {self._name}: {wanted}",
                 safe="Nothing was read; the offset is untouched.",
-                remedy=f"correct {self._config.TABLES[0]}; names are <database>.<table>, as regular expressions that match whole names",
+                remedy=f"correct {self._config.TABLES[0]}; use regular expressions that match whole names of the form <database>.<table>",
             )
         return add_pending_tables(offset.clear_position(), tables, self._history).with_tables_filter(wanted)
 
@@ -289,9 +299,9 @@ class RunPlanner:
         )
         numbers = [self._store.send(self._name, sent) for sent in signals]
         oldest = self._source.oldest_position()
-        log.warning("Going on from %s; signals %s read %d tables again.", oldest, numbers, len(tables))
+        log.warning("Resuming at %s; the signals %s snapshot %d tables again.", oldest, numbers, len(tables))
         if paused:
-            log.warning("Incremental snapshots were paused; they go on, as the tables would not be repaired otherwise.")
+            log.warning("Incremental snapshots were paused; they resume to repair the tables.")
         offset = offset.move_position(oldest.to_json()).with_tables_filter(wanted)
         tables = [t for t in tables if self._history.find_schema(t) is None]
         return RunPlan(add_pending_tables(offset, tables, self._history), tables)
@@ -304,7 +314,7 @@ class RunPlanner:
             mode = self._lost_mode()
             if mode is LostPositionMode.FAIL:
                 raise self._with_interval(e, position) from e
-            log.exception("The position is lost; what follows is position.lost.mode=%s.", mode)
+            log.exception("The position is lost; the run applies position.lost.mode=%s.", mode)
             return mode
         return None
 
@@ -319,11 +329,13 @@ class RunPlanner:
         try:
             oldest = self._source.oldest_position()
         except Exception as e2:  # the original error matters more
-            log.warning("The oldest position of the log is not known: %s", e2)
+            log.warning("The oldest position of the log could not be read: %s", e2)
             return e
         what = e.what
         if oldest.has_reached(position):  # otherwise there is nothing in between: the log is another one
-            what += f" Changes made after {position} and before {oldest}, the oldest position there is, cannot be read any more."
+            what += (
+                f" Changes after {position} and before {oldest}, the oldest position of the log, can no longer be read."
+            )
         return PositionLost(
             what,
             where=e.where,
@@ -337,7 +349,9 @@ class RunPlanner:
         if table is None or self._history.find_schema(table) is not None or str(table) in offset.snapshot.pending:
             return offset
         if table not in self._discovered():
-            log.warning("signal.data.collection: there is no table %s; create it to send signals through it.", table)
+            log.warning(
+                "signal.data.collection: the table %s does not exist; create it to send signals through it.", table
+            )
             return offset
         return add_pending_tables(offset, [table], self._history)
 

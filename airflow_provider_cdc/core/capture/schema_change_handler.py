@@ -162,10 +162,14 @@ class SchemaChangeHandler:
     def _read_again(self, tables: list[TableId], wanted: list[TableId], item: SchemaChange) -> None:
         anew = self._rereads.in_chunks({str(t) for t in tables if t not in wanted}, item.ddl)
         if left := [str(t) for t in tables if t not in wanted and str(t) not in anew]:
-            log.warning("Rows of %s are not known from the log, and are not read again: %s", ", ".join(left), item.ddl)
+            log.warning(
+                "The log does not contain the new rows of %s, and the tables are not snapshotted again: %s",
+                ", ".join(left),
+                item.ddl,
+            )
         if not wanted:
             return
-        log.info("Reading %s again after: %s", ", ".join(map(str, wanted)), item.ddl)
+        log.info("Snapshotting %s again, because of: %s", ", ".join(map(str, wanted)), item.ddl)
         self._rereads.schedule_whole_tables(wanted)
         self._committer.commit_if_closed()
 
@@ -178,18 +182,18 @@ class SchemaChangeHandler:
             assert change.table is not None
             how = how_to_read(self._connector, [change.table], self._filters)
             log.warning(
-                "Rows of %s may be missing or old in the targets: schema.change.rewrite.mode=ignore goes on after a statement that "
-                "changed rows in a way that the log does not show (%s): %s. To read them: %s",
+                "Rows of %s may be missing or outdated in the targets: schema.change.rewrite.mode=ignore continues after a statement that "
+                "changed rows without row events in the log (%s): %s. To snapshot them again: %s",
                 change.id, reason, item.ddl, how,
             )  # fmt: skip
             return False
         if mode is RewriteMode.FAIL:
             self._committer.commit()
             raise SchemaConflict(
-                f"A DDL statement changed rows of {change.id} in a way that the log does not show: {reason}.",
+                f"A DDL statement changed rows of {change.id} without row events in the log: {reason}.",
                 where=f"{item.position}: {item.ddl}",
                 safe="Everything before this statement is captured.",
-                remedy="set schema.change.rewrite.mode=snapshot to read the table again, or ignore to go on without",
+                remedy="set schema.change.rewrite.mode=snapshot to snapshot the table again, or schema.change.rewrite.mode=ignore to continue without a snapshot",
             )
         return True
 
@@ -201,5 +205,5 @@ class SchemaChangeHandler:
         for name, previous in change.renamed.items():
             now = self._filters.compute_visible_length(change.table, change.table.get_column(name))
             if previous in before and now > -1 and now != self._filters.compute_visible_length(old, before[previous]):
-                return f"more or less is captured of column {name} than of {previous}, which it was"
+                return f"another length of column {name} is captured than under its earlier name {previous}"
         return None

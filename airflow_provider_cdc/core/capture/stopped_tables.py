@@ -37,7 +37,7 @@ class StoppedTables:
         """
         if e.table is None or self._tables.is_signal_table(e.table):
             raise e
-        log.error("Table %s is stopped, all others go on. %s", e.table, e)
+        log.error("Table %s is stopped; capture of all other tables continues. %s", e.table, e)
         self._incremental.cancel_reads()
         self._end_scans(e.table)
         text = " ".join(
@@ -54,7 +54,7 @@ class StoppedTables:
         gone = [scan for scan in state.scans if scan.table == table]
         state = state.retain_scans([scan for scan in state.scans if scan.table != table])
         for scan in gone:
-            state = state.request_failed(scan.request, f"{table} is stopped, as its rows cannot be read")
+            state = state.request_failed(scan.request, f"{table} is stopped, because its rows cannot be read")
             if not any(left.request == scan.request for left in state.scans):
                 message, state = state.request_ended(scan.request)
                 self._batcher.end_signal(scan.request, SignalState.FAILED, message)
@@ -81,10 +81,10 @@ class StoppedTables:
         read = read_whole(self._connector, *stopped)
         reasons = "; ".join(f"{table}: {why}" for table, why in stopped.items())
         raise UnreadableValue(
-            f"{len(stopped)} {'tables are' if len(stopped) > 1 else 'table is'} stopped, as a value or a row cannot be read: {reasons}",
+            f"{len(stopped)} {'tables are' if len(stopped) > 1 else 'table is'} stopped, because a value or a row cannot be read: {reasons}",
             where=", ".join(stopped),
-            safe="All other tables are captured up to here. The rows of a stopped table come when it is read whole again; tables of mode history or log lack the "
+            safe="All other tables are captured up to here. A blocking snapshot brings the rows of a stopped table up to date; target tables of mode history or log lack the "
             "changes in between.",
-            remedy=f"mend what is said above, or set what leaves it out; then have the table read again: `{read}`; or leave the table out with "
+            remedy=f"fix the cause above, or set a property that leaves the value out; then snapshot the table again with `{read}`; or leave the table out with "
             "table.exclude.list",
         )

@@ -16,7 +16,7 @@ def rewrite_reason(old: TableSchema | None, change: TableChange) -> str | None:
     if change.table is None:
         return None
     if not change.exact and (change.type == "CREATE" or old is not None):
-        return "rows may hold values that the log does not show"
+        return "rows may have values that the log does not contain"
     if old is None:
         return None
     before = {c.name: c for c in old.columns}
@@ -29,7 +29,7 @@ def rewrite_reason(old: TableSchema | None, change: TableChange) -> str | None:
         if previous is None:
             return f"the value of the new column {column.name} in existing rows is not known"
         if not _keeps_values(previous, column):
-            return f"column {column.name} went from {previous.type} to {column.type}"
+            return f"column {column.name} was changed from {previous.type} to {column.type}"
     return None
 
 

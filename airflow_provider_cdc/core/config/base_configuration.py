@@ -118,7 +118,7 @@ class Configuration(BaseModel):
         aliases = {str(f.alias) for f in cls.model_fields.values()}
         named = cls.list_capture_properties()
         if missing := sorted(a for a in aliases if a.endswith(".list") and a not in named):
-            raise TypeError(f"{cls.__name__}.LISTS does not say what {', '.join(missing)} decides")
+            raise TypeError(f"{cls.__name__}.LISTS has no effect for {', '.join(missing)}")
         if unknown := sorted(named.keys() - aliases):
             raise TypeError(f"{cls.__name__}.LISTS names {', '.join(unknown)}, which it does not have")
 
@@ -163,10 +163,10 @@ class Configuration(BaseModel):
             ):
                 continue
             if (reason := _match(not_supported, name)) is not None:
-                wrong[name] = f"not supported: {reason}. Remove it; it would otherwise be without effect."
+                wrong[name] = f"not supported: {reason}. Remove the property; it has no effect."
                 continue
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-            hint = f"did you mean {near[0]}?" if near else "see docs/configuration.md for the properties there are."
+            hint = f"did you mean {near[0]}?" if near else "see docs/configuration.md for the valid properties."
             wrong[name] = f"unknown property; {hint}"
         return wrong
 
@@ -188,7 +188,7 @@ class Configuration(BaseModel):
                 if isinstance(value, (str, int, float)):
                     consumer[found[1]] = str(value).lower() if isinstance(value, bool) else str(value)
                 else:
-                    problems.append(f"{key}: a {type(value).__name__} cannot be used: give a text or a number")
+                    problems.append(f"{key}: a {type(value).__name__} is not valid; use a string or a number")
             elif key in known:
                 kept[key] = value
             elif COLUMN_TEXTS in known and COLUMN_TEXT.fullmatch(key):
@@ -239,9 +239,9 @@ class Configuration(BaseModel):
         valid = cls.connection_properties()
         if wrong := sorted({name for name, _ in named} - set(valid)):
             raise ConfigError(
-                f"The extra of a connection cannot hold {', '.join(wrong)}.",
-                safe="Only what belongs to the connection itself may come from it.",
-                remedy=f"move it to the properties of the connector's definition; valid in the extra are {', '.join(valid)}",
+                f"The extra field of a connection cannot contain {', '.join(wrong)}.",
+                safe="The extra field may contain only properties of the connection itself.",
+                remedy=f"move it to the properties of the connector definition; the extra field may contain {', '.join(valid)}",
             )
         return {name: value for name, value in named if value not in (None, "")}
 

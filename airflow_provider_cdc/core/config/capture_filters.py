@@ -84,9 +84,9 @@ class Filters:
         key, readable = self.select_key_columns(schema), [c for c in schema.columns if c.type != NOT_CAPTURED]
         if not any(self.in_images(schema.id, c.name) for c in readable):
             raise ConfigError(
-                f"column.include.list or column.exclude.list leaves no column of {schema.id} that can be captured.",
-                where=f"columns of {schema.id}: {', '.join(c.name for c in readable) or 'none of a type that can be captured'}",
-                remedy="name columns of each captured table in the list, as <database>.<table>.<column>, or leave the table out",
+                f"column.include.list or column.exclude.list leaves no column of {schema.id} to capture.",
+                where=f"columns of {schema.id}: {', '.join(c.name for c in readable) or 'none with a type that can be captured'}",
+                remedy="list columns of each captured table, as <database>.<table>.<column>, or leave the table out",
             )
         columns = tuple(
             self._described(schema.id, c) for c in readable if c.name in key or self.in_images(schema.id, c.name)
@@ -191,8 +191,8 @@ def _parse_keys(text: str) -> list[tuple[re.Pattern[str], tuple[str, ...]]]:
         names = tuple(c.strip() for c in columns.split(",") if c.strip())
         if not colon or not table or not names:
             raise ConfigError(
-                f"message.key.columns: {part!r} is not of the form <table>:<column>[,<column>].",
-                remedy="write for example inventory.orders:order_id,line_no;inventory.(.*)_log:id",
+                f"message.key.columns: {part!r} does not have the form <table>:<column>[,<column>].",
+                remedy="use the form inventory.orders:order_id,line_no;inventory.(.*)_log:id",
             )
         try:
             rules.append((re.compile(table.strip(), re.IGNORECASE), names))

@@ -57,14 +57,16 @@ class Maskings:
                     continue
                 if column.name in key:
                     raise ConfigError(
-                        f"{name}: {schema.id}.{column.name} is part of the key, by which rows are told apart.",
+                        f"{name}: {schema.id}.{column.name} is part of the key, which distinguishes rows, and cannot be masked or truncated.",
                         where=f"table {schema.id}",
-                        remedy="leave the column out of the property; message.key.columns can name another key",
+                        remedy="remove the column from the property, or name another key with message.key.columns",
                     )
                 if _is_text(column):
                     found[i] = masking
                 else:
-                    log.warning("%s does not hide %s.%s: it is not a column of texts.", name, schema.id, column.name)
+                    log.warning(
+                        "%s does not hide %s.%s: the column does not contain text.", name, schema.id, column.name
+                    )
         return found
 
     def find_text_maskings(self, schema: TableSchema, names: Sequence[TableId | str]) -> dict[str, Masking]:

@@ -48,252 +48,266 @@ class ConnectorConfig(DefaultSourceConfig):
     topic_prefix: str = Field(
         alias="topic.prefix",
         pattern=r"^[A-Za-z0-9._-]+$",
-        description="Logical name of the source; first part of every topic. Never change it after the first run.",
+        description="Logical name of the source and first part of every topic name. Do not change it after the first run.",
     )
     topic_delimiter: str = Field(
-        ".", alias="topic.delimiter", description="Between the parts of a topic's name.", pattern=r"^[._-]$"
+        ".", alias="topic.delimiter", description="Separator between the parts of a topic name.", pattern=r"^[._-]$"
     )
     topic_transaction: str = Field(
         "transaction",
         alias="topic.transaction",
         pattern=r"^[A-Za-z0-9._-]+$",
-        description="Last part of the name of the topic with transaction records.",
+        description="Last part of the name of the topic that holds transaction records.",
     )
     skipped_operations: Operations = Field(
         frozenset(),
         alias="skipped.operations",
-        description="Operations left out of the stream. Debezium's default is 't'; here it is 'none', because a table "
-        "that was truncated at the source would otherwise keep its rows in the target without a word.",
+        description="Operations to leave out of the stream. Debezium's default is 't'. The default here is 'none', because "
+        "otherwise a table that is truncated at the source silently keeps its rows in the target.",
     )
     tombstones_on_delete: bool = Field(
         True,
         alias="tombstones.on.delete",
-        description="In the Debezium JSON form, a delete is followed by a record without a value.",
+        description="In the Debezium JSON form, a tombstone (a record without a value) follows each delete.",
     )
     schema_name_adjustment_mode: NameAdjustment = Field(
         NameAdjustment.AVRO,
         alias="schema.name.adjustment.mode",
-        description="In the Debezium JSON form, names of schemas with characters that Avro does not allow: with _ in their place, "
-        "with _u and their code (avro_unicode), or as they are (none, Debezium's default).",
+        description="In the Debezium JSON form, how to write characters in schema names that Avro does not allow: as _ (avro), "
+        "as _u and their code (avro_unicode), or unchanged (none, Debezium's default).",
     )
     field_name_adjustment_mode: NameAdjustment = Field(
-        NameAdjustment.NONE, alias="field.name.adjustment.mode", description="The same for names of columns."
+        NameAdjustment.NONE,
+        alias="field.name.adjustment.mode",
+        description="The same as schema.name.adjustment.mode, for column names.",
     )
     provide_transaction_metadata: bool = Field(
         False,
         alias="provide.transaction.metadata",
-        description="Events have their transaction and their number in it; BEGIN and END records in the Debezium JSON form.",
+        description="Add to each event its transaction and its number in the transaction. The Debezium JSON form also gets BEGIN and END records.",
     )
     snapshot_mode: SnapshotMode = Field(
         SnapshotMode.INITIAL,
         alias="snapshot.mode",
-        description="When whole tables are read; see docs/operations.md for reading them again. schema_only and "
-        "schema_only_recovery are other names of no_data and recovery.",
+        description="When to take a snapshot of whole tables. To snapshot tables again, see docs/operations.md. schema_only and "
+        "schema_only_recovery are older names of no_data and recovery.",
     )
     snapshot_mode_configuration_based_snapshot_data: bool = Field(
         False,
         alias="snapshot.mode.configuration.based.snapshot.data",
-        description="With snapshot.mode=configuration_based, as the next four: the rows of all tables are read, in every run.",
+        description="Read the rows of all tables in every run. This property and the next four apply with snapshot.mode=configuration_based.",
     )
     snapshot_mode_configuration_based_snapshot_schema: bool = Field(
         False,
         alias="snapshot.mode.configuration.based.snapshot.schema",
-        description="A new connector reads the schemas of its tables and streams from now; otherwise, and without rows, from "
-        "the oldest position there is.",
+        description="A new connector reads the schemas of its tables and streams from the current position. If this is false and no rows are read, "
+        "it streams from the oldest position in the log.",
     )
     snapshot_mode_configuration_based_start_stream: bool = Field(
         False,
         alias="snapshot.mode.configuration.based.start.stream",
-        description="A run streams, after the snapshot where there is one.",
+        description="A run streams the log, after the snapshot if it takes one.",
     )
     snapshot_mode_configuration_based_snapshot_on_schema_error: bool = Field(
         False,
         alias="snapshot.mode.configuration.based.snapshot.on.schema.error",
-        description="A lost schema history is rebuilt from the present table schemas, as with recovery.",
+        description="Rebuild a lost schema history from the current table schemas, as with snapshot.mode=recovery.",
     )
     snapshot_mode_configuration_based_snapshot_on_data_error: bool = Field(
         False,
         alias="snapshot.mode.configuration.based.snapshot.on.data.error",
-        description="When the log does not hold the position any more, all tables are read again, as with when_needed.",
+        description="Snapshot all tables again when the log no longer contains the position, as with snapshot.mode=when_needed.",
     )
     snapshot_mode_custom_name: str | None = Field(
         None,
         alias="snapshot.mode.custom.name",
-        description="With snapshot.mode=custom: name of an entry point, which is asked in each run what to read. See "
+        description="With snapshot.mode=custom: name of the entry point that decides in each run which rows to read. See "
         "docs/operations.md.",
     )
     snapshot_include_collection_list: Patterns = Field(
         (),
         alias="snapshot.include.collection.list",
-        description="Of the captured tables, those whose rows a snapshot reads; by default all.",
+        description="Captured tables that a snapshot includes. By default, a snapshot includes all captured tables.",
     )
     snapshot_max_threads: int = Field(
-        4, alias="snapshot.max.threads", ge=1, le=64, description="Parallel readers on one snapshot (Debezium: 1)."
+        4,
+        alias="snapshot.max.threads",
+        ge=1,
+        le=64,
+        description="Number of parallel readers of one snapshot (Debezium's default is 1).",
     )
     snapshot_fetch_size: int = Field(
         10_240,
         alias="snapshot.fetch.size",
-        description="Rows that are asked for at a time, where the database's protocol knows such a number.",
+        description="Number of rows to fetch at a time, if the database's protocol supports a fetch size.",
         ge=1,
     )
     snapshot_tables_order_by_row_count: RowCountOrder = Field(
         RowCountOrder.DISABLED,
         alias="snapshot.tables.order.by.row.count",
-        description="Whether a snapshot begins with small tables, or with large ones, as the database estimates them.",
+        description="Whether a snapshot begins with the smallest or the largest tables, by the database's estimate of their row counts.",
     )
     snapshot_delay_ms: int = Field(
-        0, alias="snapshot.delay.ms", description="Wait so long before a snapshot begins.", ge=0
+        0, alias="snapshot.delay.ms", description="How long to wait before a snapshot begins.", ge=0
     )
     signal_data_collection: str | None = Field(
         None,
         alias="signal.data.collection",
-        description="Signal table of the source, as database.table: rows inserted there are signals, and watermarks are written there.",
+        description="Signal table of the source, as database.table. Rows inserted there are signals, and the connector writes watermarks there.",
     )
     signal_enabled_channels: Names = Field(
         ("source", "airflow"),
         alias="signal.enabled.channels",
-        description="Where signals come from: source (the signal table), airflow (form, REST, CLI, operators), file, kafka, and "
-        "those of one's own (entry points).",
+        description="Channels that accept signals: source (the signal table), airflow (form, REST, CLI, operators), file, kafka, and "
+        "custom channels (entry points).",
     )
     signal_allowed_types: ChannelTypes = Field(
         {},
         alias="signal.allowed.types",
-        description="Ours. What a channel may ask for: channel:type,type; several separated by semicolons. The word "
-        "additional-conditions allows conditions and SELECTs of the sender's own, * allows everything. A channel that is not named "
-        "may ask for everything (airflow), or for all but moving the position and SQL of its own (all others).",
+        description="Ours. Signal types that each channel may send, as channel:type,type. Separate several channels by semicolons. The word "
+        "additional-conditions allows conditions and SELECT statements from the sender, and * allows everything. Of the channels not "
+        "listed, airflow may send everything, and all others everything except position changes and SQL.",
     )
     signal_poll_interval_ms: int = Field(
-        1000, alias="signal.poll.interval.ms", description="How often channels are asked for signals.", ge=50
+        1000, alias="signal.poll.interval.ms", description="How often to check the channels for signals.", ge=50
     )
     signal_file: str = Field(
-        "file-signals.txt", alias="signal.file", description="File of the channel file: one JSON object per line."
+        "file-signals.txt",
+        alias="signal.file",
+        description="Path of the signal file of the file channel, with one JSON object per line.",
     )
     signal_kafka_topic: str | None = Field(
         None,
         alias="signal.kafka.topic",
-        description="Topic of the channel kafka; by default the prefix with -signal behind it.",
+        description="Topic of the kafka channel. The default is the topic prefix followed by -signal.",
     )
     signal_kafka_group_id: str = Field(
-        "kafka-signal", alias="signal.kafka.groupId", description="Consumer group of the channel kafka."
+        "kafka-signal", alias="signal.kafka.groupId", description="Consumer group of the kafka channel."
     )
     signal_kafka_bootstrap_servers: str | None = Field(
-        None, alias="signal.kafka.bootstrap.servers", description="Brokers of the channel kafka."
+        None, alias="signal.kafka.bootstrap.servers", description="Brokers of the kafka channel."
     )
     signal_kafka_poll_timeout_ms: int = Field(
         100,
         alias="signal.kafka.poll.timeout.ms",
-        description="How long the first look of the channel kafka waits for a message; later ones take what has come.",
+        description="How long the first poll of the kafka channel waits for a message. Later polls return only messages that have already arrived.",
         ge=0,
     )
     signal_consumer: dict[str, SecretStr] = Field(
         {},
         alias="signal.consumer.*",
-        description="What follows the prefix is a property of librdkafka, for the consumer of the channel kafka, such as "
+        description="Properties of librdkafka for the consumer of the kafka channel, after the prefix, such as "
         "signal.consumer.security.protocol. Passwords and keys come from the Airflow connection.",
     )
     notification_enabled_channels: Names = Field(
         (),
         alias="notification.enabled.channels",
-        description="Where notifications go besides the state tables: log, sink (the change log, as records of "
-        "notification.sink.topic.name), and those of one's own (entry points).",
+        description="Channels that receive notifications in addition to the state tables: log, sink (the change log, as records of "
+        "notification.sink.topic.name), and custom channels (entry points).",
     )
     notification_sink_topic_name: str | None = Field(
         None,
         alias="notification.sink.topic.name",
         pattern=r"^[A-Za-z0-9._-]+$",
-        description="Name of the topic of the notification channel sink.",
+        description="Topic of the sink notification channel.",
     )
     incremental_snapshot_chunk_size: int = Field(
-        1024, alias="incremental.snapshot.chunk.size", description="Rows that are read at a time, at most.", ge=1
+        1024, alias="incremental.snapshot.chunk.size", description="Maximum number of rows in a chunk.", ge=1
     )
     incremental_snapshot_chunk_max_bytes: int = Field(
         CHUNK_BYTES,
         alias="incremental.snapshot.chunk.max.bytes",
-        description="Ours. A chunk ends when its rows take so much memory, however few they are; four times as much may wait "
-        "together.",
+        description="Ours. Maximum memory of the rows of a chunk: a chunk ends when its rows reach this size, however few they are. Chunks that "
+        "wait together may use four times as much.",
         ge=1024,
     )
     incremental_snapshot_chunk_target_ms: int = Field(
         0,
         alias="incremental.snapshot.chunk.target.ms",
-        description="Ours. Chunks grow and shrink so that reading one takes about so long; 0 = all have the same size.",
+        description="Ours. Target duration of one chunk read: chunks grow and shrink to match it. 0 = all chunks have the same size.",
         ge=0,
     )
     incremental_snapshot_watermarking_strategy: WatermarkStrategy = Field(
         WatermarkStrategy.INSERT_INSERT,
         alias="incremental.snapshot.watermarking.strategy",
-        description="Whether a second row of the signal table ends a window, or the deletion of the first one.",
+        description="Whether a window closes with a second row in the signal table, or with the deletion of the first row.",
     )
     read_only: bool | None = Field(
         None,
         alias="read.only",
-        description="Whether incremental snapshots write nothing to the source and use positions of the log as watermarks. By "
-        "default they do where signal.data.collection is not set.",
+        description="Whether incremental snapshots write nothing to the source and use positions of the log as watermarks. The "
+        "default is true if signal.data.collection is not set.",
     )
     position_lost_mode: LostPositionMode = Field(
         LostPositionMode.FAIL,
         alias="position.lost.mode",
-        description="Ours. When the log does not hold the offset's position any more: fail and say what is lost, read all tables "
-        "again (as snapshot.mode=when_needed), or go on from the oldest position and read them beside the stream (incremental).",
+        description="Ours. Action when the log no longer contains the position of the offset: fail and report the loss (fail), snapshot all tables "
+        "again as with snapshot.mode=when_needed (snapshot), or resume at the oldest position and read the tables by an incremental "
+        "snapshot (incremental).",
     )
     guardrail_collections_max: int = Field(
         0,
         alias="guardrail.collections.max",
-        description="How many tables may be captured; 0 = any number. Looked at when a run begins.",
+        description="Maximum number of captured tables; 0 = any number. Checked when a run begins.",
         ge=0,
     )
     guardrail_collections_limit_action: TableLimitAction = Field(
         TableLimitAction.WARN,
         alias="guardrail.collections.limit.action",
-        description="What happens where there are more: a warning, or an error before anything is read.",
+        description="Action when more tables are captured: log a warning (warn), or fail before anything is read (fail).",
     )
     poll_interval_ms: int = Field(
-        500, alias="poll.interval.ms", description="How often a source that has nothing new says so.", ge=1
+        500, alias="poll.interval.ms", description="How often to check an idle source for new events.", ge=1
     )
-    batch_max_rows: int = Field(1_000_000, alias="batch.max.rows", ge=1, description="Ours. Events per batch.")
+    batch_max_rows: int = Field(
+        1_000_000, alias="batch.max.rows", ge=1, description="Ours. Maximum number of events in a batch."
+    )
     batch_max_bytes: int = Field(
-        268_435_456, alias="batch.max.bytes", ge=1_048_576, description="Ours. Bytes per batch."
+        268_435_456, alias="batch.max.bytes", ge=1_048_576, description="Ours. Maximum size of a batch in bytes."
     )
     batch_max_ms: int = Field(
-        60_000, alias="batch.max.ms", ge=100, description="Ours. How long an event may wait for its batch to be closed."
+        60_000,
+        alias="batch.max.ms",
+        ge=100,
+        description="Ours. Maximum time that an event waits for its batch to be closed.",
     )
     changelog_retention_ms: int = Field(
         604_800_000,
         alias="changelog.retention.ms",
         ge=-1,
-        description="Ours. How long a batch of the change log stays after all targets have applied it; -1 = for ever. Older ones are removed by maintenance.",
+        description="Ours. How long to keep a batch in the change log after all targets have applied it; -1 = forever. Maintenance deletes older batches.",
     )
     changelog_retention_bytes: int = Field(
         -1,
         alias="changelog.retention.bytes",
         ge=-1,
-        description="Ours. Size of the change log beyond which batches that all targets have applied are removed before that; -1 = any size.",
+        description="Ours. Maximum size of the change log: beyond it, batches that all targets have applied are deleted before changelog.retention.ms; -1 = any size.",
     )
     state_retention_offset_history_ms: Kept = Field(
         KEPT_MS,
         alias="state.retention.offset.history.ms",
-        description="Ours. How long offsets that the connector has had can be gone back to; -1 = for good. Removed by airflow cdc maintain.",
+        description="Ours. How long earlier offsets of the connector can be restored; -1 = forever. `airflow cdc maintain` deletes older ones.",
     )
     state_retention_batches_ms: Kept = Field(
         KEPT_MS,
         alias="state.retention.batches.ms",
-        description="Ours. How long committed batches are listed; the change log itself is not touched; -1 = for good. Removed by airflow cdc maintain.",
+        description="Ours. How long to list committed batches; -1 = forever. `airflow cdc maintain` deletes older entries and does not change the change log itself.",
     )
     state_retention_notifications_ms: Kept = Field(
         KEPT_MS,
         alias="state.retention.notifications.ms",
-        description="Ours. How long notifications are listed; -1 = for good. Removed by airflow cdc maintain.",
+        description="Ours. How long to list notifications; -1 = forever. `airflow cdc maintain` deletes older ones.",
     )
     state_retention_signals_ms: Kept = Field(
         KEPT_MS,
         alias="state.retention.signals.ms",
-        description="Ours. How long signals are listed after they have ended; -1 = for good. Removed by airflow cdc maintain.",
+        description="Ours. How long to list signals after they have ended; -1 = forever. `airflow cdc maintain` deletes older ones.",
     )
     heartbeat_interval_ms: int = Field(
         0,
         alias="heartbeat.interval.ms",
         ge=0,
-        description="How often, and when a run begins to stream, the offset is made durable though nothing was captured; 0 = as batch.max.ms says, and not more often than every 10 s.",
+        description="How often to commit the offset while no changes are captured, beginning when a run starts to stream; 0 = every batch.max.ms, but at most every 10 s.",
     )
 
     CONNECTION_ONLY: ClassVar[tuple[str, ...]] = CONSUMER_OF_CONNECTION
@@ -302,23 +316,23 @@ class ConnectorConfig(DefaultSourceConfig):
     """What the lists of captured tables are called, for messages and for runs that capture fewer tables."""
 
     IGNORED: ClassVar[Mapping[str, str]] = {
-        "name": "the connector's name is given to the connector definition",
-        "connector.class": "the source is chosen by the connector definition",
-        "tasks.max": "a connector is always one capture task",
-        "max.batch.size": "batches are bounded by batch.max.rows, batch.max.bytes and batch.max.ms",
-        "max.queue.size": "there is no event queue; memory is bounded by block sizes",
-        "max.queue.size.in.bytes": "there is no event queue; memory is bounded by block sizes",
-        "errors.max.retries": "tasks are tried again as Airflow's retries say",
-        "errors.retry.delay.*": "tasks are tried again as Airflow's retry_delay says",
-        "retriable.restart.connector.wait.ms": "tasks are tried again as Airflow's retry_delay says",
-        "topic.cache.size": "topic names need no cache here",
-        "incremental.snapshot.allow.schema.changes": "a chunk that was read under another structure is always read again",
-        "topic.heartbeat.prefix": "a heartbeat makes the offset durable; it is no record",
+        "name": "the connector definition sets the connector's name",
+        "connector.class": "the connector definition selects the source",
+        "tasks.max": "a connector always has one capture task",
+        "max.batch.size": "batch.max.rows, batch.max.bytes and batch.max.ms limit batches",
+        "max.queue.size": "capture uses no event queue; block sizes limit the memory",
+        "max.queue.size.in.bytes": "capture uses no event queue; block sizes limit the memory",
+        "errors.max.retries": "Airflow retries tasks, as its retries setting specifies",
+        "errors.retry.delay.*": "Airflow retries tasks, as its retry_delay setting specifies",
+        "retriable.restart.connector.wait.ms": "Airflow retries tasks, as its retry_delay setting specifies",
+        "topic.cache.size": "capture needs no cache of topic names",
+        "incremental.snapshot.allow.schema.changes": "a chunk that was read with another table structure is always read again",
+        "topic.heartbeat.prefix": "a heartbeat commits the offset and writes no record",
         **config_kafka_connect.ACCEPTED,
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
-        "topic.naming.strategy": "topics are named as the documents say; Java classes cannot be loaded here",
-        "custom.sanitize.pattern": "passwords and secrets are never shown, and a pattern could only show some",
+        "topic.naming.strategy": "topic names always have the documented form; Java classes cannot be loaded",
+        "custom.sanitize.pattern": "passwords and secrets are always hidden; a pattern could only reveal some of them",
         **config_kafka_connect.REFUSED,
     }
 
@@ -363,7 +377,7 @@ class ConnectorConfig(DefaultSourceConfig):
     @classmethod
     def _deprecated_names(cls, data: Any) -> Any:
         if isinstance(data, dict) and (new := DEPRECATED_SNAPSHOT_MODES.get(str(data.get("snapshot.mode")))):
-            log.warning("snapshot.mode=%s is an older name of %s.", data["snapshot.mode"], new)
+            log.warning("snapshot.mode=%s is deprecated; use snapshot.mode=%s.", data["snapshot.mode"], new)
             data = {**data, "snapshot.mode": new}
         return data
 
@@ -378,7 +392,7 @@ class ConnectorConfig(DefaultSourceConfig):
     @model_validator(mode="after")
     def _channels_have_what_they_need(self) -> Self:
         if unknown := sorted(set(self.signal_allowed_types) - set(self.signal_enabled_channels)):
-            raise ValueError(f"signal.allowed.types: {unknown[0]!r} is not among signal.enabled.channels")
+            raise ValueError(f"signal.allowed.types: {unknown[0]!r} is not in signal.enabled.channels")
         if "kafka" in self.signal_enabled_channels and not self.signal_kafka_bootstrap_servers:
             raise ValueError("signal.kafka.bootstrap.servers: required by signal.enabled.channels=kafka, and not set")
         if "sink" in self.notification_enabled_channels and not self.notification_sink_topic_name:
@@ -399,7 +413,7 @@ class ConnectorConfig(DefaultSourceConfig):
         if self.snapshot_mode is SnapshotMode.CONFIGURATION_BASED and not any(getattr(self, name) for name in names):
             aliases = ", ".join(str(type(self).model_fields[name].alias) for name in names)
             raise ValueError(
-                f"snapshot.mode: with configuration_based, one of {aliases} has to be true: a run would do nothing"
+                f"snapshot.mode: with configuration_based, at least one of {aliases} must be true; otherwise a run does nothing"
             )
         return self
 

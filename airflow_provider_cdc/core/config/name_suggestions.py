@@ -14,13 +14,13 @@ def suggest_names(name: str, valid: Iterable[str]) -> str:
     """Suggest what a person may have meant, and list what there is.
 
     >>> suggest_names("custmer", ["id", "customer"])
-    "did you mean 'customer'? There are: id, customer"
+    "did you mean 'customer'? Valid names are: id, customer"
     """
     names = list(valid)
     lower = {n.lower(): n for n in names}
     found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
     hint = f"did you mean {lower[found[0]]!r}? " if found else ""
-    return f"{hint}There are: {', '.join(names)}"
+    return f"{hint}Valid names are: {', '.join(names)}"
 
 
 def describe_unknown_name(name: str, valid: Sequence[str]) -> str:
@@ -42,10 +42,10 @@ def wrong_names(text: str, valid: Sequence[str], exact: Collection[str] = ()) ->
     try:
         parts = list(string.Formatter().parse(text))
     except ValueError as e:
-        return [f"{text!r} cannot be filled in: {e}"]
+        return [f"{text!r} is not a valid template: {e}"]
     wrong = [describe_unknown_name(name, valid) for _, name, _, _ in parts if name is not None and name not in valid]
     formed = [name for _, name, form, how in parts if name in exact and (form or how)]
-    wrong += [f"{{{name}}} is filled in as it is: write nothing behind its name" for name in formed]
+    wrong += [f"{{{name}}} cannot have a format or a conversion: write only the name in the braces" for name in formed]
     return wrong or _unfit_forms(text, valid)
 
 
@@ -54,7 +54,7 @@ def _unfit_forms(text: str, valid: Iterable[str]) -> list[str]:
     try:
         text.format(**dict.fromkeys(valid, "x"))
     except (KeyError, IndexError, ValueError) as e:
-        return [f"{text!r} cannot be filled in: {e}"]
+        return [f"{text!r} is not a valid template: {e}"]
     return []
 
 

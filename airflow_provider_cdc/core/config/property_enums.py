@@ -22,7 +22,7 @@ _LEAST_KEPT_MS: Final = 3_600_000
 
 def _kept(ms: int) -> int:
     if ms != -1 and ms < _LEAST_KEPT_MS:
-        raise ValueError(f"give at least {_LEAST_KEPT_MS} (an hour), or -1 to keep them for good, and not {ms}")
+        raise ValueError(f"{ms} is too small: use at least {_LEAST_KEPT_MS} (one hour), or -1 to keep them forever")
     return ms
 
 
@@ -122,14 +122,14 @@ def _split_patterns(value: Any) -> Any:
         if found := _COUNTED.search(value):
             escaped = found[0].replace(",", "\\,")
             raise ValueError(
-                f"{value!r} is cut at the comma of {found[0]}: write {escaped}, or give a list of patterns"
+                f"{value!r} is split at the comma of {found[0]}: write {escaped}, or use a list of patterns"
             )
         value = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", value)]
     parts = tuple(p.strip() for p in _texts(value) if p.strip())
     for part in parts:
         if found := _POSIX_CLASS.search(part):
             raise ValueError(
-                f"{part!r} has the POSIX class {found[0]}, which would match other names here: write it as [A-Z] or the like"
+                f"{part!r} contains the POSIX class {found[0]}, which matches other names here: use a class such as [A-Z] instead"
             )
         try:
             re.compile(part)
@@ -140,7 +140,7 @@ def _split_patterns(value: Any) -> Any:
 
 def _texts(value: Any) -> list[str]:
     if not isinstance(value, (list, tuple, set, frozenset)) or not all(isinstance(part, str) for part in value):
-        raise ValueError(f"{value!r} is not a list of texts, nor one text with commas")
+        raise ValueError(f"{value!r} is neither a list of strings nor a comma-separated string")
     return list(value)
 
 
@@ -150,7 +150,7 @@ def _split_operations(value: Any) -> Any:
     if parts == ["none"]:
         return frozenset()
     if unknown := [p for p in parts if p not in ("c", "u", "d", "t")]:
-        raise ValueError(f"{unknown[0]!r} is not an operation; valid values are c, u, d, t, or none alone")
+        raise ValueError(f"{unknown[0]!r} is not an operation; valid values are c, u, d and t, or none on its own")
     return frozenset(parts)
 
 
@@ -164,13 +164,15 @@ def _split_channels(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(channel): tuple(_texts(types)) for channel, types in value.items()}
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text such as source:execute-snapshot,log;kafka:*")
+        raise ValueError(f"{value!r} is not a string such as source:execute-snapshot,log;kafka:*")
     found: dict[str, tuple[str, ...]] = {}
     for part in filter(None, (part.strip() for part in value.split(";"))):
         channel, colon, types = part.partition(":")
         names = tuple(dict.fromkeys(name.strip() for name in types.split(",") if name.strip()))
         if not colon or not channel.strip() or channel.strip().lower() in found:
-            raise ValueError(f"{part!r} is not a channel, a colon and types, or the channel is named twice")
+            raise ValueError(
+                f"{part!r} does not have the form channel:type,type, or names a channel that is already listed"
+            )
         found[channel.strip().lower()] = names
     return found
 

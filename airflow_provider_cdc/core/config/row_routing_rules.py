@@ -51,7 +51,7 @@ def _steps(value: Any) -> Any:
     """Make a list of one step alone."""
     found = (value,) if isinstance(value, (Mapping, RouteStep)) else value
     if not isinstance(found, (list, tuple)) or not all(isinstance(step, (Mapping, RouteStep)) for step in found):
-        raise ValueError(f"{value!r} is neither a step, with when, by and location, nor a list of steps")
+        raise ValueError(f"{value!r} is neither a step (with when, by and location) nor a list of steps")
     return tuple(found)
 
 
@@ -91,7 +91,9 @@ def _placed(text: Any) -> AdditionalColumn:
     if not column or not 1 <= len(rest) <= 2 or not rest[-1]:
         raise ValueError(f"{text!r} is not column:placement or column:placement:alias")
     if placement == "partition":
-        raise ValueError(f"{text!r}: tables have no partitions of topics; partition_by of the rule lays the tables out")
+        raise ValueError(
+            f"{text!r}: tables have no topic partitions; use partition_by of the rule to partition the tables"
+        )
     if placement not in ("header", "envelope"):
         raise ValueError(f"{text!r}: {describe_unknown_name(placement, ('header', 'envelope'))}")
     return AdditionalColumn(
@@ -151,14 +153,14 @@ class Outbox(BaseModel):
 
 
 _NOT_HERE = {
-    "route.topic.regex": "a step of route, or a computed column at the source, makes another name of a value",
-    "route.tombstone.on.empty.payload": "tables have no tombstones: an event with no payload is a row with NULL",
-    "table.field.event.schema.version": "tables have their own columns, and no versions of message schemas",
-    "table.fields.additional.error.on.missing": "a column that the outbox never had is always an error, one that it has dropped is not",
-    "table.json.payload.null.behavior": "payload_fields has members whose value is null, with NULL",
-    "tracing.span.context.field": "nothing is traced; table.fields.additional.placement keeps the column",
-    "tracing.operation.name": "nothing is traced",
-    "tracing.with.context.field.only": "nothing is traced; filter chooses rows",
+    "route.topic.regex": "use a step of route or a computed column at the source to convert a value to another name",
+    "route.tombstone.on.empty.payload": "tables have no tombstones; an event without a payload is a row with NULL",
+    "table.field.event.schema.version": "tables have columns and no versions of message schemas",
+    "table.fields.additional.error.on.missing": "a column that the outbox never had is always an error; a column that was dropped is not",
+    "table.json.payload.null.behavior": "payload_fields contains members with the value null, as NULL",
+    "tracing.span.context.field": "tracing is not supported; table.fields.additional.placement keeps the column",
+    "tracing.operation.name": "tracing is not supported",
+    "tracing.with.context.field.only": "tracing is not supported; filter selects rows",
 }
 """Properties of the Outbox Event Router that are not here, and what is."""
 
@@ -166,7 +168,7 @@ _NOT_HERE = {
 def explain_missing_property(name: str) -> str:
     """Why an outbox has no property of this name."""
     if why := _NOT_HERE.get(name):
-        return f"{name} is not there: {why}"
+        return f"{name} is not supported: {why}"
     return describe_unknown_name(name, [str(field.alias) for field in Outbox.model_fields.values()])
 
 
@@ -192,17 +194,19 @@ def find_route_contradictions(route: Sequence[RouteStep], valid: Sequence[str]) 
         fills = VALUE in names_in(step.location)
         if step.when is None and step.by is None and not 1 < number == len(route):
             wrong.append(
-                f"{where} has neither when nor by, so that it takes each row: only the last one of several may do so"
+                f"{where} has neither when nor by and takes every row: only the last of several steps may do so"
             )
         if step.by is None and fills:
-            wrong.append(f"{where}: location has {{{VALUE}}}, and there is no by that gives it")
+            wrong.append(f"{where}: location contains {{{VALUE}}}, but the step has no by to set it")
         if step.by is not None and not fills:
-            wrong.append(f"{where}: location has no {{{VALUE}}}, so that all values of by would have one table")
+            wrong.append(f"{where}: location does not contain {{{VALUE}}}, so all values of by would share one table")
         told = {**step.to_comparable_form(), "location": step.location}
         wrong += [f"{where}: {name} is empty" for name, text in told.items() if not text.strip()]
     places = [step.location for step in route]
     twice = sorted({place for place in places if places.count(place) > 1})
-    return wrong + [f"route: two steps have the location {place}: join their conditions with OR" for place in twice]
+    return wrong + [
+        f"route: two steps have the location {place}: use one step, and join the conditions with OR" for place in twice
+    ]
 
 
 def of_an_outbox(outbox: Outbox, location: str | None, set_too: Sequence[str], valid: Sequence[str]) -> list[str]:
@@ -210,14 +214,14 @@ def of_an_outbox(outbox: Outbox, location: str | None, set_too: Sequence[str], v
 
     :param set_too: options of the rule that have a meaning of their own in it
     """
-    wrong = [f"outbox: {name} cannot be set with it" for name in set_too]
+    wrong = [f"outbox: {name} cannot be set together with outbox" for name in set_too]
     if ROUTED not in outbox.replacement:
         wrong.append(
-            f"outbox: route.topic.replacement has no {ROUTED}, so that all aggregate types would have one table"
+            f"outbox: route.topic.replacement does not contain {ROUTED}, so all aggregate types would share one table"
         )
     if location is not None and not {"table", "topic", AGGREGATE} & names_in(location):
         names = "{table}, {topic} or {" + AGGREGATE + "}"
-        wrong.append(f"outbox: location has none of {names}, so that all aggregate types would have one table")
+        wrong.append(f"outbox: location contains none of {names}, so all aggregate types would share one table")
     aliases = [alias for _, _, alias in outbox.list_columns(())]
     twice = sorted({a for a in aliases if [n.lower() for n in aliases].count(a.lower()) > 1})
-    return wrong + [f"outbox: its tables would have two columns called {name}" for name in twice]
+    return wrong + [f"outbox: its tables would have two columns named {name}" for name in twice]

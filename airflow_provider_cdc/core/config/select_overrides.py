@@ -40,9 +40,11 @@ def with_statements(properties: Mapping[str, Any], *, all_needed: bool = False) 
         if statement is not None:
             found[name] = statement
         elif all_needed:
-            raise _half(name, f"it has no SELECT in {LIST}.{name}")
+            raise _half(name, f"it has no SELECT statement in {LIST}.{name}")
         else:
-            log.warning("%s: %s has no SELECT in %s.%s; a snapshot reads it whole.", LIST, name, LIST, name)
+            log.warning(
+                "%s: %s has no SELECT statement in %s.%s; a snapshot reads the whole table.", LIST, name, LIST, name
+            )
     if statements:
         raise _half(next(iter(statements.values()))[0], f"it is not in the list of {LIST}")
     kept.pop(LIST, None)
@@ -73,9 +75,9 @@ def _entries(listed: Any) -> list[str]:
     if isinstance(listed, str):
         listed = _ENTRY.findall(listed)
     if not isinstance(listed, (list, tuple)) or not all(isinstance(name, str) for name in listed):
-        raise ConfigError(f"{LIST}: {listed!r} is not a list of texts, nor one text with commas.")
+        raise ConfigError(f"{LIST}: {listed!r} is neither a list of strings nor a comma-separated string.")
     return [name.strip() for name in listed if name.strip()]
 
 
 def _half(name: str, why: str) -> ConfigError:
-    return ConfigError(f"{LIST}: {name!r}: {why}.", remedy="set both, or leave both out")
+    return ConfigError(f"{LIST}: {name!r}: {why}.", remedy="set both properties, or remove both")

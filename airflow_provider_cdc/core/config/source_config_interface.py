@@ -80,9 +80,9 @@ class DefaultSourceConfig(Configuration):
         :raises ConfigError: there is no such condition
         """
         raise ConfigError(
-            "Conditions about a moment are not written for this kind of source.",
+            "This source does not support the condition 'changed since'.",
             safe="Nothing was sent.",
-            remedy="write the condition as a filter, and leave changed since empty",
+            remedy="use a filter instead, and leave 'changed since' empty",
         )
 
     def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

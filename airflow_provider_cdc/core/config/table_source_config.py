@@ -35,45 +35,49 @@ class TableConfig(ConnectorConfig):
     """
 
     table_include_list: Patterns = Field(
-        (), alias="table.include.list", description="Tables to capture, as database.table; all others are left out."
+        (),
+        alias="table.include.list",
+        description="Tables to capture, as database.table. All other tables are left out.",
     )
     table_exclude_list: Patterns = Field(
-        (), alias="table.exclude.list", description="Tables to leave out; all others are captured."
+        (), alias="table.exclude.list", description="Tables to leave out. All other tables are captured."
     )
     column_include_list: Patterns = Field(
         (),
         alias="column.include.list",
-        description="Columns to capture, as database.table.column. Key columns should be among them.",
+        description="Columns to capture, as database.table.column. Include the key columns.",
     )
     column_exclude_list: Patterns = Field((), alias="column.exclude.list", description="Columns to leave out.")
     column_texts: dict[str, Patterns] = Field(
         {},
         alias="column.mask.with.<length>.chars, column.truncate.to.<length>.chars",
-        description="Texts of these columns, named as database.table.column, become that many asterisks, or lose what is beyond "
-        "the length. Columns of a key cannot be among them.",
+        description="Columns, as database.table.column, with text to replace by <length> asterisks, or to truncate to <length> "
+        "characters. Key columns are not allowed.",
     )
     column_propagate_source_type: Patterns = Field(
         (),
         alias="column.propagate.source.type",
-        description="In the Debezium JSON form, schemas of these columns name their type in the database, its length and scale.",
+        description="In the Debezium JSON form, columns with a schema that includes the database type, its length and scale.",
     )
     datatype_propagate_source_type: Patterns = Field(
-        (), alias="datatype.propagate.source.type", description="The same by the type, as database.table.TYPE."
+        (),
+        alias="datatype.propagate.source.type",
+        description="The same as column.propagate.source.type, by the type of the column, as database.table.TYPE.",
     )
     message_key_columns: str = Field(
         "",
         alias="message.key.columns",
-        description="Keys of one's own: database.table:column,column; several separated by semicolons.",
+        description="Custom key columns of tables, as database.table:column,column. Separate several tables by semicolons.",
     )
     decimal_handling_mode: DecimalHandling = Field(
         DecimalHandling.PRECISE,
         alias="decimal.handling.mode",
-        description="DECIMAL as exact decimals, as doubles, or as texts.",
+        description="Whether DECIMAL values are exact decimals, doubles or strings.",
     )
     binary_handling_mode: BinaryHandling = Field(
         BinaryHandling.BYTES,
         alias="binary.handling.mode",
-        description="Bytes as they are, or as texts in base64 or hexadecimal.",
+        description="Whether binary values are bytes, or strings in base64 or hexadecimal.",
     )
     time_precision_mode: TimePrecision = Field(
         TimePrecision.ADAPTIVE_TIME_MICROSECONDS,
@@ -83,45 +87,45 @@ class TableConfig(ConnectorConfig):
     skip_messages_without_change: bool = Field(
         False,
         alias="skip.messages.without.change",
-        description="Leave out updates that change no captured column.",
+        description="Whether to leave out updates that change no captured column.",
     )
     include_schema_changes: bool = Field(
         True,
         alias="include.schema.changes",
-        description="In the Debezium JSON form, schema changes are records of the topic that is named like the prefix.",
+        description="In the Debezium JSON form, write schema changes as records of the topic that has the topic prefix as its name.",
     )
     snapshot_query_mode: SnapshotQueryMode = Field(
         SnapshotQueryMode.SELECT_ALL,
         alias="snapshot.query.mode",
-        description="What a snapshot reads of a table: all rows, or what a query of one's own gives.",
+        description="Rows of a table that a snapshot reads: all rows, or the result of a custom query.",
     )
     snapshot_query_mode_custom_name: str | None = Field(
         None,
         alias="snapshot.query.mode.custom.name",
-        description="With snapshot.query.mode=custom: name of an entry point, which gives the SELECT for each table, instead of all others.",
+        description="With snapshot.query.mode=custom: name of the entry point that returns the SELECT statement of each table, in place of every other one.",
     )
     snapshot_locking_mode_custom_name: str | None = Field(
         None,
         alias="snapshot.locking.mode.custom.name",
-        description="With snapshot.locking.mode=custom: name of an entry point, which gives the statement that locks a table.",
+        description="With snapshot.locking.mode=custom: name of the entry point that returns the statement that locks a table.",
     )
     schema_change_rewrite_mode: RewriteMode = Field(
         RewriteMode.SNAPSHOT,
         alias="schema.change.rewrite.mode",
-        description="Ours. A DDL statement may change existing rows without a row event (a lossy type change, a new "
-        "column with a computed default). 'snapshot' reads that table again, 'fail' stops, 'ignore' goes on.",
+        description="Ours. Action when a DDL statement may have changed existing rows without row events (a lossy type change, a new "
+        "column with a computed default): 'snapshot' snapshots the table again, 'fail' stops, 'ignore' continues.",
     )
     heartbeat_action_query: str | None = Field(
         None,
         alias="heartbeat.action.query",
-        description="Statement that is run on the source with each heartbeat, so that the log of a quiet database moves on.",
+        description="Statement to run on the source with each heartbeat, so that the log of a quiet database advances.",
     )
 
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
-        "column.mask.hash.*": "the name of the property has the salt, which would be in state, logs and manifests; hide the column with "
-        "column.mask.with.<length>.chars or leave it out with column.exclude.list",
-        "column.mask.*": "only column.mask.with.<length>.chars",
-        "column.truncate.to.*": "only column.truncate.to.<length>.chars",
+        "column.mask.hash.*": "the name of the property contains the salt, which would appear in state, logs and manifests; hide the column with "
+        "column.mask.with.<length>.chars, or leave it out with column.exclude.list",
+        "column.mask.*": "use column.mask.with.<length>.chars",
+        "column.truncate.to.*": "use column.truncate.to.<length>.chars",
     }
     LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
         "table.include.list": PropertyEffect.TABLES,
@@ -137,17 +141,19 @@ class TableConfig(ConnectorConfig):
     @classmethod
     def changed_since(cls, table: str, column: str, moment: datetime, *, given: str | None, blocking: bool) -> str:
         if not _COLUMN.fullmatch(column):
-            raise _wrong(f"{column!r} cannot be a column's name here.", "write the condition as a filter instead")
+            raise _wrong(f"{column!r} is not a column name that 'changed since' supports.", "use a filter instead")
         since = f"{column} >= TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S}'"
         if not blocking:
             return since if given is None else f"({given}) AND {since}"
         if given is not None:
             raise _wrong(
-                f"{table} has a filter, which is the whole SELECT in a blocking snapshot, and nothing can be added to it.",
-                "write the condition into the SELECT, and leave changed since empty",
+                f"{table} has a filter. In a blocking snapshot, the filter is the whole SELECT statement and cannot be extended.",
+                "add the condition to the SELECT statement, and leave 'changed since' empty",
             )
         if not _TABLE.fullmatch(table):
-            raise _wrong(f"{table} cannot be written into a SELECT as it is.", "give its SELECT as a filter")
+            raise _wrong(
+                f"The name {table} needs quotes in a SELECT statement.", "use its whole SELECT statement as the filter"
+            )
         return f"SELECT * FROM {table} WHERE {since}"
 
     @classmethod

@@ -75,15 +75,15 @@ def find_column_contradictions(columns: ColumnRules, shard: Mapping[str, str]) -
     for what in ("rename", "cast"):
         names = list(getattr(columns, what))
         lower = [name.lower() for name in names]
-        wrong += [f"columns.{what}: {name} is dropped" for name in names if name.lower() in gone]
+        wrong += [f"columns.{what}: {name} is in columns.drop" for name in names if name.lower() in gone]
         if kept:
             wrong += [
-                f"columns.{what}: {name} is none of columns.keep; {suggest_names(name, columns.keep)}"
+                f"columns.{what}: {name} is not in columns.keep; {suggest_names(name, columns.keep)}"
                 for name in names
                 if name.lower() not in kept
             ]
         wrong += [
-            f"columns.{what}: {name} is named twice, in upper and lower case"
+            f"columns.{what}: {name} is named twice, in different case"
             for at, name in enumerate(names)
             if name.lower() in lower[:at]
         ]
@@ -92,5 +92,5 @@ def find_column_contradictions(columns: ColumnRules, shard: Mapping[str, str]) -
         "columns.metadata": columns.metadata, "shard": shard,
     }  # fmt: skip
     return wrong + [
-        f"{what}: a column without a name" for what, names in named.items() if not all(n.strip() for n in names)
+        f"{what}: a column name is empty" for what, names in named.items() if not all(n.strip() for n in names)
     ]

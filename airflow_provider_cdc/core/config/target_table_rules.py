@@ -177,7 +177,7 @@ class TableRules:
         if found is None:
             found = ()
         if not isinstance(found, Sequence) or not all(isinstance(rule, (Mapping, TableRule)) for rule in found):
-            raise _refused(["rules of tables are a list of mappings"])
+            raise _refused(["table rules must be a list of mappings"])
         rules, wrong = [], []
         for number, rule in enumerate(found, start=1):
             try:
@@ -233,7 +233,7 @@ NO_RULES = TableRules()
 
 def _read(given: str | Path) -> Any:
     """Rules of a file, or of a text."""
-    text, where = str(given), "the text"
+    text, where = str(given), "the value"
     if isinstance(given, Path) or not (text.lstrip().startswith(("[", "-", "{", "tables:")) or "\n" in text):
         try:
             text, where = Path(given).read_text(encoding="utf-8"), f"the file {given}"
@@ -246,7 +246,7 @@ def _read(given: str | Path) -> Any:
     try:
         import yaml  # type: ignore[import-untyped]
     except ImportError:
-        raise _refused([f"{where} is not JSON ({wrong}); YAML needs the package PyYAML"]) from None
+        raise _refused([f"{where} is not JSON ({wrong}); to use YAML, install the package PyYAML"]) from None
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as e:
@@ -265,7 +265,7 @@ def _contradictions(rule: TableRule) -> list[str]:
         *((AGGREGATE,) if rule.outbox is not None else ()),
     }
     if taken := sorted(set.union(*named) & ours):
-        wrong.append(f"tables: a group cannot be called {taken[0]}, which has a meaning already")
+        wrong.append(f"tables: a group cannot have the name {taken[0]}, which is reserved")
     valid = (*_PLACES, *sorted(groups))
     texts = {f"shard.{k}": v for k, v in rule.shard.items()} | {
         f"columns.constant.{k}": v for k, v in columns.constant.items()
@@ -285,32 +285,32 @@ def _contradictions(rule: TableRule) -> list[str]:
         *columns.rename.values(),
     ]
     twice = sorted({name for name in made if [n.lower() for n in made].count(name.lower()) > 1})
-    wrong += [f"columns: {name} is made twice" for name in twice]
+    wrong += [f"columns: {name} is defined twice" for name in twice]
     wrong += [
-        f"columns: {name!r} begins with __cdc_, as columns of the job do"
+        f"columns: {name!r} begins with __cdc_, which is reserved for the columns of the apply job"
         for name in made
         if name.lower().startswith("__cdc_")
     ]
     if rule.mode != "log" and "unavailable" in columns.metadata.values():
         wrong.append(
-            "columns.metadata: unavailable is only in tables of mode log; others keep the values that events leave out"
+            "columns.metadata: unavailable is only valid with mode log; tables of other modes keep the values that events leave out"
         )
     if rule.partition_by and rule.cluster_by:
         wrong.append("partition_by and cluster_by cannot be set both")
     if rule.type_changes == "new_column" and (rule.shard or rule.is_routed):
         wrong.append(
-            "type_changes: new_column cannot be used with shard, route or outbox: a table has its columns from one source table, whole"
+            "type_changes: new_column cannot be used with shard, route or outbox: the columns of a table must come from one whole source table"
         )
     if rule.dropped_columns == "drop" and rule.mode in ("log", "history"):
         wrong.append(
-            f"dropped_columns: drop cannot be used with mode {rule.mode}, whose tables tell what was; leave it out, or use another mode"
+            f"dropped_columns: drop cannot be used with mode {rule.mode}, because its tables keep earlier values; leave it out, or use another mode"
         )
     if rule.dropped_columns == "drop" and (rule.shard or rule.is_routed):
         wrong.append(
-            "dropped_columns: drop cannot be used with shard, route or outbox: a table has its columns from one source table, whole"
+            "dropped_columns: drop cannot be used with shard, route or outbox: the columns of a table must come from one whole source table"
         )
     if rule.filter is not None and not rule.filter.strip():
-        wrong.append("filter: it is empty")
+        wrong.append("filter: the filter is empty")
     return wrong
 
 
@@ -322,13 +322,13 @@ def _wrong_routes(rule: TableRule, valid: Sequence[str], *, located: bool) -> li
     if rule.route and rule.shard:
         wrong.append("route and shard cannot be set both")
     if rule.otherwise is not None and not rule.is_routed:
-        wrong.append("otherwise: there is no route, so that there is nothing else")
+        wrong.append("otherwise: the rule has no route, so no other rows exist")
     if rule.outbox is None:
         return wrong
     set_too = [name for name in ("mode", "columns", "shard", "route") if name in rule.model_fields_set]
     wrong += row_routing_rules.of_an_outbox(rule.outbox, rule.location if located else None, set_too, valid)
     if rule.otherwise == "default":
-        wrong.append("otherwise: events without an aggregate type have no table of their own: drop, or error")
+        wrong.append("otherwise: events without an aggregate type have no table; use drop or error")
     return wrong
 
 
@@ -346,9 +346,9 @@ def _explained(error: Any) -> str:
     if error["type"] == "literal_error":
         return f"{path}: {describe_unknown_name(str(error['input']), _VALUES.get(path, ()))}"
     if path == "tables" and error["type"] == "too_short":
-        return "tables names no table"
+        return "tables is empty"
     if path == "shard" and error["type"] == "too_long":
-        return "shard: it is one column"
+        return "shard: use exactly one column"
     return f"{path}: {error.get('ctx', {}).get('error') or error['msg']}"
 
 
@@ -365,7 +365,7 @@ _VALUES = {
 
 def _refused(wrong: Sequence[str]) -> ConfigError:
     return ConfigError(
-        "The rules of target tables cannot be used:\n" + "\n".join(f"  {text}" for text in wrong),
+        "The table rules cannot be used:\n" + "\n".join(f"  {text}" for text in wrong),
         safe="No table was changed.",
-        remedy='for example [{"tables": "shop\\\\.(orders|lines)", "mode": "history", "columns": {"drop": ["note"]}}]; see docs/targets.md',
+        remedy='use rules such as [{"tables": "shop\\\\.(orders|lines)", "mode": "history", "columns": {"drop": ["note"]}}]; see docs/targets.md',
     )

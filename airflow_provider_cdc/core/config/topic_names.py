@@ -72,19 +72,19 @@ class TopicNames:
         topic = self.resolve_topic(table)
         if topic in self._reserved:
             raise ConfigError(
-                f"The table {table} would have the topic {topic}, which is that of {self._reserved[topic]}.",
+                f"The table {table} would use the topic {topic}, which already holds {self._reserved[topic]}.",
                 where=f"topic.prefix={self._config.topic_prefix}, topic.delimiter={self._config.topic_delimiter}",
-                safe="Nothing was captured of the table; everything before is.",
+                safe="No change of the table was captured; everything before is captured.",
                 remedy=f"give that topic another name, or leave {table} out with {self._config.TABLES[1]}",
             )
         owner = self._owners.setdefault(topic, table)
         if owner != table:
             raise ConfigError(
-                f"The tables {owner} and {table} would both have the topic {topic}: their rows would be rows of one table.",
+                f"The tables {owner} and {table} would both have the topic {topic}, which would mix their rows in one table.",
                 where=f"topic.prefix={self._config.topic_prefix}, topic.delimiter={self._config.topic_delimiter}",
-                safe=f"Nothing was captured of {table}; everything before is.",
-                remedy=f"leave {table} out with {self._config.TABLES[1]} and capture it by a connector of its own; a new connector may "
-                "have another topic.delimiter instead",
+                safe=f"No change of {table} was captured; everything before is captured.",
+                remedy=f"leave {table} out with {self._config.TABLES[1]} and capture it with a separate connector; a new connector can "
+                "use another topic.delimiter instead",
             )
         return topic
 

@@ -8,40 +8,38 @@ from __future__ import annotations
 
 from typing import Final
 
-_NO_RECORDS = (
-    "the change log keeps events in their own types; `airflow cdc events` prints them as JSON, with and without schemas"
-)
-_OFFSETS = "offsets are kept in the state tables"
-_ORDER = "events are in the order of the source's log, always"
+_NO_RECORDS = "the change log stores events with their own types; `airflow cdc events` prints them as JSON, with or without schemas"
+_OFFSETS = "the state tables store the offsets"
+_ORDER = "events are always in the order of the source's log"
 
 ACCEPTED: Final = {
-    "connector.plugin.version": "the version is that of the installed package",
-    "tasks.max.enforce": "a connector is always one capture task",
-    "config.action.reload": "a run takes what the connection says when it begins",
+    "connector.plugin.version": "the version is the version of the installed package",
+    "tasks.max.enforce": "a connector always has one capture task",
+    "config.action.reload": "a run reads the connection when it begins",
     "key.converter*": _NO_RECORDS,
     "value.converter*": _NO_RECORDS,
     "header.converter*": _NO_RECORDS,
     "internal.key.converter*": _NO_RECORDS,
     "internal.value.converter*": _NO_RECORDS,
-    "errors.retry.timeout": "tasks are tried again as Airflow's retries say",
-    "errors.log.*": "each error is in the log of its task",
-    "topic.creation.*": "there are no Kafka topics to create",
-    "exactly.once.support": "events are captured exactly once, always",
-    "transaction.boundary*": "a batch holds whole transactions, always",
+    "errors.retry.timeout": "Airflow retries tasks, as its retries setting specifies",
+    "errors.log.*": "the task log contains each error",
+    "topic.creation.*": "capture creates no Kafka topics",
+    "exactly.once.support": "events are always captured exactly once",
+    "transaction.boundary*": "a batch always contains whole transactions",
     "offsets.storage.topic": _OFFSETS,
     "offset.storage*": _OFFSETS,
-    "offset.flush.*": "the offset moves with each batch: see batch.max.rows, batch.max.bytes and batch.max.ms",
-    "offset.commit.policy": "the offset moves with each batch: see batch.max.rows, batch.max.bytes and batch.max.ms",
-    "producer.override.*": "capture writes files, it is no Kafka client",
-    "consumer.override.*": "capture writes files, it is no Kafka client",
-    "admin.override.*": "capture writes files, it is no Kafka client",
+    "offset.flush.*": "the offset is committed with each batch: see batch.max.rows, batch.max.bytes and batch.max.ms",
+    "offset.commit.policy": "the offset is committed with each batch: see batch.max.rows, batch.max.bytes and batch.max.ms",
+    "producer.override.*": "capture writes files and is not a Kafka client",
+    "consumer.override.*": "capture writes files and is not a Kafka client",
+    "admin.override.*": "capture writes files and is not a Kafka client",
     "record.processing.*": _ORDER,
 }
 """Accepted with a warning: without them the result is the same."""
 
 REFUSED: Final = {
-    "transforms*": "single message transforms belong to Kafka Connect; rules for target tables do what the documented ones do (docs/targets.md)",
-    "predicates*": "predicates choose records for transforms of Kafka Connect, and there are none here",
+    "transforms*": "single message transforms belong to Kafka Connect; table rules replace the documented transforms (docs/targets.md)",
+    "predicates*": "predicates select records for transforms of Kafka Connect, which do not exist here",
     "errors.tolerance": "an event that cannot be read is always an error",
 }
 """Refused: with them, users expect other events."""

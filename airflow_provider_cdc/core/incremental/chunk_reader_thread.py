@@ -216,9 +216,7 @@ class ChunkReaderThread:
             except StructureChanged:
                 progress.schema = None
                 time.sleep(0.05 * attempt)
-        problem = ScanProblem(
-            TableScanStatus.UNKNOWN_SCHEMA, f"the structure of {progress.table} changes again and again"
-        )
+        problem = ScanProblem(TableScanStatus.UNKNOWN_SCHEMA, f"the structure of {progress.table} keeps changing")
         self._settle(window, progress, generation, problem=problem)
         return None
 
@@ -353,7 +351,7 @@ class ChunkReaderThread:
             self._failures += 1
         if self._failures > _TRIES:
             raise e
-        log.warning("A chunk of %s could not be read, trying again: %s", window.table, e)
+        log.warning("A chunk of %s could not be read and is retried: %s", window.table, e)
         with self._changed:
             if generation == self._generation and self.windows and self.windows[-1] is window:
                 self.windows.pop()

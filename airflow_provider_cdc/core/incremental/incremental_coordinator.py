@@ -212,7 +212,7 @@ class IncrementalCoordinator:
                 return
             scan = state.scans[0] if state.scans else None
             if scan is None or (scan.table, scan.request) != (str(window.table), window.request):
-                log.debug("A chunk of %s is not wanted any more.", window.table)
+                log.debug("A chunk of %s is no longer needed.", window.table)
                 self._thread.release_window(window)
                 continue
             if window.is_unmarked:
@@ -258,9 +258,9 @@ class IncrementalCoordinator:
 
     def _unlogged(self, window: ChunkWindow) -> str:
         return (
-            f"what is written to the signal table {self._signals} does not come back in the log, so that chunks of {window.table} cannot "
-            "be told from what has changed meanwhile: let neither the database nor a filter leave that table out of the log, or set "
-            "read.only=true"
+            f"the log does not contain the rows written to the signal table {self._signals}, so the chunks of {window.table} cannot be "
+            "merged with concurrent changes: make sure that neither the database nor a filter excludes the signal table from the log, or "
+            "set read.only=true"
         )
 
     def _blocks(self, window: ChunkWindow) -> list[RowBlock] | None:
@@ -346,8 +346,8 @@ class IncrementalCoordinator:
         if not self._filters.select_key_columns(schema):
             return ScanProblem(
                 TableScanStatus.NO_PRIMARY_KEY,
-                f"{schema.id} has no key, so that nobody could tell which event is about which row: give it a primary key, or name its "
-                f"columns with message.key.columns={schema.id}:<columns>, or read it whole with a blocking snapshot",
+                f"{schema.id} has no key, so events cannot be matched with rows: add a primary key, name the key "
+                f"columns with message.key.columns={schema.id}:<columns>, or read the whole table with a blocking snapshot",
             )
         first = (scan.surrogate,) if scan.surrogate else ()
         order = tuple(dict.fromkeys((*first, *key)))
@@ -369,7 +369,7 @@ class IncrementalCoordinator:
             if nullable[name]:
                 return ScanProblem(
                     TableScanStatus.SKIPPED,
-                    f"column {name} of {schema.id} may be NULL, and rows with NULL would be left out: chunks cannot be cut by it",
+                    f"column {name} of {schema.id} is nullable and cannot bound chunks: rows with NULL would be missing",
                 )
         return order
 
@@ -381,8 +381,8 @@ def check_form(config: ConnectorConfig) -> None:
     """
     if config.read_only is False and config.signal_data_collection is None:
         raise PrerequisiteError(
-            "read.only=false asks for watermarks that are written to the signal table, and there is none.",
-            safe="Nothing was read; capture goes on when it is mended.",
+            "read.only=false writes watermarks to the signal table, but no signal table is configured.",
+            safe="Nothing was read; capture resumes after the configuration is fixed.",
             remedy="set signal.data.collection, or leave read.only out",
         )
 
@@ -401,8 +401,8 @@ def _differs(window: ChunkWindow, known: TableSchema | None) -> str:
     here = {} if known is None else dict(_shape(known))
     names = sorted(name for name in there.keys() | here.keys() if there.get(name) != here.get(name))
     return (
-        f"the structure of {window.table} that is known from the log is not the table's: {', '.join(names) or 'the key or the order of columns'} "
-        "differ; read it with a blocking snapshot, which takes over the present structure"
+        f"the structure of {window.table} in the log differs from the structure of the table in {', '.join(names) or 'the key or the order of columns'}; "
+        "read the table with a blocking snapshot, which adopts the current structure"
     )
 
 

@@ -62,8 +62,8 @@ def order_of_ranges(schema: TableSchema, scan: TableScan, key: Sequence[str]) ->
     if [*key] != scan.key:
         return ScanProblem(
             TableScanStatus.SKIPPED,
-            f"the key of {schema.id} was changed from {', '.join(scan.key)} to {', '.join(key)} since its ranges were given; "
-            "nothing more of them is read: send a new signal",
+            f"the key of {schema.id} was changed from {', '.join(scan.key)} to {', '.join(key)} after its key ranges were requested; "
+            "the rest of the ranges is not read: send a new signal",
         )
     columns = [schema.get_column(name) for name in key]
     try:
@@ -74,6 +74,6 @@ def order_of_ranges(schema: TableSchema, scan: TableScan, key: Sequence[str]) ->
     except InvalidKeyValue as e:
         return ScanProblem(
             TableScanStatus.SKIPPED,
-            f"the key of {schema.id} was changed since its ranges were given ({e}); nothing more of them is read: send a new signal",
+            f"the key of {schema.id} was changed after its key ranges were requested ({e}); the rest of the ranges is not read: send a new signal",
         )
     return tuple(dict.fromkeys((*key, *schema.key)))

@@ -42,13 +42,15 @@ class TableProgress:
         """Look up the table: its schema and its order."""
         schema = reader.read_table_schema(self.table)
         if schema is None:
-            return ScanProblem(TableScanStatus.UNKNOWN_SCHEMA, f"there is no table {self.table} any more")
+            return ScanProblem(TableScanStatus.UNKNOWN_SCHEMA, f"the table {self.table} no longer exists")
         order = order_of(schema, self.scan)
         if isinstance(order, ScanProblem):
             return order
         if [*order] != self.scan.order:
             if self.scan.order:
-                log.warning("The key of %s was changed; it is read again from its first row.", self.table)
+                log.warning(
+                    "The key of %s was changed; its incremental snapshot starts again at the first row.", self.table
+                )
             self.scan = self.scan.with_order(order)
         self.schema = schema
         return None
@@ -61,9 +63,9 @@ def build_lag_problem(table: TableId, missing: str, seconds: float) -> ScanProbl
     """
     return ScanProblem(
         TableScanStatus.SKIPPED,
-        f"the database still lacks, after {seconds:g} s, what is captured already: {missing}. It is another server than before, or a "
-        f"replica that is behind, so that rows of {table} might be older than what is captured; nothing of them was taken. Send the "
-        "signal again when the server has that, or read the table with a blocking snapshot",
+        f"after {seconds:g} s, the database still lacks {missing}, which the connector has already captured. It is a different server than before, or a "
+        f"replica that lags behind, so rows of {table} may be older than the captured changes; none of these rows was used. Send the "
+        "signal again when the server has these changes, or read the table with a blocking snapshot",
     )
 
 

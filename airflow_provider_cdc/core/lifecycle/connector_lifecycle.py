@@ -127,7 +127,7 @@ class ConnectorLifecycle:
         history = self.store.offset_history(self.name, 1, version=version)
         if not history:
             raise ConfigError(
-                f"Connector {self.name} has had no offset of version {version}.",
+                f"Connector {self.name} has no offset of version {version} in its history.",
                 remedy=format_cdc_command("offset history", self.name),
             )
         return self._planner().plan_restore(version, history[0].offset)
@@ -152,7 +152,7 @@ class ConnectorLifecycle:
         with self._alone() as (lease, batcher):
             self._unmoved(batcher, plan.version)
             stored = self.store.replace_offset(lease, batcher.stored, plan.offset, f"{plan.reason}, by {by}")
-        self._drop(plan.dropped, f"The offset was changed ({plan.reason}) by {by}; send the signal again.")
+        self._drop(plan.dropped, f"{by} changed the offset ({plan.reason}); send the signal again.")
         return stored
 
     def reset_offset(self, confirmation: str | None, by: str) -> StoredOffset:
@@ -229,7 +229,7 @@ class ConnectorLifecycle:
                 number = min((self.store.send(self.name, sent) for sent in signals), default=None)
             reason = f"gap repaired by {how.value}, from {gap.position}, by {by}"
             self.store.replace_offset(lease, batcher.stored, after, reason)
-        self._drop(dropped, f"All tables are read again, to repair a gap, by {by}.")
+        self._drop(dropped, f"{by} started a snapshot of all tables to repair a gap.")
         return RepairResult(gap, how, number)
 
     # -- procedures at the source ---------------------------------------------------------------------------------------
@@ -291,10 +291,10 @@ class ConnectorLifecycle:
         now = source.plan_procedure(procedure, plan.table, plan.flags, standing)
         if now.problems:
             raise ConfigError(
-                f"{plan.procedure} cannot be done for {plan.table}: {' '.join(now.problems)}",
+                f"{plan.procedure} cannot run for {plan.table}: {' '.join(now.problems)}",
                 where=f"connector {self.name}",
                 safe="Nothing was changed.",
-                remedy="do what is said above, and look at the plan again",
+                remedy="fix the problems above, and inspect the plan again",
             )
         return source.carry_out(now, standing, tell)
 
@@ -320,9 +320,9 @@ class ConnectorLifecycle:
     def _confirmed(self, confirmation: str | None) -> None:
         if confirmation != self.name:
             raise ConfigError(
-                f"This is not confirmed: the confirmation is {confirmation!r}, not the connector's name.",
+                f"The change is not confirmed: the confirmation is {confirmation!r}, not the connector's name.",
                 safe="Nothing was changed.",
-                remedy=f"confirm it with {self.name}",
+                remedy=f"confirm the change with {self.name}",
             )
 
     def _unmoved(self, batcher: BatchBuilder, version: int) -> None:
@@ -331,7 +331,7 @@ class ConnectorLifecycle:
                 "The offset has moved since the plan was made.",
                 where=f"connector {self.name}: version {version}, now {batcher.stored.version}",
                 safe="Nothing was changed.",
-                remedy="look at the plan again",
+                remedy="inspect the plan again",
             )
 
     @contextlib.contextmanager
@@ -343,8 +343,8 @@ class ConnectorLifecycle:
                 raise LeaseHeld(
                     e.what,
                     safe="Nothing was changed.",
-                    remedy=f"`{format_cdc_command('pause', self.name, wait=True)}`, which waits until the run has ended; then try again, and `{format_cdc_command('resume', self.name)}` at the end; "
-                    "the lease of a run that is dead ends by itself within half a minute",
+                    remedy=f"run `{format_cdc_command('pause', self.name, wait=True)}`, which waits until the run has ended; then try again, and run `{format_cdc_command('resume', self.name)}` at the end; "
+                    "the lease of a dead run expires automatically within half a minute",
                 ) from None
             yield lease
 
@@ -374,12 +374,12 @@ class ConnectorLifecycle:
 
     def _source(self) -> Source:
         if self.source is None:
-            raise ConfigError(f"The source of {self.name} is not known here.", safe="Nothing was changed.")
+            raise ConfigError(f"The source of {self.name} is not available here.", safe="Nothing was changed.")
         return self.source
 
     def _config(self) -> ConnectorConfig:
         if self.config is None:
-            raise ConfigError(f"The configuration of {self.name} is not known here.", safe="Nothing was changed.")
+            raise ConfigError(f"The configuration of {self.name} is not available here.", safe="Nothing was changed.")
         return self.config
 
 

@@ -118,7 +118,7 @@ def status_of(record: ConnectorRecord, signals: Sequence[SignalRecord]) -> Conne
     offset = record.offset or Offset()
     error, error_at = record.last_error, record.last_error_at
     if record.dead_owner is not None:
-        error = f"The run {record.dead_owner} did not give its lease back: it was killed, or its machine is gone."
+        error = f"The run {record.dead_owner} did not release its lease: the process was killed, or its machine failed."
         error_at = record.died_at
     return ConnectorStatus(
         connector=record.connector,

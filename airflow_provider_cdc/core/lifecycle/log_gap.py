@@ -66,9 +66,9 @@ class LogGap:
 
     def __str__(self) -> str:
         since = f" ({self.moved_at.isoformat(timespec='seconds')})" if self.moved_at else ""
-        text = f"Lost: everything that was committed after {self.position}{since} and before {self.oldest}, the oldest position that can be read."
+        text = f"Lost: all changes committed after {self.position}{since} and before {self.oldest}, the oldest position that can be read."
         if not self.comparable:
-            text += " That is no later position of the same log: the log was reset, or belongs to another server."
+            text += " The oldest position is not a later position of the same log: the log was reset, or belongs to another server."
         return text
 
     def to_document(self) -> dict[str, Any]:
@@ -128,10 +128,10 @@ def find_gap(connector: str, offset: Offset, moved_at: datetime | None, source: 
 def no_gap(connector: str) -> ConfigError:
     """There is nothing to repair."""
     return ConfigError(
-        f"There is no gap: the log holds the position of {connector}.",
+        f"No gap: the log contains the position of {connector}.",
         safe="Nothing was changed.",
-        remedy=f"if the connector is to go on from another position: `{format_cdc_command('offset show', connector)}` shows where it stands, `airflow cdc offset set` and "
-        "`airflow cdc offset reset` move it",
+        remedy=f"to continue from another position, inspect the offset with `{format_cdc_command('offset show', connector)}`, and move it with `airflow cdc offset set` or "
+        "`airflow cdc offset reset`",
     )
 
 
@@ -147,15 +147,15 @@ def all_again(offset: Offset, config: ConnectorConfig) -> Offset:
     """
     if not reads_rows(snapshot_policy(config)):
         raise ConfigError(
-            f"With snapshot.mode={config.snapshot_mode.value}, a snapshot would read no rows: the gap would stay.",
+            f"With snapshot.mode={config.snapshot_mode.value}, a snapshot reads no rows, and the gap would remain.",
             safe="Nothing was changed.",
-            remedy="set snapshot.mode=initial, or repair with --repair incremental",
+            remedy="set snapshot.mode=initial, or repair the gap with --repair incremental",
         )
     if config.snapshot_include_collection_list:
         raise ConfigError(
-            "snapshot.include.collection.list leaves tables out of snapshots: they would keep the gap.",
+            "snapshot.include.collection.list leaves tables out of snapshots, and their gap would remain.",
             safe="Nothing was changed.",
-            remedy="remove snapshot.include.collection.list, or repair with --repair incremental",
+            remedy="remove snapshot.include.collection.list, or repair the gap with --repair incremental",
         )
     return offset.clear_position()
 
@@ -182,9 +182,9 @@ def repair_signals(
         filter(None, (_uncut(schema, Filters(config).select_key_columns(schema)) for schema in chunked.values()))
     ):
         raise PrerequisiteError(
-            f"Tables without a key that has a value in every row cannot be read in chunks: {', '.join(uncut)}.",
+            f"An incremental snapshot cannot read tables without a key, or with a nullable key: {', '.join(uncut)}.",
             safe="Nothing was changed.",
-            remedy="repair with a snapshot (--repair snapshot, or position.lost.mode=snapshot), or name their unique columns in "
+            remedy="repair the gap with a snapshot (--repair snapshot, or position.lost.mode=snapshot), or name the unique columns of the tables in "
             "message.key.columns",
         )
     asked: list[tuple[str, dict[str, Any]]] = []
@@ -220,7 +220,7 @@ def plan_repair(
         else:
             repair_signals("plan", source, config, history, paused=False, origin="plan", by="plan")
     except (ConfigError, PrerequisiteError) as e:
-        problems = (f"{e.what} What helps: {e.remedy}." if e.remedy else e.what,)
+        problems = (f"{e.what} Remedy: {e.remedy}." if e.remedy else e.what,)
     tables = tuple(sorted(map(str, {**chunked, **whole})))
     first = tuple(sorted(map(str, whole))) if how is GapRepair.INCREMENTAL else ()
     return RepairPlan(gap, how, stored.version, tables, first, problems)
@@ -246,7 +246,7 @@ def _uncut(schema: TableSchema, key: Sequence[str]) -> str | None:
     if not key:
         return f"{schema.id} has no key"
     empty = [column.name for column in schema.columns if column.name in key and column.nullable]
-    return f"{schema.id}: {', '.join(empty)} may be NULL" if empty else None
+    return f"{schema.id}: {', '.join(empty)} is nullable" if empty else None
 
 
 def _changed(known: TableSchema | None, present: TableSchema) -> bool:

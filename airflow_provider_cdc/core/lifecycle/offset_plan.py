@@ -96,20 +96,18 @@ class OffsetPlanner:
         offset = self._offset()
         if offset.position is None:
             self.problems.append(
-                "The connector has no position: its next run reads all tables first. Let it run, or go back to an offset that it "
-                f"has had: {format_cdc_command('offset history', self.connector)}"
+                "The connector has no position: its next run begins with a snapshot of all tables. Start the run, or restore an earlier "
+                f"offset: {format_cdc_command('offset history', self.connector)}"
             )
             moved = offset.move_position(target.to_json())
             return self._plan(moved, OffsetEffect.UNKNOWN, "none", target, f"set to {target}")
         effect = self._way(self.source.parse_position(offset.position), target)
         moved = offset.move_position(target.to_json())
         if moved.snapshot.pending:
-            self.consequences.append(
-                f"Tables that are still to be read whole: {', '.join(sorted(moved.snapshot.pending))}."
-            )
+            self.consequences.append(f"Tables that still need a snapshot: {', '.join(sorted(moved.snapshot.pending))}.")
         if moved.incremental.scans:
             names = ", ".join(scan.table for scan in moved.incremental.scans)
-            self.consequences.append(f"Incremental snapshots go on where they are: {names}.")
+            self.consequences.append(f"Incremental snapshots continue where they are: {names}.")
         return self._plan(moved, effect, self._text(offset.position), target, f"set to {target}")
 
     def plan_reset(self) -> OffsetPlan:
@@ -117,10 +115,10 @@ class OffsetPlanner:
         offset = self._offset()
         fresh = offset.clear_position()
         self.consequences.append(
-            "The next run reads every captured table again, as snapshot.mode says. A table begins with a truncate, so that rows "
-            "that have gone in the meantime disappear."
+            "The next run takes a snapshot of every captured table again, as snapshot.mode specifies. The snapshot of a table begins with a truncate, so rows "
+            "that were deleted in the meantime disappear."
         )
-        self.consequences.append("The change log stays; batches and sequence numbers go on behind the last ones.")
+        self.consequences.append("The change log stays; batches and sequence numbers continue after the last ones.")
         dropped = frozenset(offset.snapshot.request_numbers.values())
         return self._plan(fresh, OffsetEffect.SNAPSHOT, self._text(offset.position), None, "reset", dropped)
 
@@ -136,7 +134,7 @@ class OffsetPlanner:
         reason = f"restored from version {version}"
         if old.position is None:
             self.consequences.append(
-                f"Version {version} has no position: the next run reads every captured table again."
+                f"Version {version} has no position: the next run takes a snapshot of every captured table again."
             )
             return self._plan(restored, OffsetEffect.SNAPSHOT, self._text(offset.position), None, reason, dropped)
         target = self.source.parse_position(old.position)
@@ -144,7 +142,7 @@ class OffsetPlanner:
         effect = OffsetEffect.UNKNOWN if reached is None else self._way(self.source.parse_position(reached), target)
         if pending:
             self.consequences.append(
-                f"Tables that would be read whole, as they were to be then: {', '.join(sorted(pending))}."
+                f"Tables that needed a snapshot at that version and are read again: {', '.join(sorted(pending))}."
             )
         return self._plan(restored, effect, self._text(offset.position), target, reason, dropped)
 
@@ -155,27 +153,27 @@ class OffsetPlanner:
         self._readable(target)
         past, short = now.has_reached(target), target.has_reached(now)
         if past and short:
-            self.consequences.append("The connector stands there.")
+            self.consequences.append("The connector is already at this position.")
             return OffsetEffect.NOTHING
         if short:
             self.consequences.append(
-                f"SKIPPED: everything that was committed after {now} up to {target} is captured never. Tables keep the rows that they "
-                "have of it, unless they are read again."
+                f"SKIPPED: the changes committed after {now}, up to {target}, are never captured. Target tables keep their current rows, "
+                "unless you snapshot the tables again."
             )
             self.consequences.append(
-                "DDL in between is not seen either: where a structure has changed, the run looks at the catalog, or stops with an error."
+                "DDL in between is skipped, too: if the structure of a table has changed, the run reads the catalog or stops with an error."
             )
             return OffsetEffect.SKIP
         if past:
             self.consequences.append(
-                f"REPEATED: everything that was committed after {target} up to {now} is captured once more, under new sequence numbers. "
-                "Tables go back to what they were and come forward again; consumers that count events see them twice."
+                f"REPEATED: the changes committed after {target}, up to {now}, are captured again, under new sequence numbers. "
+                "Target tables return to earlier values and then catch up; consumers that count events see them twice."
             )
             self._repeated(target)
             self._structures(target)
             return OffsetEffect.REPEAT
         self.consequences.append(
-            f"{now} and {target} cannot be compared, as if they were of different servers or logs: changes may be skipped, repeated, or both."
+            f"{now} and {target} cannot be compared; they may belong to different servers or logs. Changes may be skipped, repeated, or both."
         )
         return OffsetEffect.UNKNOWN
 
@@ -184,22 +182,22 @@ class OffsetPlanner:
             self.source.verify_position(target)
             end = self.source.current_position()
         except CdcError as e:
-            self.problems.append(f"The log cannot be read from {target} on: {e.what}")
+            self.problems.append(f"The log cannot be read from {target}: {e.what}")
             return
         if target.has_reached(end) and not end.has_reached(target):
-            self.problems.append(f"{target} lies behind the end of the log, {end}.")
+            self.problems.append(f"{target} is after the end of the log, {end}.")
 
     def _repeated(self, target: Position) -> None:
         events = batches = 0
         for batch in self.batches:
             if not batch.position or target.has_reached(self.source.parse_position(batch.position)):
                 if batches:
-                    self.consequences.append(f"That is at most {events:,} events, of the last {batches} batches.")
+                    self.consequences.append(f"These are at most {events:,} events, in the last {batches} batches.")
                 return
             events, batches = events + batch.events, batches + 1
         if batches:
             self.consequences.append(
-                f"Since then, {batches} batches with {events:,} events were captured, snapshots included."
+                f"Since then, the connector has captured {batches} batches with {events:,} events, snapshots included."
             )
 
     def _structures(self, target: Position) -> None:
@@ -218,8 +216,8 @@ class OffsetPlanner:
                     made.add(change.id)
                 elif change.id not in made and (change.previous_id or change.id) not in made:
                     last = (
-                        f"The structure of {change.id} was changed in between, at {changed_at} ({record.ddl or change.type}): rows before "
-                        f"that would be read with the structure after it. Go back no further than {changed_at}, or read the tables "
+                        f"The structure of {change.id} was changed in between, at {changed_at} ({record.ddl or change.type}), and earlier rows "
+                        f"would be decoded with the newer structure. Go back no further than {changed_at}, or snapshot all tables "
                         f"again: {format_cdc_command('offset reset', self.connector)}"
                     )
         if last:
@@ -244,7 +242,7 @@ class OffsetPlanner:
     ) -> OffsetPlan:
         if dropped:
             self.consequences.append(
-                f"Snapshots that were asked for by signals {sorted(dropped)} end as failed; send them again."
+                f"The snapshots requested by the signals {sorted(dropped)} end as failed; send these signals again."
             )
         return OffsetPlan(
             self.connector, self.stored.version, offset, effect, reason, now, "none" if target is None else str(target),

@@ -52,7 +52,7 @@ def prune_state(
 def removed_text(removed: Mapping[str, int]) -> str:
     """Format what was removed, for people."""
     counts = ", ".join(f"{rows:,} of {kind.replace('_', ' ')}" for kind, rows in removed.items() if rows)
-    return f"rows removed: {counts}." if counts else "nothing is older than state.retention.* says."
+    return f"rows removed: {counts}." if counts else "no rows are older than state.retention.* allows."
 
 
 def _time(ms: int) -> timedelta | None:

@@ -6,7 +6,7 @@
 >>> parse_key_value(1.5, column)
 Traceback (most recent call last):
   ...
-airflow_provider_cdc.core.model.key_json.InvalidKeyValue: "price" is 1.5; a decimal128(5, 2) is a text such as "1.50": JSON numbers are not exact
+airflow_provider_cdc.core.model.key_json.InvalidKeyValue: "price" is 1.5; a decimal128(5, 2) is a string such as "1.50": JSON numbers are not exact
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _from_json(value: Any, type_: str) -> Any:
         return dt.date.fromisoformat(value)
     if type_.startswith("timestamp"):
         return dt.datetime.fromisoformat(value)
-    raise ValueError(f"a key of type {arrow_type(type_)} is not kept as text")
+    raise ValueError(f"a key of type {arrow_type(type_)} cannot be stored as JSON")
 
 
 # -- what people send -------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def parse_key_value(value: Any, column: Column) -> Any:
         "date32[day]": _date,
     }
     if type_ not in simple:
-        raise InvalidKeyValue(f'"{column.name}" is a {type_}, and keys of this type cannot be given')
+        raise InvalidKeyValue(f'"{column.name}" is a {type_}, and keys of this type are not supported')
     return simple[type_](value, column)
 
 
@@ -120,7 +120,7 @@ def describe_value_form(column: Column) -> str:
     """Describe how a value of a column is given, for people.
 
     >>> describe_value_form(Column(name="price", type="decimal128(5, 2)"))
-    'a text such as "1.50"'
+    'a string such as "1.50"'
     """
     try:
         parse_key_value([], column)
@@ -146,9 +146,9 @@ def _integer(value: Any, column: Column) -> int:
 def _decimal(value: Any, column: Column) -> str:
     found = _DECIMAL.fullmatch(column.type)
     if found is None:
-        raise InvalidKeyValue(f'"{column.name}" is a {column.type}, and keys of this type cannot be given')
+        raise InvalidKeyValue(f'"{column.name}" is a {column.type}, and keys of this type are not supported')
     precision, scale = int(found[1]), int(found[2])
-    example = f'a text such as "1{"." + "50".ljust(scale, "0")[:scale] if scale > 0 else ""}"'
+    example = f'a string such as "1{"." + "50".ljust(scale, "0")[:scale] if scale > 0 else ""}"'
     if isinstance(value, float):
         raise _bad(value, column, f"{example}: JSON numbers are not exact")
     if isinstance(value, bool) or not isinstance(value, str | int) or not _NUMBER.fullmatch(str(value)):
@@ -156,7 +156,7 @@ def _decimal(value: Any, column: Column) -> str:
     text = str(value)  # as text: arithmetic with decimals rounds to 28 digits
     whole, _, fraction = text.removeprefix("-").partition(".")
     if len(fraction.rstrip("0")) > max(scale, 0) or len(whole.lstrip("0")) > precision - max(scale, 0):
-        raise _bad(value, column, f"{example}, of at most {precision} digits, {scale} of them decimals")
+        raise _bad(value, column, f"{example}, with at most {precision} digits, {scale} of them after the point")
     sign = "-" if text.startswith("-") and text.strip("-0.") else ""
     point = "." + fraction[:scale].ljust(scale, "0") if scale > 0 else ""
     return f"{sign}{whole.lstrip('0') or '0'}{point}"
@@ -184,7 +184,7 @@ def _text(value: Any, column: Column) -> str:
             return value
     except UnicodeEncodeError:  # half of a pair of surrogates
         pass
-    raise _bad(value, column, "a text")
+    raise _bad(value, column, "a string")
 
 
 def _bytes(value: Any, column: Column) -> str:
@@ -193,7 +193,7 @@ def _bytes(value: Any, column: Column) -> str:
             return base64.b64encode(base64.b64decode(value, validate=True)).decode()
     except (binascii.Error, ValueError):
         pass
-    raise _bad(value, column, 'a text of base64, such as "AQI="')
+    raise _bad(value, column, 'a base64 string such as "AQI="')
 
 
 def _date(value: Any, column: Column) -> str:
@@ -202,15 +202,15 @@ def _date(value: Any, column: Column) -> str:
             return dt.date.fromisoformat(value).isoformat()
     except ValueError:  # no such day
         pass
-    raise _bad(value, column, 'a text such as "2024-02-29"')
+    raise _bad(value, column, 'a string such as "2024-02-29"')
 
 
 def _moment(value: Any, column: Column) -> str:
     unit, _, zone = column.type.removeprefix("timestamp[").removesuffix("]").partition(", tz=")
     most = _DIGITS[unit]
     fraction = "." + "123456789"[:most] if most else ""
-    valid = f'a text such as "2024-02-29T12:00:00{fraction}{"Z" if zone else ""}", ' + (
-        "with the difference to UTC" if zone else "without a time zone"
+    valid = f'a string such as "2024-02-29T12:00:00{fraction}{"Z" if zone else ""}", ' + (
+        "with the UTC offset" if zone else "without a time zone"
     )
     found = _MOMENT.fullmatch(value) if isinstance(value, str) else None
     if found is None or bool(found[4]) != bool(zone) or len((found[3] or "").rstrip("0")) > most:
@@ -248,7 +248,7 @@ def build_key_arrays(keys: Sequence[Key], columns: Sequence[Column]) -> list[pa.
             else:
                 found.append(pa.array([_from_json(v, column.type) for v in values], type_))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as e:
-            raise InvalidKeyValue(f'"{column.name}" has a value that a {column.type} cannot hold: {e}') from None
+            raise InvalidKeyValue(f'"{column.name}" has a value that does not fit a {column.type}: {e}') from None
     return found
 
 

@@ -106,7 +106,7 @@ class MetricsMonitor:
                 sink(found)
             except Exception as e:  # the result of the run itself matters more
                 log.warning(
-                    "Metrics of %s are lost for %s: %s", self._connector, getattr(sink, "__qualname__", sink), e
+                    "Metrics of %s could not be sent to %s: %s", self._connector, getattr(sink, "__qualname__", sink), e
                 )
 
     def _of(self, topic: str) -> MetricSeries:

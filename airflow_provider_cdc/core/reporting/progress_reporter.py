@@ -124,7 +124,7 @@ class ProgressReporter:
         try:
             action(work)
         except Exception as e:  # the work itself matters more
-            self._log.warning("How far %s is cannot be shown: %s", self._what.lower(), e)
+            self._log.warning("The progress of %s cannot be shown: %s", self._what.lower(), e)
             return False
         return True
 

@@ -62,8 +62,8 @@ def check_permission(config: ConnectorConfig, signal: Signal, request: Request, 
         return
     what = type_ if is_allowed(types, channel, type_, sql=False, position=position) is False else SQL
     raise SignalRejected(
-        f"the channel {channel} may not send {what}{' (SQL of its own)' if what == SQL else ''}. Look at it with "
-        f"`{format_cdc_command('signals', config.connector_name, number=signal.number, output='json')}` and send it by Airflow (airflow cdc signal), which may, or allow it: signal.allowed.types={_example(channel, type_, sql)}"
+        f"the channel {channel} may not send {what}{' (custom SQL)' if what == SQL else ''}. Inspect the signal with "
+        f"`{format_cdc_command('signals', config.connector_name, number=signal.number, output='json')}` and send it through the channel airflow (`airflow cdc signal`), which may send it, or allow it with signal.allowed.types={_example(channel, type_, sql)}"
     )
 
 

@@ -43,7 +43,7 @@ def custom_actions() -> dict[str, Action]:
     found: dict[str, Action] = {}
     for name, point in list_extensions(ACTIONS).items():
         if name in TYPES:
-            log.warning("%s of group %s is passed over: %s is a type of every connector.", point.value, ACTIONS, name)
+            log.warning("%s of group %s is ignored: %s is a built-in signal type.", point.value, ACTIONS, name)
             continue
         try:
             action: Any = point.load()

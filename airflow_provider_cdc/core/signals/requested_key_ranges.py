@@ -59,22 +59,22 @@ def parse_range(entry: object) -> RequestedRange:
     :raises BadRange: it has another form
     """
     if not isinstance(entry, dict) or not isinstance(table := entry.get("data-collection"), str) or not table.strip():
-        raise InvalidKeyRange('an entry of "key-ranges" has no text "data-collection"')
+        raise InvalidKeyRange('an entry of "key-ranges" has no string "data-collection"')
     for name in entry:
         if name not in _FIELDS:
             raise InvalidKeyRange(
-                f"the range of {table} has {_quoted(name)}{_near(name, _FIELDS)}; it may have {', '.join(_FIELDS)}"
+                f"the range of {table} has the unknown field {_quoted(name)}{_near(name, _FIELDS)}; valid fields are {', '.join(_FIELDS)}"
             )
     bounds = []
     for name in ("from", "to"):
         bound = entry.get(name)
         if bound is not None and not isinstance(bound, dict):
-            raise InvalidKeyRange(f'"{name}" of a range of {table} is not an object with the columns of a key')
+            raise InvalidKeyRange(f'"{name}" of a range of {table} is not an object with the key columns')
         bounds.append(bound)
     absent = entry.get("absent")
     absent = [] if absent is None else absent
     if not isinstance(absent, list) or not all(isinstance(key, dict) for key in absent):
-        raise InvalidKeyRange(f'"absent" of a range of {table} is not a list of objects with the columns of a key')
+        raise InvalidKeyRange(f'"absent" of a range of {table} is not a list of objects with the key columns')
     return RequestedRange(table, bounds[0], bounds[1], tuple(absent))
 
 
@@ -91,10 +91,12 @@ def check_number(ranges: int, absent: int, scans: Sequence[TableScan]) -> None:
         ("keys", "absent", absent, MOST_ABSENT, sum(len(r.absent) for scan in scans for r in scan.ranges)),
     ):
         if n > most:
-            raise InvalidKeyRange(f'"{name}" has {n:,} {what}; a signal may have {most:,}: send several')
+            raise InvalidKeyRange(
+                f'"{name}" has {n:,} {what}, but a signal may have at most {most:,}: send several signals'
+            )
         if there + n > MOST_WAITING * most:
             raise InvalidKeyRange(
-                f'"{name}" has {n:,} {what}, and {there:,} of other signals wait; {MOST_WAITING * most:,} may: send it when those are read'
+                f'"{name}" has {n:,} {what}, and {there:,} of other signals are waiting; at most {MOST_WAITING * most:,} may wait: send the signal again later'
             )
 
 
@@ -106,7 +108,7 @@ def ranges_of(schema: TableSchema, key: Sequence[str], entries: Sequence[Request
     """
     if not key:
         raise InvalidKeyRange(
-            f"{schema.id} has no key, so that it has no ranges of keys: give it a primary key, or name its columns with "
+            f"{schema.id} has no key, so key ranges are not possible: add a primary key, or name the key columns with "
             f"message.key.columns={schema.id}:<columns>"
         )
     columns = [schema.get_column(name) for name in key]
@@ -133,10 +135,10 @@ def _key(given: Mapping[str, Any] | None, table: TableId, columns: Sequence[Colu
     for name in given:
         if name not in names:
             raise InvalidKeyValue(
-                f'"{name}" is no column of its key{_near(name, names)}; its key is {", ".join(names)}'
+                f'"{name}" is not a key column{_near(name, names)}; the key columns are {", ".join(names)}'
             )
     if missing := [name for name in names if name not in given]:
-        raise InvalidKeyValue(f"a key lacks {', '.join(missing)}; its key is {', '.join(names)}")
+        raise InvalidKeyValue(f"a key lacks {', '.join(missing)}; the key columns are {', '.join(names)}")
     return [parse_key_value(given[column.name], column) for column in columns]
 
 
@@ -146,14 +148,14 @@ def _check_inside(table: TableId, ranges: Sequence[ScanRange], columns: Sequence
     for r, (low, high) in zip(ranges, bounds, strict=True):
         if low is not None and high is not None and low > high:
             raise InvalidKeyRange(
-                f"{table}: a range goes from {_shown(r.first)} to {_shown(r.last)}, which comes before"
+                f"{table}: a range from {_shown(r.first)} to {_shown(r.last)} is in the wrong order: its end comes before its beginning"
             )
     if _incomparable(ranges, columns):
         return
     for key in (key for r in ranges for key in r.absent):
         rank = build_sort_key(key, columns) or ()
         if not any((low is None or low <= rank) and (high is None or rank <= high) for low, high in bounds):
-            raise InvalidKeyRange(f'{table}: {_shown(key)} of "absent" lies in none of its ranges')
+            raise InvalidKeyRange(f'{table}: {_shown(key)} of "absent" is in none of the ranges')
 
 
 def _merged(ranges: Sequence[ScanRange], columns: Sequence[Column]) -> list[ScanRange]:

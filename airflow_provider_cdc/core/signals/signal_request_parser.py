@@ -26,7 +26,7 @@ SQL: Final = "additional-conditions"
 """Part of ``execute-snapshot`` that the source runs as its sender has written it: a condition, or the statement of a blocking snapshot."""
 TYPES: Final = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "schema-changes")
 """Types that every connector knows. A source may know one more (``Source.POSITION_SIGNAL``)."""
-_JSON_NAMES = {list: "array", str: "text", bool: "truth value", int: "number", float: "number"}
+_JSON_NAMES = {list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
 
 
 class SignalRejected(Exception):
@@ -118,7 +118,7 @@ def parse_request(signal: Signal) -> Request:
     :raises Refused: its data cannot be used
     """
     if signal.data is not None and len(signal.data) > LARGEST:
-        raise SignalRejected(f"its data has {len(signal.data):,} characters; at most {LARGEST:,} are read")
+        raise SignalRejected(f"its data has {len(signal.data):,} characters; the limit is {LARGEST:,}")
     type_ = signal.type.strip()  # a CHAR column fills up with blanks
     match type_:
         case "execute-snapshot":
@@ -132,7 +132,7 @@ def parse_request(signal: Signal) -> Request:
         case "log":
             message = _object(signal).get("message")
             if not isinstance(message, str):
-                raise SignalRejected('its data has no text "message"')
+                raise SignalRejected('its data has no string "message"')
             return LogMessageRequest(message)
         case "schema-changes":
             return _schema_changes(_object(signal))
@@ -146,7 +146,7 @@ def parse_request(signal: Signal) -> Request:
 
 def _object(signal: Signal) -> dict[str, Any]:
     if signal.data is None or not signal.data.strip():
-        raise SignalRejected("it has no data, which has to be a JSON object")
+        raise SignalRejected("it has no data; the data must be a JSON object")
     try:
         found = json.loads(signal.data)
     except (ValueError, RecursionError) as e:
@@ -159,7 +159,7 @@ def _object(signal: Signal) -> dict[str, Any]:
 def _kind(data: dict[str, Any]) -> str | None:
     kind = data.get("type")
     if kind is not None and not isinstance(kind, str):
-        raise SignalRejected(f'"type" is {kind!r}, not a text')
+        raise SignalRejected(f'"type" is {kind!r}, not a string')
     return None if kind is None else kind.strip().lower()
 
 
@@ -170,7 +170,7 @@ def _collections(data: dict[str, Any]) -> tuple[str, ...] | None:
     if isinstance(found, str):
         found = [found]
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise SignalRejected('"data-collections" is not a list of texts')
+        raise SignalRejected('"data-collections" is not a list of strings')
     if not all(name.strip() for name in found):
         raise SignalRejected('"data-collections" has an empty name')
     for name in found:
@@ -206,7 +206,7 @@ def _execute(data: dict[str, Any]) -> ExecuteSnapshotRequest:
     if single is not None:
         single = json.dumps(single, ensure_ascii=False) if isinstance(single, dict) else single
         if not isinstance(single, str):
-            raise SignalRejected('"additional-condition" is not a text')
+            raise SignalRejected('"additional-condition" is not a string')
         conditions[""] = single
     several = data.get("additional-conditions") or []
     if not isinstance(several, list):
@@ -218,26 +218,30 @@ def _execute(data: dict[str, Any]) -> ExecuteSnapshotRequest:
         if isinstance(condition, dict):  # of a source whose conditions are documents
             condition = json.dumps(condition, ensure_ascii=False)
         if not isinstance(table, str) or not isinstance(condition, str):
-            raise SignalRejected('an entry of "additional-conditions" has no texts "data-collection" and "filter"')
+            raise SignalRejected(
+                'an entry of "additional-conditions" must have the strings "data-collection" and "filter"'
+            )
         _check_pattern("additional-conditions", table)
         if table in conditions:
             raise SignalRejected(f'"additional-conditions" has two filters for {table!r}')
         conditions[table] = condition
     surrogate = data.get("surrogate-key") or None
     if surrogate is not None and not isinstance(surrogate, str):
-        raise SignalRejected('"surrogate-key" is not a text')
+        raise SignalRejected('"surrogate-key" is not a string')
     kept = {table: condition for table, condition in conditions.items() if condition.strip()}
     replace = data.get("replace", False)
     if not isinstance(replace, bool):
         raise SignalRejected('"replace" is neither true nor false')
     if replace and kept:
-        raise SignalRejected('"replace" empties the tables, and a condition would bring only some of their rows back')
+        raise SignalRejected(
+            '"replace" empties the tables, and with a condition only some of their rows would be read again'
+        )
     blocking = kind == "blocking"
     ranges = _ranges(data)
     if ranges and (blocking or surrogate is not None or replace):
         other = "a blocking snapshot" if blocking else '"replace"' if replace else '"surrogate-key"'
         raise SignalRejected(
-            f'"key-ranges" and {other} exclude each other: ranges are rows of the table\'s own key, read in chunks'
+            f'"key-ranges" and {other} exclude each other: key ranges apply to the key of the table and are read in chunks'
         )
     return ExecuteSnapshotRequest(collections, blocking, kept, surrogate, replace, _chunk_rows(data, blocking), ranges)
 
@@ -264,7 +268,9 @@ def _chunk_rows(data: dict[str, Any], blocking: bool) -> int | None:
     if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= MOST_CHUNK_ROWS:
         raise SignalRejected(f'"chunk-size" is not a whole number from 1 to {MOST_CHUNK_ROWS:,}')
     if blocking:
-        raise SignalRejected('"chunk-size" is for incremental snapshots: a blocking one reads tables whole')
+        raise SignalRejected(
+            '"chunk-size" is valid only for incremental snapshots: a blocking snapshot reads whole tables'
+        )
     return rows
 
 
@@ -276,16 +282,16 @@ def _stop(data: dict[str, Any]) -> StopSnapshotRequest:
         )
     collections = _collections(data)
     if collections == ():
-        raise SignalRejected('"data-collections" is empty: leave it out to stop everything')
+        raise SignalRejected('"data-collections" is empty: leave it out to stop all incremental snapshots')
     return StopSnapshotRequest(collections)
 
 
 def _schema_changes(data: dict[str, Any]) -> SchemaChangesRequest:
     database, schema, changes = data.get("database"), data.get("schema"), data.get("changes")
     if not isinstance(database, str) or not database:
-        raise SignalRejected('its data names no "database"')
+        raise SignalRejected('its data has no "database"')
     if schema is not None and not isinstance(schema, str):
-        raise SignalRejected('"schema" is not a text')
+        raise SignalRejected('"schema" is not a string')
     if not isinstance(changes, list) or not changes or not all(isinstance(c, dict) for c in changes):
-        raise SignalRejected('its data has no list of "changes"')
+        raise SignalRejected('its data has no list "changes"')
     return SchemaChangesRequest(database, schema or None, tuple(changes))

@@ -14,8 +14,8 @@ from airflow_provider_cdc.core.signals.signal_request_parser import SignalReject
 _SHOWN = 20
 """How many names a message lists."""
 _TOO_MUCH = (
-    "to match the regular expression {pattern!r} with the names of the tables may take longer than a run can wait. Write it without "
-    "repeated groups, as [a-z0-9_]* instead of ([a-z0-9_]+.?)*, with fewer .* or fewer optional parts; or name the tables one by one"
+    "matching the regular expression {pattern!r} with the table names may take longer than a run can wait. Write it without "
+    "repeated groups, such as [a-z0-9_]* instead of ([a-z0-9_]+.?)*, with fewer .* or fewer optional parts; or list the tables one by one"
 )
 
 
@@ -65,9 +65,9 @@ def not_found(missing: list[str], captured: list[TableId]) -> str:
     near = {m: difflib.get_close_matches(m, names, n=1, cutoff=0.6) for m in missing[:_SHOWN]}
     told = [f"{_short(m)} (did you mean {found[0]}?)" if found else _short(m) for m, found in near.items()]
     if len(missing) > _SHOWN:
-        told.append(f"nor are {len(missing) - _SHOWN} more of the names")
+        told.append(f"or any of {len(missing) - _SHOWN} more names")
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    return f"no captured table is called {', '.join(told)}; captured are {shown or 'none'}"
+    return f"no captured table has the name {', '.join(told)}; captured tables: {shown or 'none'}"
 
 
 def conditions_by_table(conditions: Mapping[str, str], tables: list[TableId]) -> dict[str, str]:
@@ -81,7 +81,7 @@ def conditions_by_table(conditions: Mapping[str, str], tables: list[TableId]) ->
             mine, _ = match_tables([pattern], tables)
             if not mine:
                 raise SignalRejected(
-                    f'"additional-conditions" has one for {pattern}, which is not among the tables asked for'
+                    f'"additional-conditions" has a condition for {pattern}, which is not one of the requested tables'
                 )
             found.update({str(t): condition for t in mine})
     return found
@@ -99,9 +99,13 @@ def ranges_by_table(ranges: Iterable[RequestedRange], tables: list[TableId]) -> 
             by_name[entry.table] = match_tables([entry.table], tables)[0]
         mine = by_name[entry.table]
         if not mine:
-            raise SignalRejected(f'"key-ranges" has one for {entry.table}, which is not among the tables asked for')
+            raise SignalRejected(
+                f'"key-ranges" has a range for {entry.table}, which is not one of the requested tables'
+            )
         if len(mine) > 1:
             shown = ", ".join(map(str, mine[:_SHOWN]))
-            raise SignalRejected(f'"key-ranges" has one for {entry.table}, which is several tables: {shown}. Name one')
+            raise SignalRejected(
+                f'"key-ranges" has a range for {entry.table}, which matches several tables: {shown}. Name one of them'
+            )
         found.setdefault(mine[0], []).append(entry)
     return found

@@ -202,10 +202,10 @@ def lock_refused(statement: str, why: str, usual: str) -> PrerequisiteError:
     :param usual: the locking mode that needs no statement of one's own
     """
     return PrerequisiteError(
-        f"The database refuses the statement of snapshot.locking.mode.custom.name: {why}",
+        f"The database rejects the statement of snapshot.locking.mode.custom.name: {why}",
         where=statement,
         safe="Nothing was read; the offset is untouched.",
-        remedy=f"correct the lock, or grant the account what it needs; or use snapshot.locking.mode={usual}",
+        remedy=f"correct the lock statement, grant the account the missing privileges, or use snapshot.locking.mode={usual}",
     )
 
 
@@ -219,13 +219,13 @@ class _UserPolicy(SnapshotPolicy):
         self._what, make = _loaded("snapshot.mode.custom.name", config.snapshot_mode_custom_name, SNAPSHOT_POLICIES)
         policy = _called(self._what, make, config.to_public_properties())
         if not isinstance(policy, SnapshotPolicy):
-            raise _wrong(self._what, f"it gives a {type(policy).__name__}, which is no {SnapshotPolicy.__name__}")
+            raise _wrong(self._what, f"it returns a {type(policy).__name__}, which is not a {SnapshotPolicy.__name__}")
         self._policy = policy
 
     def _yes(self, question: Callable[..., bool], *args: bool) -> bool:
         answer = _called(f"{self._what}: {question.__name__}", question, *args)
         if not isinstance(answer, bool):
-            raise _wrong(self._what, f"{question.__name__} gives {answer!r}, not True or False")
+            raise _wrong(self._what, f"{question.__name__} returns {answer!r}, which is neither True nor False")
         return answer
 
     def should_snapshot_data(self, offset_exists: bool, in_progress: bool) -> bool:
@@ -257,7 +257,7 @@ class _UserPolicy(SnapshotPolicy):
         try:
             hook()
         except Exception:
-            log.exception("%s: %s has failed.", self._what, hook.__name__)
+            log.exception("%s: %s failed.", self._what, hook.__name__)
 
 
 def _loaded(name: str, value: str | None, group: str) -> tuple[str, Callable[..., Any]]:
@@ -265,7 +265,7 @@ def _loaded(name: str, value: str | None, group: str) -> tuple[str, Callable[...
     what = f"{name}={value}"
     point = list_extensions(group).get(value or "")
     if point is None:
-        raise _wrong(what, f"no installed package has it as an entry point of group {group}")
+        raise _wrong(what, f"no installed package has this entry point in the group {group}")
     found = _called(what, point.load)
     if not callable(found):
         raise _wrong(what, f"{point.value} is not callable")
@@ -282,15 +282,15 @@ def _called(what: str, function: Callable[..., _T], *args: Any) -> _T:
 
 
 def _statement(what: str, table: TableId, function: Callable[..., Any], *args: Any) -> str | None:
-    statement = _called(f"{what}, asked for {table}", function, *args)
+    statement = _called(f"{what} for {table}", function, *args)
     if statement is None or (isinstance(statement, str) and statement.strip()):
         return statement
-    raise _wrong(what, f"for {table}, it gives {statement!r}, which is neither a statement nor None")
+    raise _wrong(what, f"for {table}, it returns {statement!r}, which is neither a statement nor None")
 
 
 def _wrong(what: str, why: str) -> ConfigError:
     return ConfigError(
         f"{what} cannot be used: {why}.",
-        safe="What is committed stays, and the next run goes on from there.",
-        remedy="correct the package that has it, where captures run",
+        safe="Committed batches are safe, and the next run resumes after them.",
+        remedy="correct the package with this entry point on the workers that run captures",
     )

@@ -216,7 +216,7 @@ class Snapshotter:
             return {}
         found = {schema.id: self._query(schema.id, schema.column_names) for schema in schemas}
         if skipped := [str(t) for t, sql in found.items() if sql is None]:
-            log.info("As snapshot.query.mode.custom.name has it, no rows are read of %s.", ", ".join(skipped))
+            log.info("snapshot.query.mode.custom.name excludes the rows of %s from the snapshot.", ", ".join(skipped))
         return found
 
     def _gone(self, names: list[str], session: SnapshotSession, position: dict[str, Any]) -> None:
@@ -229,7 +229,7 @@ class Snapshotter:
         gone = [name for name in names if name not in back]
         for name in gone:
             level = logging.INFO if name in self._state.snapshot_state.streamed_tables else logging.WARNING
-            log.log(level, "Table %s does not exist any more; nothing of it is read.", name)
+            log.log(level, "Table %s no longer exists; the snapshot skips it.", name)
         for table in [t for t in self._history.current_tables if str(t) in gone]:
             change = self._history.apply_change(TableChange(type="DROP", id=table))
             if change is not None:
@@ -381,7 +381,7 @@ def _explained(own: Mapping[TableId, str | None]) -> Iterator[None]:
         raise PrerequisiteError(
             f"The statement of snapshot.query.mode.custom.name for {table} cannot be used: {e.what}",
             where=e.where,
-            safe="Tables that were read before are kept; the next run begins with this one and those that follow.",
-            remedy="try the statement in a SQL client as the capture user, and correct the query; it has to give the table's own "
-            "columns as they are",
+            safe="The tables read so far are safe; the next run resumes with this table.",
+            remedy="run the statement in a SQL client as the capture user, and correct the query; it must return the columns of the "
+            "table unchanged",
         ) from e

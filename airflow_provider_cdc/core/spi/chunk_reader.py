@@ -136,9 +136,9 @@ class ChunkReader(abc.ABC):
         :raises QueryRejected: the change log does not have all of a column's values, so that the source's key is not known
         """
         raise QueryRejected(
-            "This source cannot read ranges of keys.",
+            "This source does not support key ranges.",
             where=str(table.id),
-            safe="Nothing was read; capture goes on.",
+            safe="Nothing was read; capture continues.",
             remedy="send the signal without key-ranges",
         )
 
@@ -151,7 +151,7 @@ class ChunkReader(abc.ABC):
 
     def describe_missing_log(self, low: Position, floor: Position) -> str:
         """Return what the log has before ``floor`` and not before ``low``, as text."""
-        return f"what comes after {low}, up to {floor}"
+        return f"the changes after {low}, up to {floor}"
 
     def read_at_position(self, rows: KeyRange, position: Position) -> list[RowBlock] | None:
         """Read the rows of :attr:`KeyRange.keys` as they were when everything up to a position had happened, and nothing behind it.

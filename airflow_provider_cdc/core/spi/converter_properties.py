@@ -37,7 +37,7 @@ def check_converters(converters: Sequence[Mapping[str, str]], known: Mapping[str
     for converter in converters:
         name, type_ = converter.get("name", ""), converter.get("type", "")
         if type_ not in known:
-            given = f"{type_!r} is not known here" if type_ else "required and not set"
+            given = f"{type_!r} is not a known type" if type_ else "required and not set"
             raise ValueError(f"{name}.type: {given}. Valid values are: {', '.join(known)}")
         for key, value in converter.items():
             kind = {"name": "", "type": ""}.get(key, known[type_].get(key))

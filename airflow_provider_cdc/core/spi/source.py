@@ -216,11 +216,12 @@ class Source(abc.ABC):
             if self.parse_position(found.to_json()) == found and found.has_reached(found):
                 str(found)
                 return found
-            why = "it is not understood"
+            why = "its form is not known"
         except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError, OSError) as e:
             why = f"{type(e).__name__}: {e}"
         raise ConfigError(
-            f"{dict(data)} is not a position: {why}.", remedy="give one as `airflow cdc offsets` prints it"
+            f"{dict(data)} is not a position: {why}.",
+            remedy="use a position in the form that `airflow cdc offsets` prints",
         )
 
     @abc.abstractmethod
@@ -243,8 +244,8 @@ class Source(abc.ABC):
         :raises PrerequisiteError: the database is not set up for this; the error says what is missing
         """
         raise PrerequisiteError(
-            f"Incremental snapshots of {self.connector} databases are not built yet.",
-            safe="Nothing was read; capture goes on.",
+            f"Incremental snapshots of {self.connector} databases are not supported yet.",
+            safe="Nothing was read; capture continues.",
             remedy='send the signal with "type": "blocking"',
         )
 
@@ -255,7 +256,7 @@ class Source(abc.ABC):
         """
         namespace, dot, name = text.rpartition(".")
         if not dot or not namespace or not name:
-            raise ConfigError(f"signal.data.collection={text} is not of the form <database>.<table>.")
+            raise ConfigError(f"signal.data.collection={text} does not have the form <database>.<table>.")
         return TableId(namespace=namespace, name=name)
 
     def signal_of(self, row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
@@ -302,7 +303,7 @@ class Source(abc.ABC):
 
         :raises ConfigError: it cannot be understood
         """
-        raise ConfigError(f"schema-changes signals are not known to {self.connector} connectors.")
+        raise ConfigError(f"{self.connector} connectors do not support schema-changes signals.")
 
     def receive_carry_over(self, carried: CarryOver) -> None:  # noqa: B027 - only sources that carry something do something
         """Take what the stream before has carried over to the next one. Called before each stream, of sources that :attr:`CARRIES` alone."""

@@ -46,6 +46,6 @@ def select_event_form(forms: Mapping[str, EventForm], name: str, source: str) ->
         return None
     if name not in forms:
         raise ConfigError(
-            f"Events of {source} have no form {name!r}. Valid values are: {', '.join([USUAL, *sorted(forms)])}."
+            f"Events of {source} do not have the form {name!r}. Valid values are: {', '.join([USUAL, *sorted(forms)])}."
         )
     return forms[name]

@@ -154,7 +154,7 @@ class BatchBuilder:
         :param start: and ``end``: where in the log they are
         """
         log.warning(
-            "%d row events of %s up to %s are left out, before the table is read again: %s.", left.events, left.table, end, left.reason
+            "%d row events of %s up to %s are left out, because the table is snapshotted again: %s.", left.events, left.table, end, left.reason
         )  # fmt: skip
         known = self._left_out.get((str(left.table), left.reason))
         self._left_out[str(left.table), left.reason] = LeftOutRecord(
@@ -286,7 +286,7 @@ class BatchBuilder:
         """Make sure that each sequence number belongs to one event or one schema change: a gap would be a lost event."""
         given, there = self.last_seq - self.committed_offset.seq, self.rows + len(self._changes)
         if given != there:
-            raise AssertionError(f"{given} sequence numbers were given out for {there} events and schema changes")
+            raise AssertionError(f"{given} sequence numbers were assigned to {there} events and schema changes")
 
     def discard_batch(self) -> None:
         """Delete what was written and not committed."""
@@ -303,7 +303,7 @@ class BatchBuilder:
                 try:
                     channel.send(self.connector, notification)
                 except Exception:  # in a channel's own code; capture does not depend on it
-                    log.exception("A notification could not be sent by %s: %s", type(channel).__name__, notification)
+                    log.exception("%s could not send a notification: %s", type(channel).__name__, notification)
 
     def _publish(self, manifest: Manifest) -> str:
         """Write the manifest. After an error the files stay: the manifest may have been written all the same."""
@@ -343,7 +343,7 @@ class BatchBuilder:
             stored = self._store.commit_batch(self._lease, stored, manifest, path)
             self._changelog.delete_orphan_files(manifest)
             log.warning(
-                "Adopted batch %d (seq %d to %d): it was complete, but the run that wrote it ended before its offset.",
+                "Adopted batch %d (seq %d to %d): the batch is complete, but the run that wrote it ended before it committed the offset.",
                 manifest.batch, manifest.first_seq, manifest.last_seq,
             )  # fmt: skip
 
@@ -356,7 +356,7 @@ class BatchBuilder:
         taken, made = manifest.offset_after.signal, datetime.fromisoformat(manifest.created_at)
         if taken <= offset.signal:
             return
-        again = "Nothing was done: the state tables had been put back, and another signal had this number before. Send it again."
+        again = "Nothing was done: the state tables were restored from a backup, and another signal had this number before. Send the signal again."
         refused = self._store.refuse_signals(
             self.connector, after=offset.signal, upto=taken, sent_after=made + _CLOCKS, message=again
         )
@@ -370,13 +370,13 @@ class BatchBuilder:
         """
         if (removed := self._changelog.find_removal(self.connector, offset.batch + 1)) is None:
             return
-        stands = f"are at batch {offset.batch}" if offset.batch else "know nothing of the connector"
+        stands = f"are at batch {offset.batch}" if offset.batch else "do not contain the connector"
         raise BatchesRemoved(
-            f"The state tables {stands}, and the change log is further, with batches that this run would write once more. {removed.what}",
+            f"The state tables {stands}, but the change log is at a later batch, and this run would write its batches again. {removed.what}",
             where=removed.where,
-            safe="Nothing was read; neither was touched.",
-            remedy="restore a backup of the state tables that is at one of the batches that are there: the run adopts those after it. If there is none, "
-            f"`{format_cdc_command('delete', self.connector, with_changelog=True)}` has it begin afresh, and its target tables have to be moved away; or give it a new name",
+            safe="Nothing was read; the state tables and the change log are unchanged.",
+            remedy="restore a backup of the state tables that is at one of the existing batches: the run adopts the batches after it. Without such a backup, "
+            f"start again with `{format_cdc_command('delete', self.connector, with_changelog=True)}`, and move the target tables away first; or give the connector a new name",
         )
 
     def _look_at_last(self, offset: Offset) -> None:
@@ -401,14 +401,14 @@ class BatchBuilder:
         if last is None:
             found = "is not in the change log"
         elif last.changelog_id != offset.changelog:
-            found = f"is one of another change log ({last.changelog_id or 'without an identity'}, not {offset.changelog or 'the one without an identity'})"
+            found = f"belongs to another change log ({last.changelog_id or 'without an identity'}, not {offset.changelog or 'the change log without an identity'})"
         else:
             found = f"ends at seq {last.last_seq} in the change log"
         raise ChangeLogDamaged(
             f"The state tables are at batch {offset.batch}, seq {offset.seq}, but this batch {found}: "
             "the change log and the state tables do not belong together.",
             where=f"connector {self.connector}, batch {offset.batch}",
-            safe="Neither was touched.",
+            safe="The state tables and the change log are unchanged.",
             remedy=format_mismatch_remedy(self.connector),
         )
 
@@ -417,36 +417,36 @@ class BatchBuilder:
         before, now = last.config.get(name, default), self._config.get(name, default)
         if before != now:
             raise ConfigError(
-                f"{name} was {before!r} in the batches so far and is {now!r} now.",
+                f"{name} was {before!r} in the existing batches and is {now!r} now.",
                 where=f"connector {self.connector}",
                 safe="Nothing was read; the offset is untouched.",
-                remedy=f"set {name}={before} again, or give the connector a new name to start afresh",
+                remedy=f"set {name}={before} again, or give the connector a new name to start again",
             )
 
 
 def format_mismatch_remedy(connector: str) -> str:
     """Return the remedy where the state tables and the change log of a connector are not of each other."""
     return (
-        "point the connector to the change log and the state database that it was started with, or restore both from backups of the same time; "
-        f"if this change log is the right one, `{format_cdc_command('delete', connector)}` drops what the state tables have, and the next run goes on behind the log's "
-        "last batch; or give it a new name to start afresh"
+        "connect the connector to its original change log and state database, or restore both from backups of the same time; "
+        f"if this change log is correct, run `{format_cdc_command('delete', connector)}` to delete the connector's rows from the state tables: the next run continues after the "
+        "last batch of the change log; or give the connector a new name to start again"
     )
 
 
 def _verify(manifest: Manifest, offset: Offset) -> None:
     if manifest.format > FORMAT:
         raise ChangeLogDamaged(
-            f"Batch {manifest.batch} was written by a newer release (form {manifest.format}, this one knows {FORMAT}).",
-            safe="Nothing was changed: the batch is complete, and the offset before it.",
+            f"Batch {manifest.batch} was written by a newer release (format {manifest.format}; this release supports {FORMAT}).",
+            safe="Nothing was changed: the batch is complete, and the offset is before it.",
             remedy="upgrade airflow-provider-cdc on this worker",
         )
     of_another = bool(offset.batch) and manifest.changelog_id != offset.changelog
     if manifest.first_seq != offset.seq + 1 or of_another:
-        found = "is one of another change log" if of_another else f"begins at seq {manifest.first_seq}"
+        found = "belongs to another change log" if of_another else f"begins at seq {manifest.first_seq}"
         raise ChangeLogDamaged(
             f"Batch {manifest.batch} {found}, but the state tables are at seq {offset.seq}: "
             "the change log and the state tables do not belong together.",
             where=f"connector {manifest.connector}, batch {manifest.batch}",
-            safe="Neither was touched.",
+            safe="The state tables and the change log are unchanged.",
             remedy=format_mismatch_remedy(manifest.connector),
         )

@@ -104,10 +104,10 @@ class StoredCarryOver:
         document = self._document(self._current)
         differing = [name for name, value in self._conditions.items() if document["conditions"].get(name) != value]
         if differing:
-            raise CarryOverLost(f"it was put under other conditions ({', '.join(differing)})")
+            raise CarryOverLost(f"it was stored under other conditions ({', '.join(differing)})")
         sizes = self._sizes or {}
         if missing := [name for name, size in document["files"].items() if sizes.get(name) != size]:
-            raise CarryOverLost(f"{len(missing)} of its files are missing or cut, among them {missing[0]}")
+            raise CarryOverLost(f"{len(missing)} of its files are missing or truncated, for example {missing[0]}")
         state: dict[str, Any] = document["state"]
         return state
 
@@ -153,7 +153,7 @@ class StoredCarryOver:
             raise CarryOverLost(f"its file {file.name} is damaged")
         document: dict[str, Any] = orjson.loads(zlib.decompress(data))
         if document.get("form") != FORM:
-            raise CarryOverLost(f"it has form {document.get('form')}, and this release knows {FORM}")
+            raise CarryOverLost(f"it has format {document.get('form')}, and this release supports {FORM}")
         return document
 
     def _sweep(self) -> None:
@@ -163,12 +163,12 @@ class StoredCarryOver:
             named = {state.name, *self._document(state)["files"]} if state is not None else set()
         except CarryOverLost as e:
             # which files are needed is not known, if this run is no more the one to know: they are deleted after its next commit
-            log.debug("What was carried cannot be read: %s", e)
+            log.debug("The carried transactions cannot be read: %s", e)
             return
         if state is not None:
             self._named[state.name] = named
         if gone := self._keep(named):
-            log.info("Deleted %d files of runs that have ended in the middle.", gone)
+            log.info("Deleted %d files of interrupted runs.", gone)
 
     def _keep(self, names: set[str]) -> int:
         """Delete all other files. Those of later epochs stay: they are of a run that took over."""
@@ -185,7 +185,7 @@ class StoredCarryOver:
                 self._files.delete(name)
                 self._sizes.pop(name, None)
         except StorageUnavailable as e:
-            log.warning("Files that nothing needs any more are left for the next run to delete: %s", e)
+            log.warning("Unneeded files could not be deleted; the next run deletes them: %s", e)
 
 
 def _epoch(name: str) -> float:

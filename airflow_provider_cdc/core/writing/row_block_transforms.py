@@ -238,9 +238,9 @@ def _no_key(rows: RowBlock, block: LogBlock, row: int, column: str) -> SchemaCon
     source = {name: values[row].as_py() for name, values in rows.source.items()}
     shown = ", ".join(f"{name} {value}" for name, value in source.items() if value is not None)
     return SchemaConflict(
-        f"The log does not have the value of key column {column} for a change of {rows.table.id}.",
+        f"The log does not contain the value of the key column {column} for a change of {rows.table.id}.",
         where=f"{rows.table.id}, before {block.position}: {shown}",
         safe="Everything before this block is captured; no event was written under a wrong key.",
-        remedy="let the database log all columns of the table, or name logged columns as its key with message.key.columns; "
-        "then read it again with snapshot.mode=always for one run",
+        remedy="configure the database to log all columns of the table, or name logged columns as its key with message.key.columns; "
+        "then snapshot it again with snapshot.mode=always for one run",
     )

@@ -60,7 +60,7 @@ def _zone(name: str) -> str:
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError):
-        raise ValueError(f"there is no time zone {name!r}; give one as UTC or Europe/Berlin") from None
+        raise ValueError(f"{name!r} is not a time zone; use a name such as UTC or Europe/Berlin") from None
     return name
 
 
@@ -78,21 +78,21 @@ class DatabaseTargetConfig(Configuration):
         "field.exclude.list": PropertyEffect.COLUMNS,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
-        "connector.class": "there is no Kafka Connect",
-        "tasks.max": "the tables of a batch are one transaction",
-        "connection.provider": "connections are SQLAlchemy's",
-        "connection.pool.acquire_increment": "connections are made one at a time",
-        "connection.pool.min_size": "a run has one connection",
-        "connection.pool.max_size": "a run has one connection",
-        "key.converter*": "events are read from the change log",
-        "value.converter*": "events are read from the change log",
-        "errors.deadletterqueue.*": "there is no Kafka; errors.table keeps what the database refuses",
+        "connector.class": "the sink does not use Kafka Connect",
+        "tasks.max": "all tables of a batch are written in one transaction",
+        "connection.provider": "the sink uses connections of SQLAlchemy",
+        "connection.pool.acquire_increment": "connections are opened one at a time",
+        "connection.pool.min_size": "a run uses one connection",
+        "connection.pool.max_size": "a run uses one connection",
+        "key.converter*": "the sink reads events from the change log",
+        "value.converter*": "the sink reads events from the change log",
+        "errors.deadletterqueue.*": "the sink does not use Kafka; errors.table stores the rows that the database rejects",
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
-        "hibernate.*": "there is no Hibernate",
-        "dialect.*": "the dialect is that of the connection",
-        "column.naming.strategy": "there are no Java classes; quote.identifiers keeps the case of names",
-        "table.naming.strategy": "there are no Java classes; collection.name.format makes names",
+        "hibernate.*": "the sink does not use Hibernate",
+        "dialect.*": "the connection determines the dialect",
+        "column.naming.strategy": "Java classes cannot be loaded; quote.identifiers keeps the case of names",
+        "table.naming.strategy": "Java classes cannot be loaded; collection.name.format defines names",
     }
 
     name: str = Field("", alias="name", max_length=100)
@@ -134,7 +134,7 @@ class DatabaseTargetConfig(Configuration):
             raise ValueError("delete.enabled: rows can only be found with primary.key.mode=record_key")
         if self.insert_mode is not InsertMode.INSERT and mode is PrimaryKeyMode.NONE:
             raise ValueError(
-                f"insert.mode={self.insert_mode}: rows can only be found with a key; set primary.key.mode, record_key for most"
+                f"insert.mode={self.insert_mode}: rows can only be found with a key; set primary.key.mode, in most cases to record_key"
             )
         if self.field_include_list and self.field_exclude_list:
             raise ValueError("field.include.list and field.exclude.list exclude each other")

@@ -48,6 +48,6 @@ def _refuse(names: dict[str, str], instead: str) -> None:
     """
     if names:
         raise ConfigError(
-            f"connection.url has {', '.join(sorted(names))}, which belong to the JDBC driver, and there is none here.",
-            remedy=f"leave them out (user and password are connection.username and connection.password), or give a URL of SQLAlchemy, as {instead}",
+            f"connection.url has {', '.join(sorted(names))}, which only the JDBC driver supports; the sink does not use JDBC.",
+            remedy=f"remove them (user and password are connection.username and connection.password), or use a URL of SQLAlchemy such as {instead}",
         )

@@ -28,7 +28,7 @@ from airflow_provider_cdc.targets.database.schema.topic_filter import is_topic_s
 
 log = logging.getLogger(__name__)
 
-WHY = "it is being built again from the change log"
+WHY = "the table is being rebuilt from the change log"
 """What the marker says of a table meanwhile."""
 
 
@@ -86,7 +86,7 @@ class RebuildDatabase:
         self._hold_back(after)
         for topic in meant:
             self._sink.set_back(topic, topics[topic].schema, after[topic], WHY)
-            log.info("The table of %s is built again from batch %d on.", topic, after[topic] + 1)
+            log.info("Rebuilding the table of %s from batch %d on.", topic, after[topic] + 1)
         problem = ""
         try:
             self._sink.apply()
@@ -135,7 +135,7 @@ class RebuildDatabase:
                 self._refuse_gone(name)
                 known = ", ".join(sorted(str(one.schema.id) for one in topics.values())[:20]) or "none"
                 raise ConfigError(
-                    f"The change log of {self._connector} has no table {name} that is applied here.",
+                    f"The change log of {self._connector} contains no table {name} that is applied here.",
                     where=f"tables: {known}",
                     safe="No table was changed.",
                     remedy="name tables as <database>.<table>, or topics",

@@ -19,7 +19,7 @@ def open_engine(config: DatabaseTargetConfig) -> sa.Engine:
     """
     if config.connection_url is None:
         raise ConfigError(
-            "connection.url: required and not set", remedy="give a URL as postgresql://host:5432/database"
+            "connection.url: required and not set", remedy="set a URL such as postgresql://host:5432/database"
         )
     sa.dialects.registry.register(
         "db2.ibm_db", "airflow_provider_cdc.targets.database.dialects.db2_sqlalchemy_dialect", "Db2Engine"
@@ -40,7 +40,7 @@ def open_engine(config: DatabaseTargetConfig) -> sa.Engine:
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError) as e:
         raise ConfigError(
             f"connection.url cannot be used: {e}",
-            remedy="give a URL of SQLAlchemy, as postgresql+psycopg://host:5432/database",
+            remedy="use a URL of SQLAlchemy such as postgresql+psycopg://host:5432/database",
         ) from e
     if engine.dialect.name == "sqlite":
         _have_transactions(engine)
@@ -91,10 +91,10 @@ def _have_any_password(engine: sa.Engine) -> None:
 def build_unavailable_error(engine: sa.Engine, error: sa.exc.DBAPIError) -> TargetUnavailable:
     """Build the error for a database that cannot be reached."""
     return TargetUnavailable(
-        f"The target database cannot be used now: {error.orig}",
+        f"The target database is not available: {error.orig}",
         where=engine.url.render_as_string(hide_password=True),
-        safe="Its tables have every batch up to the one that their marker names, and nothing of the next one.",
-        remedy="see that the database runs and that the connection is right; the next try goes on",
+        safe="Its tables are complete up to the batch of their marker, and contain no row of the next batch.",
+        remedy="check that the database is running and that the connection is correct; the next attempt resumes the apply",
     )
 
 

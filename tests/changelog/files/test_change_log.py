@@ -78,7 +78,7 @@ def test_manifests_come_in_order_from_where_they_are_asked_for(changelog: Change
 
 def test_a_batch_of_another_run_is_a_conflict(changelog: ChangeLog) -> None:
     changelog.commit_manifest(manifest(1, writer="first"))
-    with pytest.raises(CommitConflict, match="Batch 1 has been committed by another run") as caught:
+    with pytest.raises(CommitConflict, match="Another run has committed batch 1") as caught:
         changelog.commit_manifest(manifest(1, writer="second", events=9))
     assert caught.value.where == _path(changelog, 1)
     assert changelog.find_manifest("c", 1) == manifest(1, writer="first")
@@ -158,7 +158,9 @@ def test_a_missing_manifest_in_between_is_damage(changelog: ChangeLog) -> None:
         changelog.commit_manifest(manifest(n))
     found = changelog.read_manifests("c")
     assert [next(found).batch, next(found).batch] == [1, 2]
-    with pytest.raises(ChangeLogDamaged, match="manifest of batch 3 of connector c is missing, though batch 4 exists"):
+    with pytest.raises(
+        ChangeLogDamaged, match="manifest of batch 3 of connector c is missing, although batch 4 exists"
+    ):
         next(found)
     assert [m.batch for m in changelog.read_manifests("c", until=2)] == [1, 2]
 
@@ -166,7 +168,7 @@ def test_a_missing_manifest_in_between_is_damage(changelog: ChangeLog) -> None:
 def test_missing_first_manifests_are_said_to_be_removed(changelog: ChangeLog) -> None:
     changelog.commit_manifest(manifest(2))
     with pytest.raises(
-        BatchesRemoved, match=r"Batch 1 of connector c was removed .*The change log begins with batch 2 now"
+        BatchesRemoved, match=r"Batch 1 of connector c was removed .*The change log now begins with batch 2"
     ):
         list(changelog.read_manifests("c"))
 
@@ -198,7 +200,7 @@ def test_a_field_of_an_unknown_release_is_not_passed_over(changelog: ChangeLog) 
 def test_a_newer_form_asks_for_an_upgrade(changelog: ChangeLog) -> None:
     document = manifest(1).to_document() | {"format": FORMAT + 1, "news": 1}
     changelog.storage.create(_path(changelog, 1), orjson.dumps(document))
-    with pytest.raises(ChangeLogDamaged, match=f"has form {FORMAT + 1}") as caught:
+    with pytest.raises(ChangeLogDamaged, match=f"has format {FORMAT + 1}") as caught:
         changelog.find_manifest("c", 1)
     assert "upgrade" in (caught.value.remedy or "")
 

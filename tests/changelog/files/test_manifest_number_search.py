@@ -144,7 +144,7 @@ def test_a_short_gap_is_found_wherever_it_is(tmp_path: Path, gap: int) -> None:
         start = last - gap
         numbers = _fill(storage, {*range(1, start), last})
         assert numbers.find_beyond_gap(start) == last
-        with pytest.raises(ChangeLogDamaged, match=f"batch {start} of connector c is missing, though batch {last}"):
+        with pytest.raises(ChangeLogDamaged, match=f"batch {start} of connector c is missing, although batch {last}"):
             numbers.find_last(start - 1)
 
 
@@ -295,7 +295,7 @@ def test_the_end_of_the_log_is_told_from_a_gap(place: tuple[str, dict[str, Any]]
         True,
     )
     assert [changelog.ends_with("c", n) for n in (1, 2, 3, 4)] == [False, False, False, True]
-    with pytest.raises(ChangeLogDamaged, match="batch 3 of connector c is missing, though batch 4 exists"):
+    with pytest.raises(ChangeLogDamaged, match="batch 3 of connector c is missing, although batch 4 exists"):
         changelog.find_last_batch("c", after=2)
     changelog.storage.delete(changelog.path_of("c", 1))
     changelog.storage.delete(changelog.path_of("c", 2))

@@ -59,9 +59,9 @@ def test_later_runs_only_look_it_up(s3: S3) -> None:
 @pytest.mark.parametrize(
     ("kind", "what"),
     [
-        ("ignores", "it replaced a file that was there"),
-        ("looks first", "were both told that it is theirs"),
-        ("refuses", "it takes files, but none with that condition"),
+        ("ignores", "it replaced an existing file"),
+        ("looks first", "the store confirmed both"),
+        ("refuses", "it accepts files, but not with this condition"),
     ],
 )
 def test_a_store_that_does_not_keep_it_is_refused_by_name(s3: S3, kind: str, what: str) -> None:
@@ -98,7 +98,7 @@ def test_a_change_log_that_has_moved_to_another_store_is_asked_there(s3: S3) -> 
     """The marker is copied with everything else."""
     address = f"{s3.bucket(f'b{uuid4().hex[:12]}')}/log"
     verify_exclusive(Storage(address, s3.storage_options), "shop")
-    with other_store(s3, "ignores") as proxy, pytest.raises(ConfigError, match="it replaced a file"):
+    with other_store(s3, "ignores") as proxy, pytest.raises(ConfigError, match="it replaced an existing file"):
         verify_exclusive(Storage(address, proxy.storage_options), "shop")
 
 
@@ -129,8 +129,8 @@ def _without_links(_source: str, target: str) -> None:
 @pytest.mark.parametrize(
     ("link", "what"),
     [
-        (os.replace, "it replaced a file that was there"),
-        (_without_links, "it takes files, but none with that condition"),
+        (os.replace, "it replaced an existing file"),
+        (_without_links, "it accepts files, but not with this condition"),
     ],
     ids=["a link replaces", "no links"],
 )

@@ -297,7 +297,7 @@ def test_a_refused_request_is_worth_a_retry(storage: Storage, tmp_path: Path) ->
         with pytest.raises(StorageUnavailable) as caught:
             call()
         assert caught.value.where
-        assert caught.value.safe == "The offset was not moved: what could not be written will be captured again."
+        assert caught.value.safe == "The offset was not moved: the unwritten events will be captured again."
 
 
 def test_an_object_store_that_does_not_answer_is_worth_a_retry() -> None:

@@ -207,7 +207,7 @@ def test_a_retention_that_is_no_number_removes_nothing(name: str, value: object)
     if value == 1.5e300:
         assert RetentionLimits.from_properties({name: value})  # for ever, as good as
         return
-    with pytest.raises(ConfigError, match="has to be a number from -1 on"):
+    with pytest.raises(ConfigError, match="must be a number of at least -1"):
         RetentionLimits.from_properties({name: value})
 
 
@@ -223,13 +223,13 @@ def test_the_retention_is_that_of_the_connectors_properties() -> None:
 def test_batches_that_are_kept_for_ever_stay(local: ChangeLog) -> None:
     _applied(local, 10)
     assert _run(local, RetentionLimits(ms=-1)).keep == 1
-    assert "for ever" in _run(local, RetentionLimits(ms=-1)).format_lines("c")[0]
+    assert "forever" in _run(local, RetentionLimits(ms=-1)).format_lines("c")[0]
     assert _run(local, RetentionLimits(ms=-1, bytes=100)).keep == 10
 
 
 def test_a_log_without_batches_has_nothing_to_remove(tmp_path: Path) -> None:
     empty = ChangeLog(str(tmp_path))
-    assert Retention(empty, "c", AT_ONCE).run().format_lines("c") == ["The change log has no batch."]
+    assert Retention(empty, "c", AT_ONCE).run().format_lines("c") == ["The change log contains no batch."]
 
 
 # whose batches stay
@@ -285,7 +285,7 @@ def test_a_silent_target_is_named_with_since_when_and_how_to_release_it(local: C
     (hold,) = plan.holds
     assert (hold.need.location, hold.silent, hold.since) == (THERE[1], True, "2026-03-01T04:00:00+00:00")
     (said,) = [line for line in plan.format_lines("c") if "Held back" in line]
-    assert "iceberg at /there/{table} has not applied batch 4, which is there since 2026-03-01T04:00:00+00:00" in said
+    assert "iceberg at /there/{table} has not applied batch 4, captured at 2026-03-01T04:00:00+00:00" in said
     assert "airflow cdc forget-target c --target iceberg --location '/there/{table}' --confirm c" in said
     assert "its last apply was at 20" in said
     # one that is behind for a while only is no news
@@ -342,7 +342,7 @@ def test_what_a_rule_of_the_store_has_removed_is_said_to_be_gone(changelog: Chan
     for n in range(1, 5):
         changelog.storage.delete(changelog.path_of("c", n))
     with pytest.raises(
-        BatchesRemoved, match=r"Batches 1 to 4 .*not by the retention .*lifecycle rule.* begins with batch 5 now"
+        BatchesRemoved, match=r"Batches 1 to 4 .*not by the retention .*lifecycle rule.* now begins with batch 5"
     ):
         list(changelog.read_manifests("c"))
     assert changelog.find_first_batch("c") == 5

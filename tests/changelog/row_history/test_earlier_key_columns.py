@@ -75,7 +75,7 @@ def test_the_key_becomes_another_column_which_is_renamed(work: tuple[Database, C
     assert _operations(_told(connector, number="c1")) == [("update", "three"), ("update", "two"), ("read", "one")]
     silent = _told(connector, number="c2")
     assert silent.changes == []
-    assert any("the key of s.t was id" in note for note in silent.notes), silent.notes
+    assert any("earlier key of s.t was id" in note for note in silent.notes), silent.notes
     db.change(2, note="late")
     connector.capture()
     assert _operations(_told(connector, number="c2")) == [("update", "late"), ("read", "one")]

@@ -116,7 +116,7 @@ def test_a_sink_that_fails_is_named_and_costs_neither_the_run_nor_the_other_sink
     shop.order(1)
     (found,) = run(shop, broken)
     assert found.series[""].gauges["run.LastRunFailed"] == 0
-    assert "Metrics of shop are lost for" in caplog.text
+    assert "Metrics of shop could not be sent to" in caplog.text
     assert "no route to host" in caplog.text
     assert shop.store.load_offset("shop").offset is not None
 

@@ -152,24 +152,24 @@ def _other_lists(shop: Connector, db: MemoryDatabase) -> None:
 
 
 Reason = tuple[Callable[[Connector, MemoryDatabase], object], dict[str, Any], str]
-NEW = "no run has ended well since the definition was recorded"
+NEW = "no run has succeeded since the definition was recorded"
 REASONS: dict[str, Reason] = {
-    "log": (lambda shop, db: insert(db, "shop.a", 3), {}, "the log has gone on to entry"),
+    "log": (lambda shop, db: insert(db, "shop.a", 3), {}, "the log has advanced to entry"),
     "signal": (
-        lambda shop, db: shop.store.send("test", SentSignal("x", "log", "{}")), {}, "signal x (log) waits",
+        lambda shop, db: shop.store.send("test", SentSignal("x", "log", "{}")), {}, "signal x (log) is waiting",
     ),
-    "signal in a file": (_file_signal, {}, "a signal has come"),
-    "incremental snapshot": (_incremental(paused=False), {}, "an incremental snapshot goes on with shop.a"),
+    "signal in a file": (_file_signal, {}, "a signal has arrived"),
+    "incremental snapshot": (_incremental(paused=False), {}, "an incremental snapshot continues with shop.a"),
     "paused incremental snapshot": (_incremental(paused=True), {}, "an incremental snapshot is paused"),
-    "pending table": (_pending, {}, "1 table is still to be read"),
+    "pending table": (_pending, {}, "1 table still needs a snapshot"),
     "table read later": (_read_later, {}, "a table was read at a later position"),
     "properties": (lambda shop, db: None, {"batch.max.rows": 7}, NEW),
     "lists": (_other_lists, {}, "the include and exclude lists were changed"),
     "heartbeat with a statement": (
         lambda shop, db: None, {"heartbeat.interval.ms": 1000, "heartbeat.action.query": _TOUCH}, "the statement of a heartbeat is due",
     ),
-    "always": (lambda shop, db: None, {"snapshot.mode": "always"}, "snapshot.mode asks for more than the log"),
-    "initial_only": (lambda shop, db: None, {"snapshot.mode": "initial_only"}, "snapshot.mode asks for more than the log"),
+    "always": (lambda shop, db: None, {"snapshot.mode": "always"}, "snapshot.mode requires more than the log"),
+    "initial_only": (lambda shop, db: None, {"snapshot.mode": "initial_only"}, "snapshot.mode requires more than the log"),
     "recovery": (lambda shop, db: None, {"snapshot.mode": "recovery"}, "snapshot.mode is recovery"),
     "last run died": (_died, {}, NEW),
     "last run failed": (lambda shop, db: shop.store.record_run_end("test", "it could not", None), {}, NEW),
@@ -177,9 +177,9 @@ REASONS: dict[str, Reason] = {
         lambda shop, db: _update(shop, ConnectorRow, updated_at=datetime.now(UTC) + timedelta(seconds=1)), {}, NEW,
     ),
     "metrics of an earlier release": (
-        lambda shop, db: _update(shop, ControlRow, metrics={}), {}, "the last run has not recorded what it knows of the schema history",
+        lambda shop, db: _update(shop, ControlRow, metrics={}), {}, "the last run has not recorded the metrics of its schema history",
     ),
-    "log purged": (_purged, {}, "the log does not hold the position any more"),
+    "log purged": (_purged, {}, "the log no longer contains the position"),
 }  # fmt: skip
 
 

@@ -132,7 +132,7 @@ def test_a_rewriting_statement_stops_the_run_if_told_so_every_time(db: MemoryDat
     db.change_column("shop.a", "n", "string", str)
     insert(db, "shop.b", 3)
     for _ in range(2):
-        with pytest.raises(SchemaConflict, match=r"column n went from int32 to string") as caught:
+        with pytest.raises(SchemaConflict, match=r"column n was changed from int32 to string") as caught:
             connector.capture()
         assert "MODIFY n string" in (caught.value.where or "")
         assert "schema.change.rewrite.mode=snapshot" in (caught.value.remedy or "")
@@ -150,10 +150,10 @@ def test_a_rewriting_statement_is_passed_over_if_told_so_and_the_command_that_re
     db.change_column("shop.a", "n", "string", str)
     insert(db, "shop.b", 3)
     assert operations(connector, connector.capture()) == {"b": {"c": 1}}
-    (told,) = (m for m in caplog.messages if "may be missing or old" in m)
+    (told,) = (m for m in caplog.messages if "may be missing or outdated" in m)
     assert told.startswith("Rows of shop.a may be")
     assert "MODIFY n string" in told
-    assert told.endswith("To read them: airflow cdc snapshot test shop.a --replace")
+    assert told.endswith("To snapshot them again: airflow cdc snapshot test shop.a --replace")
 
 
 def test_statements_that_a_target_can_follow_read_nothing_again(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_table_created_with_rows_that_the_log_lacks_stops_the_run_if_told_so(
     connector = memory_connector(db, tmp_path, schema_change_rewrite_mode="fail")
     connector.capture()
     db.create_table("shop.copy", KEYED, key=("id",), rows=[{"id": 1}])
-    with pytest.raises(SchemaConflict, match="rows may hold values that the log does not show"):
+    with pytest.raises(SchemaConflict, match="rows may have values that the log does not contain"):
         connector.capture()
 
 

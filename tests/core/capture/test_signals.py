@@ -202,7 +202,7 @@ def test_a_condition_is_for_the_table_that_it_names_whole(db: MemoryDatabase, tm
         number = snapshot(connector, "shop.a", additional_conditions=conditions)
         connector.capture()
         assert signal_state(connector, number)[0] == "refused"
-        assert "is not among the tables asked for" in signal_state(connector, number)[1]
+        assert "is not one of the requested tables" in signal_state(connector, number)[1]
     conditions = [{"data-collection": "shop.a", "filter": "n > 3 and n < 9"}]
     snapshot(connector, "shop.a", "shop.b", additional_conditions=conditions)
     connector.capture()
@@ -279,7 +279,7 @@ def test_the_log_of_a_run_tells_of_a_snapshot_with_its_place(
 @pytest.mark.parametrize(
     ("type_", "data", "said"),
     [
-        ("unheard-of", "{}", "'unheard-of' is not a type of signal"),
+        ("unheard-of", "{}", "'unheard-of' is not a signal type"),
         ("execute-snapshot", '{"data-collections": ["shop.a"]}, "type": "incremental"', "its data is not JSON"),
         ("log", "{}", "message"),
         ("schema-changes", '{"changes": [{}]}', "database"),
@@ -530,5 +530,5 @@ def test_a_signal_without_work_in_the_offset_fails_and_one_with_work_is_carried_
     waiting = snapshot(connector, "shop.b", type=kind)
     connector.capture()
     state, message = signal_state(connector, lost)
-    assert (state, "its tables were not read, send it again" in message) == ("failed", True)
+    assert (state, "its tables were not read, send the signal again" in message) == ("failed", True)
     assert [signal_state(connector, number)[0] for number in (ended, waiting)] == ["done", "done"]

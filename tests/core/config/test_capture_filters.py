@@ -147,7 +147,7 @@ def test_the_first_rule_that_matches_a_table_gives_its_key(rules: str, key: tupl
 
 @pytest.mark.parametrize("rules", ["shop.orders", "shop.orders:", ":id", "shop.orders: , ", "a:b;c"])
 def test_a_rule_without_table_or_columns_is_refused(rules: str) -> None:
-    with pytest.raises(ConfigError, match=r"is not of the form <table>:<column>") as caught:
+    with pytest.raises(ConfigError, match=r"does not have the form <table>:<column>") as caught:
         _filters(message_key_columns=rules)
     assert caught.value.remedy
 
@@ -212,7 +212,7 @@ def test_a_key_with_a_column_that_cannot_be_captured_is_no_key() -> None:
 
 def test_a_table_without_a_column_that_can_be_captured_is_refused() -> None:
     table = ORDERS.model_copy(update={"columns": (Column(name="photo", type="null"),), "key": ()})
-    with pytest.raises(ConfigError, match="none of a type that can be captured"):
+    with pytest.raises(ConfigError, match="none with a type that can be captured"):
         _filters().select_columns(table)
 
 

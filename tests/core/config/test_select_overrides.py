@@ -44,7 +44,7 @@ def test_a_statement_is_found_under_its_tables_name_quoted_or_not() -> None:
 
 def test_a_list_may_be_a_list() -> None:
     assert with_statements({LIST: ["a.b"], f"{LIST}.a.b": "S"}) == {LIST: {"a.b": "S"}}
-    with pytest.raises(ConfigError, match="is not a list of texts"):
+    with pytest.raises(ConfigError, match="is neither a list of strings nor"):
         with_statements({LIST: 7})
 
 
@@ -52,7 +52,7 @@ def test_a_table_without_a_statement_is_a_warning_or_an_error(caplog: pytest.Log
     given = {LIST: "a.b,a.c", f"{LIST}.a.c": "S"}
     with caplog.at_level(logging.WARNING):
         assert with_statements(given) == {LIST: {"a.c": "S"}}
-    assert f"{LIST}: a.b has no SELECT in {LIST}.a.b; a snapshot reads it whole." in caplog.text
+    assert f"{LIST}: a.b has no SELECT statement in {LIST}.a.b; a snapshot reads the whole table." in caplog.text
     with pytest.raises(ConfigError, match=r"'a\.b': it has no SELECT"):
         with_statements(given, all_needed=True)
 

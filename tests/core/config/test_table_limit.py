@@ -19,14 +19,16 @@ def test_more_tables_than_allowed_are_a_warning_and_captured(
 ) -> None:
     connector = memory_connector(db, tmp_path, guardrail_collections_max=1)
     connector.capture()
-    assert "2 tables are captured, more than guardrail.collections.max=1: shop.a, shop.b." in caplog.text
+    assert "2 tables are captured, more than the limit guardrail.collections.max=1: shop.a, shop.b." in caplog.text
     equal(connector, db)
 
 
 def test_more_tables_than_allowed_are_an_error_before_anything_is_read(db: MemoryDatabase, tmp_path: Path) -> None:
     limit = {"guardrail_collections_max": 1, "guardrail_collections_limit_action": "fail"}
     connector = memory_connector(db, tmp_path, **limit)
-    with pytest.raises(PrerequisiteError, match=r"2 tables are captured, more than guardrail\.collections\.max=1"):
+    with pytest.raises(
+        PrerequisiteError, match=r"2 tables are captured, more than the limit guardrail\.collections\.max=1"
+    ):
         connector.capture()
     assert connector.changelog.list_batches("test") == []
     connector.properties["table.include.list"] = "shop.a"

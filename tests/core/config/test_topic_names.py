@@ -90,7 +90,9 @@ def test_a_table_does_not_share_the_topic_of_other_records(
 ) -> None:
     namespace, _, name = table.partition(".")
     topics = _topics(**properties)
-    with pytest.raises(ConfigError, match=f"shop.orders would have the topic p.shop.orders, which is that of {whose}"):
+    with pytest.raises(
+        ConfigError, match=f"shop.orders would use the topic p.shop.orders, which already holds {whose}"
+    ):
         topics.claim_topic(TableId(namespace=namespace, name=name))
     topics.claim_topic(TableId(namespace=namespace, name="other"))
 

@@ -20,9 +20,9 @@ from tests.support.workloads.small_tables import equal
 @pytest.mark.parametrize(
     ("type_", "data", "said"),
     [
-        ("execute-snapshot", {"data-collections": ["shop.orders"]}, "no captured table is called shop.orders"),
+        ("execute-snapshot", {"data-collections": ["shop.orders"]}, "no captured table has the name shop.orders"),
         ("execute-snapshot", {"data-collections": ["shop.aa"]}, "did you mean shop.a?"),
-        ("execute-snapshot", {"data-collections": ["shop.signals2"]}, "captured are shop.a, shop.b, shop.c"),
+        ("execute-snapshot", {"data-collections": ["shop.signals2"]}, "captured tables: shop.a, shop.b, shop.c"),
         ("execute-snapshot", "{not json", "its data is not JSON"),
         ("execute-snapshot", {"data-collections": ["shop.a"], "type": "sideways"}, "valid values are"),
         ("execute-snapshot", "x" * ((1 << 20) + 1), "1,048,577 characters"),
@@ -78,7 +78,7 @@ def test_of_many_names_that_there_are_not_some_are_told(db: MemoryDatabase, tmp_
     number = snapshot(connector, *(f"shop.nix{i}" for i in range(500)))
     connector.capture()
     state, message = signal_state(connector, number)
-    assert (state, "shop.nix19" in message, "nor are 480 more of the names" in message) == ("refused", True, True)
+    assert (state, "shop.nix19" in message, "or any of 480 more names" in message) == ("refused", True, True)
     assert "shop.nix20" not in message
 
 
@@ -86,7 +86,7 @@ def test_an_empty_list_of_tables_is_no_action(db: MemoryDatabase, tmp_path: Path
     connector = partial(db, tmp_path)
     number = snapshot(connector)
     connector.capture()
-    assert signal_state(connector, number) == ("done", "it names no table: nothing to do")
+    assert signal_state(connector, number) == ("done", "the signal names no table: nothing to do")
 
 
 def test_a_table_that_is_unknown_among_others_fails_the_request_but_not_the_others(
@@ -189,7 +189,7 @@ def test_a_channel_that_is_not_enabled_is_refused(db: MemoryDatabase, tmp_path: 
     connector = partial(db, tmp_path, signal_enabled_channels="source")
     number = snapshot(connector, "shop.a")
     connector.capture()
-    assert signal_state(connector, number) == ("refused", "the channel airflow is not among signal.enabled.channels")
+    assert signal_state(connector, number) == ("refused", "the channel airflow is not in signal.enabled.channels")
 
 
 def test_the_position_is_set_by_a_signal(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_the_position_is_set_by_a_signal(db: MemoryDatabase, tmp_path: Path) -> 
     connector.capture()
     assert connector.rows("shop.a") == []
     assert len(connector.rows("shop.b")) == 3
-    assert signal_state(connector, number) == ("done", "goes on from entry 8 instead of entry 7 (skip)")
+    assert signal_state(connector, number) == ("done", "continues from entry 8 instead of entry 7 (skip)")
     wrong = send(connector, "set-memory-position", {"entry": 800})
     connector.capture()
     assert signal_state(connector, wrong)[0] == "refused"

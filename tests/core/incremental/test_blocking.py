@@ -42,7 +42,7 @@ def test_a_table_is_read_whole_for_one_signal_at_a_time(db: MemoryDatabase, tmp_
     assert signal_state(connector, first) == ("done", "read shop.a")
     assert signal_state(connector, second) == (
         "refused",
-        f"tables wait to be read whole already: shop.a (signal {first})",
+        f"a blocking snapshot of these tables is already pending: shop.a (signal {first})",
     )
 
 

@@ -152,7 +152,7 @@ def test_a_snapshot_begins_anew_when_rows_have_become_others_and_nothing_else_re
     connector.capture()
     equal(connector, db, "shop.a", "shop.b")
     assert (signal_state(connector, number), scans(connector)["shop.a"]) == (("done", ""), "SUCCEEDED")
-    assert "The incremental snapshot of shop.a begins anew with the first row" in caplog.text
+    assert "The incremental snapshot of shop.a starts again at the first row" in caplog.text
 
 
 def test_a_paused_snapshot_of_a_table_that_was_swapped_begins_anew(
@@ -277,7 +277,7 @@ def test_a_table_dropped_in_the_middle_is_given_up_by_name(
     connector.capture()
     assert scans(connector) == {"shop.a": "UNKNOWN_SCHEMA", "shop.b": "SUCCEEDED"}
     state, message = signal_state(connector, number)
-    assert (state, "there is no table shop.a any more" in message) == ("failed", True)
+    assert (state, "the table shop.a no longer exists" in message) == ("failed", True)
 
 
 def test_a_table_without_a_key_is_refused_by_name(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:
@@ -307,5 +307,5 @@ def test_ranges_of_a_table_whose_rows_become_others_fail_since_those_that_were_r
     connector.capture()
     state, message = signal_state(connector, number)
     assert state == "failed"
-    assert "shop.a: rows may be outdated, whether they were read or not, after: " in message
+    assert "shop.a: rows may be outdated, whether they are already read or not, because of: " in message
     equal(connector, db, "shop.b")

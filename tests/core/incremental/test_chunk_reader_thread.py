@@ -101,7 +101,7 @@ def test_what_the_database_does_not_show_is_asked_for_less_and_less_often_and_no
     (window,) = windows
     assert window.final
     assert window.problem is not None
-    assert f"what comes after entry {len(db.log)}, up to {ahead}" in window.problem.text
+    assert f"the changes after entry {len(db.log)}, up to {ahead}" in window.problem.text
     assert reads[0] <= 12
 
 

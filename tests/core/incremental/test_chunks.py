@@ -38,7 +38,7 @@ def test_a_surrogate_key_that_may_be_null_or_is_missing_is_refused(db: MemoryDat
     nullable = snapshot(connector, "shop.a", surrogate_key="n")
     missing = snapshot(connector, "shop.a", surrogate_key="nix")
     connector.capture()
-    assert "column n of shop.a may be NULL" in signal_state(connector, nullable)[1]
+    assert "column n of shop.a is nullable" in signal_state(connector, nullable)[1]
     assert "shop.a has no column nix, the surrogate key" in signal_state(connector, missing)[1]
 
 

@@ -97,7 +97,7 @@ def test_a_table_that_somebody_has_locked_is_waited_for_while_the_stream_goes_on
     assert signal_state(connector, number) == ("done", "")
     equal(connector, db, "shop.a")
     assert len(connector.rows("shop.b")) == 3
-    assert "A chunk of shop.a could not be read, trying again: Lock wait timeout exceeded" in caplog.text
+    assert "A chunk of shop.a could not be read and is retried: Lock wait timeout exceeded" in caplog.text
 
 
 def test_a_database_that_is_gone_for_good_ends_the_run_with_its_error(

@@ -61,7 +61,7 @@ def test_a_run_that_was_killed_is_a_failure(connector: Connector, life: Connecto
         pass
     assert status.state is ConnectorState.FAILED
     assert status.last_error is not None
-    assert "worker-1 did not give its lease back" in status.last_error
+    assert "worker-1 did not release its lease" in status.last_error
 
 
 def test_a_status_tells_what_is_captured_and_what_is_under_way(connector: Connector, life: ConnectorLifecycle) -> None:
@@ -129,7 +129,7 @@ def test_a_restart_that_is_asked_for_while_a_run_begins_ends_it(
 
     monkeypatch.setattr(CaptureRun, "__init__", asked)
     connector.capture(run_for_s=3)
-    assert "The connector is to be restarted by ada: ending." in caplog.text
+    assert "A restart of the connector was requested by ada: the run ends." in caplog.text
 
 
 def test_a_run_that_is_alive_ends_when_a_restart_is_asked_for(connector: Connector, life: ConnectorLifecycle) -> None:

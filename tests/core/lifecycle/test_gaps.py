@@ -32,7 +32,7 @@ def gap(db: MemoryDatabase, connector: Connector) -> None:
 def test_there_is_no_gap_while_the_log_holds_the_position(connector: Connector, life: ConnectorLifecycle) -> None:
     assert life.find_gap() is None
     before = connector.store.load_offset("test")
-    with pytest.raises(ConfigError, match="There is no gap"):
+    with pytest.raises(ConfigError, match="No gap exists"):
         life.repair_gap(GapRepair.SKIP, "test", "ada")
     assert connector.store.load_offset("test") == before
 
@@ -43,7 +43,7 @@ def test_a_gap_is_told_with_both_ends_and_its_time(connector: Connector, life: C
     assert found is not None
     moved = connector.store.find_connector("test").moved_at.isoformat(timespec="seconds")
     assert str(found) == (
-        f"Lost: everything that was committed after entry 6 ({moved}) and before entry 8, the oldest position that can be read."
+        f"Lost: all changes committed after entry 6 ({moved}) and before entry 8, the oldest position that can be read."
     )
     assert found.to_document() == {
         "connector": "test", "position": {"entry": 6}, "moved_at": moved, "oldest": {"entry": 8}, "comparable": True,
@@ -74,7 +74,7 @@ def test_a_gap_repaired_by_a_snapshot_leaves_no_difference(
 def test_a_snapshot_that_would_leave_the_gap_is_refused(connector: Connector) -> None:
     before = connector.store.load_offset("test")
     for properties, words in (
-        ({"snapshot_mode": "no_data"}, "would read no rows"),
+        ({"snapshot_mode": "no_data"}, "reads no rows"),
         ({"snapshot_include_collection_list": "shop.a"}, "leaves tables out"),
     ):
         with steering(connector, **properties) as life, pytest.raises(ConfigError, match=words):
@@ -142,7 +142,7 @@ def test_a_table_without_a_key_cannot_be_repaired_beside_the_stream(
 ) -> None:
     db.create_table("shop.keyless", KEYED)
     before = connector.store.load_offset("test")
-    with pytest.raises(PrerequisiteError, match=r"cannot be read in chunks: shop\.keyless has no key"):
+    with pytest.raises(PrerequisiteError, match=r"or with a nullable key: shop\.keyless has no key"):
         life.repair_gap(GapRepair.INCREMENTAL, "test", "ada")
     assert connector.store.load_offset("test") == before
     assert connector.store.list_signals("test", 0) == []
@@ -176,10 +176,10 @@ def test_the_plan_of_a_repair_says_what_it_reads_and_changes_nothing(
     db.create_table("shop.loose", {"id": "int64"}, key=("id",))
     plan = life.plan_repair(GapRepair.INCREMENTAL)
     assert (plan.tables, plan.whole) == (("shop.a", "shop.b", "shop.keyless", "shop.loose"), ("shop.b",))
-    uncut = "cannot be read in chunks: shop.keyless has no key, shop.loose: id may be NULL. What helps: repair with a snapshot"
+    uncut = "or with a nullable key: shop.keyless has no key, shop.loose: id is nullable. Remedy: repair the gap with a snapshot"
     assert uncut in plan.problems[0]
     with steering(connector, snapshot_mode="no_data") as other:
-        assert "would read no rows" in other.plan_repair(GapRepair.SNAPSHOT).problems[0]
+        assert "reads no rows" in other.plan_repair(GapRepair.SNAPSHOT).problems[0]
     assert (connector.store.load_offset("test"), connector.store.list_signals("test", 0)) == (before, [])
 
 
@@ -190,5 +190,5 @@ def test_a_repair_is_carried_out_only_as_planned(connector: Connector, life: Con
         life.repair_gap(GapRepair.SKIP, "test", "ada", version=planned - 1)
     assert connector.store.load_offset("test").version == planned
     life.repair_gap(GapRepair.SKIP, "test", "ada", version=planned)
-    with pytest.raises(ConfigError, match="There is no gap"):
+    with pytest.raises(ConfigError, match="No gap exists"):
         life.plan_repair(GapRepair.SKIP)

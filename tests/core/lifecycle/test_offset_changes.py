@@ -37,9 +37,7 @@ def test_going_forward_is_told_as_a_loss_and_skips_exactly_that(
         insert(db, "shop.a", i)
     plan = life.plan_offset(MemoryPosition(8))
     assert (plan.effect, plan.now, plan.target, plan.problems) == (OffsetEffect.SKIP, "entry 6", "entry 8", ())
-    assert (
-        "SKIPPED: everything that was committed after entry 6 up to entry 8 is captured never." in plan.consequences[0]
-    )
+    assert "SKIPPED: the changes committed after entry 6, up to entry 8, are never captured." in plan.consequences[0]
     stored = life.apply_offset(plan, "test", "ada")
     assert stored.offset is not None
     assert (stored.offset.position, stored.offset.seq, stored.offset.batch) == ({"entry": 8}, 8, 3)
@@ -56,11 +54,8 @@ def test_going_back_is_told_with_the_events_that_come_again(
 ) -> None:
     plan = life.plan_offset(MemoryPosition(4))
     assert plan.effect is OffsetEffect.REPEAT
-    assert (
-        "REPEATED: everything that was committed after entry 4 up to entry 6 is captured once more"
-        in plan.consequences[0]
-    )
-    assert "at most 2 events, of the last 2 batches" in plan.consequences[1]
+    assert "REPEATED: the changes committed after entry 4, up to entry 6, are captured again" in plan.consequences[0]
+    assert "at most 2 events, in the last 2 batches" in plan.consequences[1]
     life.apply_offset(plan, "test", "ada")
     result = connector.capture()
     assert operations(connector, result) == {"a": {"c": 2}}
@@ -70,7 +65,7 @@ def test_going_back_is_told_with_the_events_that_come_again(
 
 def test_staying_is_told_to_change_nothing(life: ConnectorLifecycle) -> None:
     plan = life.plan_offset(MemoryPosition(6))
-    assert (plan.effect, plan.consequences) == (OffsetEffect.NOTHING, ("The connector stands there.",))
+    assert (plan.effect, plan.consequences) == (OffsetEffect.NOTHING, ("The connector is already at this position.",))
 
 
 def test_a_place_that_cannot_be_read_is_a_problem_and_not_applied(
@@ -127,7 +122,7 @@ def test_a_connector_without_a_position_is_not_given_one(db: MemoryDatabase, tmp
     with steering(fresh) as life:
         fresh.store.register_connector(ConnectorRegistration("test", "memory", "x"))
         plan = life.plan_offset(MemoryPosition(2))
-        assert "has no position: its next run reads all tables first" in plan.problems[0]
+        assert "has no position: its next run begins with a snapshot of all tables" in plan.problems[0]
         with pytest.raises(ConfigError):
             life.apply_offset(plan, "test", "ada")
     assert fresh.store.load_offset("test").offset is None
@@ -146,7 +141,7 @@ def test_nothing_is_changed_without_the_connectors_name(
     ):
         with pytest.raises(ConfigError, match="not confirmed") as caught:
             do()
-        assert caught.value.remedy == "confirm it with test"
+        assert caught.value.remedy == "confirm the change with test"
     assert connector.store.load_offset("test") == before
     assert len(connector.changelog.list_batches("test")) == 3
 
@@ -238,7 +233,7 @@ def test_snapshots_that_a_reset_forgets_end_as_failed(connector: Connector, life
     (signal,) = connector.store.signals_of("test")
     assert (signal.state, signal.message) == (
         "failed",
-        "The offset was changed (reset) by ada; send the signal again.",
+        "ada changed the offset (reset); send the signal again.",
     )
 
 

@@ -170,7 +170,7 @@ def test_widening_a_column_leaves_no_doubt(old: str, new: str) -> None:
     ],
 )  # fmt: skip
 def test_another_type_leaves_the_values_in_doubt(old: str, new: str) -> None:
-    assert _reason(old, new) == f"column a went from {old} to {new}"
+    assert _reason(old, new) == f"column a was changed from {old} to {new}"
 
 
 @given(st.integers(1, 37), st.integers(0, 37), st.integers(1, 38), st.integers(0, 38))
@@ -208,12 +208,12 @@ def test_a_renamed_column_keeps_its_values_unless_its_type_changes_too() -> None
 
 def test_an_inexact_change_is_in_doubt_whatever_the_structure() -> None:
     reason = rewrite_reason(_table(a="int64"), _change(table=_table(a="int64"), exact=False))
-    assert reason == "rows may hold values that the log does not show"
+    assert reason == "rows may have values that the log does not contain"
 
 
 def test_a_table_created_with_rows_that_the_log_may_lack_is_in_doubt_from_the_first() -> None:
     change = _change("CREATE", table=_table(a="int64"), exact=False)
-    assert rewrite_reason(None, change) == "rows may hold values that the log does not show"
+    assert rewrite_reason(None, change) == "rows may have values that the log does not contain"
     assert rewrite_reason(_table(a="int64"), change) is not None
 
 

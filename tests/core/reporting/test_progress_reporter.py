@@ -131,7 +131,7 @@ def test_a_board_that_fails_costs_the_work_nothing(tmp_path: Path, caplog: pytes
     (tmp_path / "shop").write_text("in the way of the folder")
     with ProgressReporter("Apply", "tables", board=board(tmp_path)) as work:
         work.report_progress(1, 2)
-    assert "How far apply is cannot be shown" in caplog.text
+    assert "The progress of apply cannot be shown" in caplog.text
 
 
 def test_a_thread_tells_where_the_work_cannot(

@@ -79,15 +79,15 @@ def test_composite_keys_are_in_the_order_of_the_key_and_compare_column_by_column
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        (entry({"ID": 1}, None), '"ID" is no column of its key (did you mean id?); its key is id'),
-        (entry({"Name": "x"}, None), '"Name" is no column of its key; its key is id'),
-        (entry({}, None), "a key lacks id; its key is id"),
+        (entry({"ID": 1}, None), '"ID" is not a key column (did you mean id?); the key columns are id'),
+        (entry({"Name": "x"}, None), '"Name" is not a key column; the key columns are id'),
+        (entry({}, None), "a key lacks id; the key columns are id"),
         (entry({"id": "1"}, None), '"id" is "1"; a int64 is a whole JSON number'),
         (entry({"id": None}, None), '"id" is null'),
-        (entry({"id": 9}, {"id": 3}), "a range goes from [9] to [3], which comes before"),
-        (entry({"id": 1}, {"id": 3}, {"id": 4}), '[4] of "absent" lies in none of its ranges'),
-        (entry(None, {"id": 3}, {"id": 4}), '[4] of "absent" lies in none of its ranges'),
-        (entry(None, None, {"id": 4, "x": 1}), '"x" is no column of its key'),
+        (entry({"id": 9}, {"id": 3}), "a range from [9] to [3] is in the wrong order"),
+        (entry({"id": 1}, {"id": 3}, {"id": 4}), '[4] of "absent" is in none of the ranges'),
+        (entry(None, {"id": 3}, {"id": 4}), '[4] of "absent" is in none of the ranges'),
+        (entry(None, None, {"id": 4, "x": 1}), '"x" is not a key column'),
     ],
 )
 def test_wrong_keys(wrong: Row, reason: str) -> None:
@@ -100,8 +100,8 @@ def test_wrong_keys(wrong: Row, reason: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ("shop.orders", 'has no text "data-collection"'),
-        ({"from": {"id": 1}}, 'has no text "data-collection"'),
+        ("shop.orders", 'has no string "data-collection"'),
+        ({"from": {"id": 1}}, 'has no string "data-collection"'),
         (entry(None, None) | {"absnet": []}, '"absnet" (did you mean absent?)'),
         (entry(7, None), '"from" of a range of shop.orders is not an object'),  # type: ignore[arg-type]
         (entry(None, None) | {"absent": {"id": 7}}, "is not a list of objects"),
@@ -116,14 +116,14 @@ def test_wrong_forms(wrong: Any, reason: str) -> None:
 
 def test_there_is_a_bound_to_what_an_offset_holds() -> None:
     check_number(MOST_RANGES, MOST_ABSENT, [])
-    with pytest.raises(InvalidKeyRange, match="a signal may have 1,000: send several"):
+    with pytest.raises(InvalidKeyRange, match="a signal may have at most 1,000: send several"):
         check_number(MOST_RANGES + 1, 0, [])
-    with pytest.raises(InvalidKeyRange, match="a signal may have 10,000: send several"):
+    with pytest.raises(InvalidKeyRange, match="a signal may have at most 10,000: send several"):
         check_number(1, MOST_ABSENT + 1, [])
     there = ScanRange(absent=[[i] for i in range(MOST_ABSENT)])
     waiting = [TableScan(table="shop.orders", request=i, key=["id"], ranges=[there]) for i in range(MOST_WAITING)]
     check_number(1, 0, waiting)
-    with pytest.raises(InvalidKeyRange, match="50,000 of other signals wait"):
+    with pytest.raises(InvalidKeyRange, match="50,000 of other signals are waiting"):
         check_number(1, 1, waiting)
 
 
@@ -133,9 +133,12 @@ def test_there_is_a_bound_to_what_an_offset_holds() -> None:
         ({"key_ranges": {}}, '"key-ranges" is not a list'),
         (
             {"key_ranges": [{"data-collection": "shop.b"}]},
-            "has one for shop.b, which is not among the tables asked for",
+            "has a range for shop.b, which is not one of the requested tables",
         ),
-        ({"key_ranges": [{"data-collection": "shop.[ac]"}]}, "which is several tables: shop.a, shop.c. Name one"),
+        (
+            {"key_ranges": [{"data-collection": "shop.[ac]"}]},
+            "which matches several tables: shop.a, shop.c. Name one of them",
+        ),
         ({"key_ranges": [{"data-collection": "shop.a"}], "type": "blocking"}, "a blocking snapshot exclude each other"),
         ({"key_ranges": [{"data-collection": "shop.a"}], "replace": True}, '"replace" exclude each other'),
         ({"key_ranges": [{"data-collection": "shop.a"}], "surrogate-key": "n"}, '"surrogate-key" exclude each other'),
@@ -144,9 +147,9 @@ def test_there_is_a_bound_to_what_an_offset_holds() -> None:
                 "key_ranges": [{"data-collection": "shop.a"}],
                 "additional-conditions": [{"data-collection": "shop.a", "filter": "n > 1"}],
             },
-            "both say which rows of shop.a are read",
+            "cannot both select rows of shop.a",
         ),
-        ({"key_ranges": [{"data-collection": "shop.a", "from": {"n": 1}}]}, 'shop.a: "n" is no column of its key'),
+        ({"key_ranges": [{"data-collection": "shop.a", "from": {"n": 1}}]}, 'shop.a: "n" is not a key column'),
         ({"key_ranges": [{"data-collection": "shop.bag"}]}, "shop.bag has no key"),
         ({"key_ranges": [{"data-collection": "shop.("}]}, "not a regular expression"),
     ],
@@ -171,7 +174,7 @@ def test_deletes_that_are_left_out_are_not_asked_for(request: pytest.FixtureRequ
     number = snapshot(connector, "shop.a", key_ranges=[{"data-collection": "shop.a", "absent": [{"id": 1}]}])
     connector.capture()
     assert signal_state(connector, number) == (
-        "refused", '"absent" asks for deletes, which skipped.operations leaves out',
+        "refused", '"absent" requires delete events, which skipped.operations leaves out',
     )  # fmt: skip
 
 

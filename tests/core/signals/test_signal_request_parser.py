@@ -110,9 +110,9 @@ def test_every_form_of_execute_snapshot(data: dict[str, Any], expected: ExecuteS
     [
         ({}, 'it names no tables in "data-collections"'),
         ({"data-collections": None}, 'it names no tables in "data-collections"'),
-        ({"data-collections": 5}, '"data-collections" is not a list of texts'),
-        ({"data-collections": ["a.b", 5]}, '"data-collections" is not a list of texts'),
-        ({"data-collections": {"a": 1}}, '"data-collections" is not a list of texts'),
+        ({"data-collections": 5}, '"data-collections" is not a list of strings'),
+        ({"data-collections": ["a.b", 5]}, '"data-collections" is not a list of strings'),
+        ({"data-collections": {"a": 1}}, '"data-collections" is not a list of strings'),
         ({"data-collections": ["a.b", " "]}, '"data-collections" has an empty name'),
         ({"data-collections": ["a.("]}, "\"data-collections\" has 'a.(', which is not a regular expression"),
         ({"data-collections": ["a{99999999999}"]}, "which is not a regular expression"),
@@ -121,16 +121,16 @@ def test_every_form_of_execute_snapshot(data: dict[str, Any], expected: ExecuteS
             {"data-collections": ["a.b"], "type": "full"},
             "\"type\" is 'full'; valid values are incremental and blocking",
         ),
-        ({"data-collections": ["a.b"], "type": 5}, '"type" is 5, not a text'),
-        ({"data-collections": ["a.b"], "additional-condition": 5}, '"additional-condition" is not a text'),
+        ({"data-collections": ["a.b"], "type": 5}, '"type" is 5, not a string'),
+        ({"data-collections": ["a.b"], "additional-condition": 5}, '"additional-condition" is not a string'),
         ({"data-collections": ["a.b"], "additional-conditions": "x"}, '"additional-conditions" is not a list'),
         (
             {"data-collections": ["a.b"], "additional-conditions": ["x"]},
-            'an entry of "additional-conditions" has no texts',
+            'an entry of "additional-conditions" must have the strings',
         ),
         (
             {"data-collections": ["a.b"], "additional-conditions": [{"data-collection": "a.b"}]},
-            'an entry of "additional-conditions" has no texts',
+            'an entry of "additional-conditions" must have the strings',
         ),
         (
             {"data-collections": ["a.b"], "additional-conditions": [{"data-collection": "a.b", "filter": "x"}] * 2},
@@ -140,7 +140,7 @@ def test_every_form_of_execute_snapshot(data: dict[str, Any], expected: ExecuteS
             {"data-collections": ["a.b"], "additional-conditions": [{"data-collection": "a.(", "filter": "x"}]},
             "\"additional-conditions\" has 'a.(', which is not a regular expression",
         ),
-        ({"data-collections": ["a.b"], "surrogate-key": ["id"]}, '"surrogate-key" is not a text'),
+        ({"data-collections": ["a.b"], "surrogate-key": ["id"]}, '"surrogate-key" is not a string'),
         *(
             (
                 {"data-collections": ["a.b"], "chunk-size": wrong},
@@ -150,7 +150,7 @@ def test_every_form_of_execute_snapshot(data: dict[str, Any], expected: ExecuteS
         ),
         (
             {"data-collections": ["a.b"], "chunk-size": 5, "type": "BLOCKING"},
-            '"chunk-size" is for incremental snapshots',
+            '"chunk-size" is valid only for incremental snapshots',
         ),
     ],
 )
@@ -194,8 +194,8 @@ def test_every_form_of_stop_snapshot(data: dict[str, Any], expected: StopSnapsho
     [
         ({"data-collections": ["a.b"]}, '"type" is missing; the only valid value is incremental'),
         ({"type": "blocking"}, "\"type\" is 'blocking'; the only valid value is incremental"),
-        ({"type": "incremental", "data-collections": []}, "leave it out to stop everything"),
-        ({"type": "incremental", "data-collections": 5}, '"data-collections" is not a list of texts'),
+        ({"type": "incremental", "data-collections": []}, "leave it out to stop all"),
+        ({"type": "incremental", "data-collections": 5}, '"data-collections" is not a list of strings'),
     ],
 )
 def test_every_wrong_stop_snapshot_is_told_why(data: dict[str, Any], reason: str) -> None:
@@ -215,7 +215,7 @@ def test_a_message_for_the_log() -> None:
     assert _parsed("log", {"message": "Signal message at offset {}"}) == LogMessageRequest(
         "Signal message at offset {}"
     )
-    assert _refusal("log", {}) == _refusal("log", {"message": 5}) == 'its data has no text "message"'
+    assert _refusal("log", {}) == _refusal("log", {"message": 5}) == 'its data has no string "message"'
 
 
 def test_structures_of_tables() -> None:
@@ -227,13 +227,13 @@ def test_structures_of_tables() -> None:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"database": None}, 'its data names no "database"'),
-        ({"database": ""}, 'its data names no "database"'),
-        ({"database": 5}, 'its data names no "database"'),
-        ({"schema": 5}, '"schema" is not a text'),
-        ({"changes": None}, 'its data has no list of "changes"'),
-        ({"changes": []}, 'its data has no list of "changes"'),
-        ({"changes": ["x"]}, 'its data has no list of "changes"'),
+        ({"database": None}, 'its data has no "database"'),
+        ({"database": ""}, 'its data has no "database"'),
+        ({"database": 5}, 'its data has no "database"'),
+        ({"schema": 5}, '"schema" is not a string'),
+        ({"changes": None}, 'its data has no list "changes"'),
+        ({"changes": []}, 'its data has no list "changes"'),
+        ({"changes": ["x"]}, 'its data has no list "changes"'),
     ],
 )
 def test_every_wrong_structure_is_told_why(wrong: dict[str, Any], reason: str) -> None:
@@ -264,7 +264,7 @@ def test_blanks_around_a_type_do_not_count() -> None:
         ("5", "its data is a JSON number, not an object"),
         ("null", "its data is a JSON null, not an object"),
         ("true", "its data is a JSON truth value, not an object"),
-        (f'{{"message": "{"x" * LARGEST}"}}', "at most 1,048,576 are read"),
+        (f'{{"message": "{"x" * LARGEST}"}}', "the limit is 1,048,576"),
     ],
 )
 def test_data_that_cannot_be_read_is_told_why(type_: str, data: str, reason: str) -> None:
@@ -274,7 +274,7 @@ def test_data_that_cannot_be_read_is_told_why(type_: str, data: str, reason: str
 @pytest.mark.parametrize("type_", [t for t in TYPES if t not in ("pause-snapshot", "resume-snapshot")])
 @pytest.mark.parametrize("data", [None, "", " "])
 def test_data_that_is_missing_is_told(type_: str, data: str | None) -> None:
-    assert _refusal(type_, data) == "it has no data, which has to be a JSON object"
+    assert _refusal(type_, data) == "it has no data; the data must be a JSON object"
 
 
 def test_a_signal_without_a_type_is_told_what_it_is() -> None:
@@ -345,7 +345,7 @@ def test_documented_types_cannot_be_replaced(
     installed(tmp_path, monkeypatch, {ACTIONS: {"log": "{module}:purge"}}, _OWN)
     with caplog.at_level(logging.WARNING):
         assert "log" not in custom_actions()
-    assert "log is a type of every connector" in caplog.text
+    assert "log is a built-in signal type" in caplog.text
 
 
 def test_of_two_packages_with_one_name_the_first_wins_with_a_warning(

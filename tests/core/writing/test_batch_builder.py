@@ -279,7 +279,7 @@ def test_the_second_of_two_manifests_of_a_number_is_a_conflict_and_leaves_no_fil
     bench.add(slow, 2)
     bench.add(fast, 1)
     fast.commit(_at(1))
-    with pytest.raises(CommitConflict, match="Batch 1 has been committed by another run"):
+    with pytest.raises(CommitConflict, match="Another run has committed batch 1"):
         slow.commit(_at(2))
     assert [("fast" in name) for name in bench.files()] == [True]
     assert _nameless(bench.store.load_offset("c").offset) == Offset(position={"entry": 1}, seq=1, batch=1)
@@ -300,8 +300,8 @@ def test_a_run_that_lost_its_lease_writes_no_manifest(bench: Bench, lease: Lease
 @pytest.mark.parametrize(
     ("batch", "told"),
     [
-        (2, "The state tables are at batch 2, and the change log is further"),
-        (0, "The state tables know nothing of the connector, and the change log is further"),
+        (2, "The state tables are at batch 2, but the change log is at a later batch"),
+        (0, "The state tables do not contain the connector, but the change log is at a later batch"),
     ],
 )
 def test_state_from_before_the_beginning_of_the_log_writes_nothing(bench: Bench, batch: int, told: str) -> None:
@@ -372,7 +372,7 @@ def test_a_state_that_is_ahead_of_the_change_log_is_refused(bench: Bench, lease:
     batcher.commit(_at(1))
     with pytest.raises(ChangeLogDamaged, match="do not belong together") as caught:
         bench.batcher(lease, changelog=ChangeLog(str(tmp_path / "elsewhere")))
-    assert "point the connector to the change log" in (caught.value.remedy or "")
+    assert "connect the connector to its original change log" in (caught.value.remedy or "")
 
 
 def test_a_change_log_that_numbers_otherwise_is_refused(bench: Bench, lease: Lease, tmp_path: Path) -> None:
@@ -387,12 +387,12 @@ def test_a_change_log_that_numbers_otherwise_is_refused(bench: Bench, lease: Lea
     mine = bench.batcher(lease)
     bench.add(mine)
     mine.commit(_at(1))
-    with pytest.raises(ChangeLogDamaged, match="is one of another change log"):
+    with pytest.raises(ChangeLogDamaged, match="belongs to another change log"):
         bench.batcher(lease, changelog=other.changelog)
     (bench.folder / "log/c/manifests/000000000002.json").write_bytes(
         (other.folder / "log/c/manifests/000000000002.json").read_bytes()
     )
-    with pytest.raises(ChangeLogDamaged, match="is one of another change log, but the state tables are at seq 1"):
+    with pytest.raises(ChangeLogDamaged, match="belongs to another change log, but the state tables are at seq 1"):
         bench.batcher(lease)
     assert _nameless(bench.store.load_offset("c").offset) == Offset(position={"entry": 1}, seq=1, batch=1)
 
@@ -424,7 +424,7 @@ def test_a_change_log_that_is_put_in_the_place_of_ours_below_a_run_gets_nothing(
     path = "log/c/manifests/000000000002.json"
     (bench.folder / path).write_bytes((other.folder / path.replace("2.json", "1.json")).read_bytes())
     bench.add(mine)
-    with pytest.raises(ChangeLogDamaged, match="one of another change log"):
+    with pytest.raises(ChangeLogDamaged, match="belongs to another change log"):
         mine.commit(_at(3))
     mine.discard_batch()
     assert bench.changelog.list_batches("c") == [1, 2]

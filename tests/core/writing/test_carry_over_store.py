@@ -193,7 +193,7 @@ def test_a_state_is_of_one_release_of_the_same_properties_and_of_the_same_tables
         bench.carrier(file, a=1).load_state()
     assert bench.names() == {file.name}
     monkeypatch.setattr(module, "FORM", 99)
-    with pytest.raises(CarryOverLost, match="form 1, and this release knows 99"):
+    with pytest.raises(CarryOverLost, match="format 1, and this release supports 99"):
         bench.carrier(file, a=1).load_state()
 
 

@@ -77,7 +77,7 @@ def test_a_killed_run_is_told_as_one(shop: Shop) -> None:
     shop.store.leases._ttl_ms = 50
     shop.store.leases.acquire("shop", "worker 7", 0)
     (text,) = until(lambda: found(shop), "the lease has ended")
-    assert "The run worker 7 did not give its lease back: it was killed" in text
+    assert "The run worker 7 did not release its lease: the process was killed" in text
 
 
 def test_silence_is_told_after_its_time_only(shop: Shop) -> None:

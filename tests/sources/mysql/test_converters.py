@@ -123,7 +123,7 @@ def test_character_sets_are_told_where_they_are_asked_for(db: Any, made: Callabl
     ("properties", "told"),
     [
         ({}, r"c\.type: required and not set"),
-        ({"c.type": "com.example.Mine"}, r"c\.type: 'com\.example\.Mine' is not known here"),
+        ({"c.type": "com.example.Mine"}, r"c\.type: 'com\.example\.Mine' is not a known type"),
         ({"c.type": BOOLEAN, "c.selected": "a"}, r"c\.selected: unknown property; c has selector, length\.checker"),
         ({"c.type": BOOLEAN, "c.length.checker": "no"}, r"c\.length\.checker: 'no' is neither true nor false"),
         ({"c.type": BOOLEAN, "c.selector": "a,("}, r"c\.selector: '\(' is not a regular expression"),

@@ -126,7 +126,7 @@ def test_a_database_that_the_server_does_not_log_is_told_before_and_when_a_table
         assert connector.capture(run_for_s=60, until=signal_ended(connector, number)).events == 1
         state, message = signal_state(connector, number)
         assert state == "failed"
-        assert "what is written to the signal table quiet.s does not come back in the log" in message
+        assert "the log does not contain the rows written to the signal table quiet.s" in message
         # of tables that are captured it is worse
         server.sql("CREATE TABLE quiet.b (id INT PRIMARY KEY)")
         with source_of(server, database_include_list="quiet,shop", signal_data_collection="quiet.s") as source:

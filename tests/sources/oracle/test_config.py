@@ -167,7 +167,7 @@ def test_defaults_are_the_documented_ones() -> None:
         ({"snapshot.locking.mode": "minimal"}, "Valid values are: shared, none, custom"),
         ({"log.mining.strategi": "x"}, "did you mean log.mining.strategy"),
         ({"converters": "b"}, "b.type: required"),
-        ({"converters": "b", "b.type": "com.example.Mine"}, "not known here"),
+        ({"converters": "b", "b.type": "com.example.Mine"}, "not a known type"),
         ({"converters": "b", "b.type": "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter", "b.x": "1"}, "b.x: unknown"),
         ({"converters": "b", "b.type": "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter", "b.selector": "("}, "regular expression"),
         ({"converters": "b", "b.type": "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter", "b.decimal.mode": "x"}, "not one of"),

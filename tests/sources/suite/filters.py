@@ -198,7 +198,7 @@ def _matching(connector: Connector, tables: list[tuple[Adapter, str]]) -> set[tu
 
 
 def _told_as_missing(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [m for m in caplog.messages if "may be missing or old" in m]
+    return [m for m in caplog.messages if "may be missing or outdated" in m]
 
 
 def _read_what_the_warning_names(connector: Connector, caplog: pytest.LogCaptureFixture, name: str) -> None:
@@ -207,7 +207,7 @@ def _read_what_the_warning_names(connector: Connector, caplog: pytest.LogCapture
     assert told, f"{name}: nothing is said"
     for message in told:
         assert name in message
-        command = shlex.split(message.rpartition("To read them: ")[2])
+        command = shlex.split(message.rpartition("To snapshot them again: ")[2])
         assert command[:4] == ["airflow", "cdc", "snapshot", "test"]
         assert command[-1] == "--replace"
         number = snapshot(connector, *command[4:-1], replace=True)

@@ -106,7 +106,7 @@ class SignalActions:
                 position=self._state.offset.position or {}, ts_us=0, source={},
             )  # fmt: skip
             done.append(str(change.id))
-        return f"took over the structure of {', '.join(done)}" if done else "the structures were known already"
+        return f"adopted the structure of {', '.join(done)}" if done else "the structures were already known"
 
     def _other(self, request: OtherRequest) -> str:
         """Carry out a type of the source's own, or of the user's."""
@@ -118,7 +118,7 @@ class SignalActions:
             known = sorted({*TYPES, *found, *filter(None, [self._source.POSITION_SIGNAL])})
             near = difflib.get_close_matches(request.type, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise SignalRejected(f"{request.type!r} is not a type of signal{hint} Valid values are: {', '.join(known)}")
+            raise SignalRejected(f"{request.type!r} is not a signal type{hint} Valid values are: {', '.join(known)}")
         context = SignalContext(self._connector, self._state.position_text, log.info)
         return action(context, request.data) or "done"
 
@@ -139,4 +139,4 @@ class SignalActions:
             log.warning("%s", sentence)
         self._incremental.cancel_reads()
         self._state.move_position(position)
-        return f"goes on from {position} instead of {before} ({plan.effect.value})"
+        return f"continues from {position} instead of {before} ({plan.effect.value})"

@@ -75,10 +75,10 @@ class SignalProcessor:
         """
         offset = self._batcher.committed_offset
         working = {*offset.snapshot.request_numbers.values(), *(scan.request for scan in offset.incremental.scans)}
-        message = "Its end is not known: the connector's offset has no work of this signal. If its tables were not read, send it again."
+        message = "The result of the signal is not known: the connector's offset contains no work of this signal. If its tables were not read, send the signal again."
         lost = self._store.fail_lost_signals(self._connector, upto=offset.signal, requests=working, message=message)
         if lost:
-            log.warning("Signals %s have failed. %s", ", ".join(map(str, lost)), message)
+            log.warning("Signals %s failed. %s", ", ".join(map(str, lost)), message)
 
     def fail_requests(self, requests: set[int], reason: str) -> None:
         """End the signals of requests that failed before their end."""
@@ -91,7 +91,7 @@ class SignalProcessor:
         name, number, channel = signal.id or "without an id", signal.number, signal.channel
         log.info("Signal %s (number %d) from %s: %s.", name, number, channel, signal.type)
         if channel not in self._enabled:
-            reject_signal(self._batcher, signal, f"the channel {channel} is not among signal.enabled.channels")
+            reject_signal(self._batcher, signal, f"the channel {channel} is not in signal.enabled.channels")
             return
         try:
             message = self._actions.carry_out(signal)
@@ -99,7 +99,7 @@ class SignalProcessor:
             log.warning("Signal %s is refused: %s", signal.id or number, e)
             reject_signal(self._batcher, signal, str(e))
         except Exception as e:
-            log.exception("Signal %s has failed; capture goes on.", signal.id or number)
+            log.exception("Signal %s failed; capture continues.", signal.id or number)
             reject_signal(self._batcher, signal, str(e) or repr(e), SignalState.FAILED)
         else:
             if message is None:

@@ -58,7 +58,7 @@ class SnapshotActions:
         :raises Refused: it cannot be done
         """
         if not request.collections:
-            return "it names no table: nothing to do"
+            return "the signal names no table: nothing to do"
         captured = self._captured()
         check_work([*request.collections, *request.conditions, *{entry.table for entry in request.ranges}], captured)
         tables, missing = match_tables(request.collections, captured)
@@ -119,14 +119,14 @@ class SnapshotActions:
         self._state.incremental_state = state.resume()
         self._metrics.resume()
         incremental_ended(self._batcher, state.scans[0], NotificationType.RESUMED)
-        return f"goes on with {state.scans[0].table}"
+        return f"resumed with {state.scans[0].table}"
 
     def _read_whole(self, signal: Signal, tables: list[TableId], selects: dict[str, str]) -> None:
         names = [str(table) for table in tables]
         waiting = {name: number for name, number in self._state.snapshot_state.request_numbers.items() if name in names}
         if waiting:
             shown = ", ".join(f"{name} (signal {number})" for name, number in waiting.items())
-            raise SignalRejected(f"tables wait to be read whole already: {shown}")
+            raise SignalRejected(f"a blocking snapshot of these tables is already pending: {shown}")
         self._rereads.schedule_whole_tables(tables, request=signal.number, selects=selects)
 
     def _read_in_chunks(
@@ -144,7 +144,7 @@ class SnapshotActions:
         names = [str(table) for table in tables]
         if stopped := [name for name in names if name in self._state.offset.stopped]:
             raise SignalRejected(
-                f"{', '.join(stopped)}: stopped, as a value or a row cannot be read; such a table goes on when it is read whole, which is a snapshot "
+                f"{', '.join(stopped)}: stopped, because a value or a row cannot be read; to resume a stopped table, take a snapshot "
                 'of "type": "blocking"'
             )
         keys, ranges = self._ranges(request, tables, conditions)
@@ -166,7 +166,7 @@ class SnapshotActions:
         """Table → columns of its key, and ranges; only tables of which not all rows are read."""
         absent = sum(len(entry.absent) for entry in request.ranges)
         if absent and "d" in self._config.skipped_operations:
-            raise SignalRejected('"absent" asks for deletes, which skipped.operations leaves out')
+            raise SignalRejected('"absent" requires delete events, which skipped.operations leaves out')
         keys: dict[str, list[str]] = {}
         ranges: dict[str, list[ScanRange]] = {}
         try:
@@ -174,9 +174,7 @@ class SnapshotActions:
             for table, entries in ranges_by_table(request.ranges, tables).items():
                 name = str(table)
                 if name in conditions:
-                    raise InvalidKeyRange(
-                        f'"key-ranges" and "additional-conditions" both say which rows of {name} are read'
-                    )
+                    raise InvalidKeyRange(f'"key-ranges" and "additional-conditions" cannot both select rows of {name}')
                 schema = self._history.find_schema(table) or self._source.discover_tables({table}.__contains__)[table]
                 keys[name] = [*self._filters.select_key_columns(schema)]
                 ranges[name] = ranges_of(schema, keys[name], entries)
@@ -194,6 +192,6 @@ class SnapshotActions:
         found, missing = match_tables(patterns, tables)
         if not found:
             raise SignalRejected(
-                f"no table that is being read is called {', '.join(missing)}; they are {', '.join(map(str, tables))}"
+                f"no running incremental snapshot has a table named {', '.join(missing)}; its tables are {', '.join(map(str, tables))}"
             )
         return set(found)

@@ -155,8 +155,8 @@ class DatabaseApply(LaggingTableWriter):
             held = self._markers.lock_and_read(connection)
             for topic, batch in found.items():
                 if topic not in held.behind:
-                    log.info("The table of %s was left out, and goes on after batch %d.", topic, batch)
-                    self._markers.store_lagging_table(connection, topic, batch, "it was left out until now")
+                    log.info("The table of %s was left out until now; it resumes after batch %d.", topic, batch)
+                    self._markers.store_lagging_table(connection, topic, batch, "the table was left out until now")
             self._markers.write(connection, held.batch)
 
         if found:
@@ -280,7 +280,7 @@ class DatabaseApply(LaggingTableWriter):
                 self._with_later(beginnings, done)
                 break
             except MarkersChanged:
-                log.info("Another run applies the batches of %s, too: the markers are read again.", self._connector)
+                log.info("Another run applies the batches of %s, too: reading the markers again.", self._connector)
 
     def _with_later(self, beginnings: StartBatches, done: DatabaseApplyResult) -> None:
         """Try the tables again that lack documents, or have failed before batches with more of them: what they lack may be there."""
@@ -419,7 +419,7 @@ class DatabaseApply(LaggingTableWriter):
                 if self._dialect.is_transient(e):
                     raise
                 raise DeletesRejected(
-                    f"Rows of {pending.topic} cannot go last; each table is written by itself: {e.orig}"
+                    f"The rows of {pending.topic} cannot be deleted last; each table is written separately: {e.orig}"
                 ) from e
             except CdcError:
                 continue  # its turn has told it
@@ -427,7 +427,7 @@ class DatabaseApply(LaggingTableWriter):
     def _failed(self, done: DatabaseApplyResult) -> TargetError:
         lines = [f"{topic}: {why}" for topic, why in sorted(done.failed.items())]
         return TargetError(
-            f"{len(lines)} of the tables of {self._connector} stay behind:\n" + "\n".join(lines),
-            safe=f"All others are at batch {done.batch}.",
-            remedy="mend what each one says, then run the apply again",
+            f"{len(lines)} tables of {self._connector} could not be applied:\n" + "\n".join(lines),
+            safe=f"All other tables are at batch {done.batch}.",
+            remedy="fix the cause that each table reports, then run the apply again",
         )

@@ -90,7 +90,7 @@ def _cut(value: object, most: int) -> object:
         return value
     text = _text(value[:most]) if isinstance(value, bytes) else _text(value)
     long = len(value) if isinstance(value, (str, bytes)) else len(text)
-    return text if long <= most else f"{text[:most]}… ({long:,} in all)"
+    return text if long <= most else f"{text[:most]}… ({long:,} in total)"
 
 
 def _text(value: object) -> str:

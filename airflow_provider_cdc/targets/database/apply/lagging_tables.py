@@ -54,7 +54,7 @@ class LaggingTableWriter(TableWriter, abc.ABC):
             self._markers.write(connection, before, "")
 
         self._retried(once)
-        log.info("The tables of %s begin after batch %d: those before were removed.", self._connector, before)
+        log.info("The tables of %s begin after batch %d: the earlier batches were removed.", self._connector, before)
         done.failed |= failed
         return DatabaseMarkers(before, {**markers.behind, **later, **dict.fromkeys(failed, markers.batch)})
 
@@ -77,7 +77,7 @@ class LaggingTableWriter(TableWriter, abc.ABC):
         """Try the tables again that are behind the others, but those that begin later than they are."""
         for topic, batch in sorted(markers.behind.items()):
             if not is_topic_selected(topic, self._config):
-                log.info("The table of %s is left out now: nobody waits for it at batch %d any more.", topic, batch)
+                log.info("The table of %s is now left out; it no longer waits at batch %d.", topic, batch)
                 self._go_on(topic, batch)
                 continue
             if why := self._pauses.find_skip_reason(topic):
@@ -177,7 +177,7 @@ class LaggingTableWriter(TableWriter, abc.ABC):
         except sa.exc.DBAPIError as e:
             if not self._dialect.AT_ONCE:
                 raise
-            log.info("The database refuses the transaction as a whole, and it is made again table by table: %s", e.orig)
+            log.info("The database rejects the whole transaction, which is repeated table by table: %s", e.orig)
         self._at_once = True
         try:
             return self._retried(once)

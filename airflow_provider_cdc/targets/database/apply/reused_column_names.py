@@ -44,7 +44,7 @@ def moved_values(
             called = (origin.column, dialect.fold_name(origin.column), same.get(dialect.same_column(origin.column), ""))
             name = next((name for name in called if name in had), None)
             if name is None and leaves_out(table.topic, origin.column, config):
-                raise LookupError(f"{field.name} has those of {origin.column} now, which a list of fields leaves out")
+                raise LookupError(f"{field.name} now has the values of {origin.column}, which a field list leaves out")
             if name is None:  # renamed in the table by hand, as at the source
                 gone.append(origin.column)
                 continue
@@ -61,7 +61,7 @@ def moved_values(
             continue  # only the source knows the value, and its table is read again
         found.append((field, origin))
     if gone and any(origin.column for _, origin in found):
-        raise LookupError(f"it has no column {', '.join(gone)}, so that others may have been renamed by hand already")
+        raise LookupError(f"it has no column {', '.join(gone)}, so other columns may already have been renamed by hand")
     return found
 
 
@@ -90,10 +90,10 @@ def update_statements(
 def update_refused(connector: str, table: DatabaseTargetTable, why: str) -> TargetError:
     """Build the error for values that the table cannot be given."""
     return TargetError(
-        f"The source has made columns of {table.topic} again, or given their names to others, and rows of {table.name} cannot get the values that the source's "
-        f"have now: {why}",
+        f"The source has created columns of {table.topic} again, or has reused their names, and the rows of {table.name} cannot get the current values "
+        f"of the source: {why}",
         where=f"topic {table.topic}",
-        safe="The table was not changed; other tables go on.",
+        safe="The table was not changed; other tables continue.",
         remedy=f"drop the table, and run `{format_cdc_command('rebuild', connector, table.topic)}`",
     )
 

@@ -101,8 +101,8 @@ def refuse_another(changelog: ChangeLog, connector: str, markers: DatabaseMarker
     if not at:
         return changelog.read_identity(connector)
     remedy = (
-        "restore the change log from a backup, with the state tables; if it is lost for good, move the tables away, have the database forget "
-        f"what they have ({forgetting}), and run the apply again: they are built again from the batches that there are"
+        "restore the change log and the state tables from a backup; if the change log is permanently lost, move the tables away, delete their markers "
+        f"from the database ({forgetting}), and run the apply again: it rebuilds the tables from the existing batches"
     )
     there = changelog.find_manifest(connector, at)
     # it may also have been removed, as the tables have it
@@ -110,14 +110,14 @@ def refuse_another(changelog: ChangeLog, connector: str, markers: DatabaseMarker
         identity = changelog.read_identity(connector) if there is None else there.changelog_id
         if reason := _of_another(changelog, connector, markers, there, identity):
             raise TargetError(
-                f"The tables of {connector} were made from another change log: {reason}. What they lack of the one that is there, numbers of batches do not say.",
+                f"The tables of {connector} were built from another change log: {reason}. The batch numbers do not show which events of the existing change log the tables lack.",
                 where=where,
                 safe="No table was changed; the change log keeps the batches.",
                 remedy=remedy,
             )
         return identity
     raise TargetError(
-        f"The tables of {connector} stand at batch {at}, and the change log ends with batch {last}: it is another change log, or its end is lost.",
+        f"The tables of {connector} are at batch {at}, but the change log ends with batch {last}: it is another change log, or its end is lost.",
         where=where,
         safe="No table was changed.",
         remedy=remedy,
@@ -136,12 +136,12 @@ def _of_another(
     for topic, batch in {ALL: markers.batch, **markers.behind}.items():
         log, writer = markers.logs.get(topic, ("", ""))
         if batch and log != identity:
-            return f"they are of {log or 'one without an identity'}, and it is {identity or 'one without'}"
+            return f"they belong to {log or 'a change log without an identity'}, and the existing one is {identity or 'without an identity'}"
         if not (batch and writer):
             continue
         if batch not in known:
             known[batch] = changelog.find_manifest(connector, batch)
         found = known[batch]
         if found is not None and found.writer != writer:
-            return f"its batch {batch} is another one, as if it had been put back to an earlier state and had gone on from there"
+            return f"its batch {batch} is a different one, as if the change log had been restored to an earlier state and continued from there"
     return ""

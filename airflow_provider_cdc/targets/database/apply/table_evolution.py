@@ -68,10 +68,10 @@ def bring_up(
     there = dialect.inspect_table(connection, table)
     if there is None:
         if earlier.needs_earlier_rows:
-            raise _lost(f"The table {table.name} is gone", "its rows of earlier batches", table, connector)
+            raise _lost(f"The table {table.name} no longer exists", "the rows of earlier batches", table, connector)
         # where keys cannot be changed, rows with a former one are found without an index
         made = table if dialect.CHANGES_KEYS else change.last
-        _allowed(config, f"There is no table {table.name}.", table, [dialect.build_create_table(made)])
+        _allowed(config, f"The table {table.name} does not exist.", table, [dialect.build_create_table(made)])
         there = _made(dialect, connection, made)
         if made.key_columns != table.key_columns and (found := dialect.inspect_table(connection, table)) is not None:
             there = found
@@ -109,7 +109,7 @@ def refuse_engine(dialect: TargetDialect, engine: str, name: TargetTableName, to
     """
     if engine:
         raise TargetError(
-            f"The table {name} is of the engine {engine}, which has no transactions: a run that fails would leave rows there, or repeat them.",
+            f"The table {name} uses the engine {engine}, which has no transactions: a failed run would leave partial rows, or write rows twice.",
             where=f"topic {topic}",
             safe="The table was not changed.",
             remedy=f"run ALTER TABLE {dialect.format_table_name(name)} ENGINE=InnoDB; then run the apply again",
@@ -125,10 +125,10 @@ def brought_up(dialect: TargetDialect, connection: sa.Connection, table: Databas
     lacking = [field.name for field in table.fields if there is None or field.name not in there.columns]
     if there is None or lacking:
         raise TargetError(
-            f"The table {table.name} has no column {', '.join(lacking)} any more.",
+            f"The table {table.name} no longer has the column {', '.join(lacking)}.",
             where=f"topic {table.topic}",
-            safe="The table has everything up to the batch before; other tables go on.",
-            remedy="run the apply again, which makes what is missing",
+            safe="The table is complete up to the previous batch; other tables continue.",
+            remedy="run the apply again, which adds the missing columns",
         )
     return there
 
@@ -145,10 +145,10 @@ def _made(dialect: TargetDialect, connection: sa.Connection, table: DatabaseTarg
             savepoint.rollback()
         if (there := dialect.inspect_table(connection, table)) is None:
             raise TargetError(
-                f"The table {table.name} of {len(table.fields)} columns cannot be made: {e.orig}",
+                f"The table {table.name} with {len(table.fields)} columns cannot be created: {e.orig}",
                 where=f"topic {table.topic}",
-                safe="Nothing was made; other tables go on.",
-                remedy="leave columns out with field.exclude.list, or make the table by hand with other types, which it keeps; we would make it by "
+                safe="No table was created; other tables continue.",
+                remedy="leave columns out with field.exclude.list, or create the table by hand with other types, which the apply keeps; the apply would run "
                 f"{dialect.build_create_table(table)}. Then run the apply again",
             ) from e
         return there
@@ -188,18 +188,20 @@ def _refuse_removed_columns(
     if taken and earlier.needs_earlier_rows:
         names = ", ".join(field.name for field in taken)
         by_hand = "; ".join(dialect.build_add_columns(table, [field.nullable_copy for field in taken]))
-        what = f"The table {table.name} has no column {names} any more, or never had it as the sink left it out"
-        more = f"run {by_hand} if rows that are there may have NULL, or leave it out with {exclude_columns(table.topic, *(field.column.name for field in taken))}; or "
-        raise _lost(what, "the values of rows that are there", table, connector, more)
+        what = (
+            f"The table {table.name} has no column {names}: the column was removed, or the sink left it out until now"
+        )
+        more = f"run {by_hand} if existing rows may have NULL, or leave the column out with {exclude_columns(table.topic, *(field.column.name for field in taken))}; or "
+        raise _lost(what, "the values of existing rows", table, connector, more)
 
 
 def _lost(what: str, which: str, table: DatabaseTargetTable, connector: str, more: str = "") -> TargetError:
     """Return the error for values that were removed by hand and are not written again."""
     return TargetError(
-        f"{what}: new batches do not have {which}.",
+        f"{what}: new batches do not contain {which}.",
         where=f"topic {table.topic}",
-        safe="Nothing was made or changed; other tables go on.",
-        remedy=f"put back what is missing under its name, and run the apply again; or {more}build the table again with `{format_cdc_command('rebuild', connector, table.topic)}`",
+        safe="Nothing was created or changed; other tables continue.",
+        remedy=f"restore the missing table or column under its name, and run the apply again; or {more}rebuild the table with `{format_cdc_command('rebuild', connector, table.topic)}`",
     )
 
 
@@ -221,7 +223,7 @@ def _refuse_keys(
         and origin.column in there.columns
         and origin.column is not None
     ]
-    by_hand = "make the table by hand with this key, or give it another name with collection.name.format"
+    by_hand = "create the table by hand with this key, or give it another name with collection.name.format"
     as_source = f"run {'; '.join(renamed)}, as the source did; then run the apply again"
     raise TargetError(
         f"The table {table.name} has no column {', '.join(field.name for field in keys)}, which is part of the key.",
@@ -248,17 +250,17 @@ def _with_key(
     :raises TargetError: it cannot get it, or ``schema.evolution=none``
     """
     old, new = ", ".join(there.key), ", ".join(field.name for field in table.key_columns)
-    what = f"The source has changed the key of {table.topic}, and the table {table.name} has the one before: ({old}) instead of ({new})"
+    what = f"The source has changed the key of {table.topic}, but the table {table.name} has the earlier key: ({old}) instead of ({new})"
     lacking = [
         replace(field.nullable_copy, key=False) for field in table.key_columns if field.name not in there.columns
     ]
     added = dialect.build_add_columns(table, lacking) if lacking else []
     statements = dialect.key_change(connection, table, there)
     remedy = (
-        f"run {'; '.join((*added, *statements))}; then run the apply again. If rows of the table do not allow it, drop the table, and run "
+        f"run {'; '.join((*added, *statements))}; then run the apply again. If the rows of the table do not allow the new key, drop the table, and run "
         f"`{format_cdc_command('rebuild', connector, table.topic)}`"
     )
-    safe = "The table was not changed; other tables go on."
+    safe = "The table was not changed; other tables continue."
     if config.schema_evolution is SchemaEvolution.NONE or not dialect.changes_key(connection, table):
         raise TargetError(f"{what}.", where=f"topic {table.topic}", safe=safe, remedy=remedy)
     savepoint = connection.begin_nested() if dialect.DDL_IN_TRANSACTION else None
@@ -275,7 +277,7 @@ def _with_key(
         if savepoint is not None:
             savepoint.rollback()
         raise TargetError(
-            f"{what}, which the database refuses to change: {e.orig}",
+            f"{what}, and the database rejects the change: {e.orig}",
             where=f"topic {table.topic}",
             safe=safe,
             remedy=remedy,
@@ -390,15 +392,17 @@ def _refuse_required(
     """
     if not _unknown(dialect, field, fill):
         return
-    remedy = f"run {'; '.join(dialect.build_add_columns(table, [field.nullable_copy]))} for a column that may be NULL"
+    remedy = f"run {'; '.join(dialect.build_add_columns(table, [field.nullable_copy]))} for a nullable column"
     if origin is not None and origin.column not in (None, field.column.name):
         remedy = (
             f"run {dialect.build_rename_column(table, str(origin.column), field.name)}, as the source did; or {remedy}"
         )
         if origin.column in {other.name for other in table.fields}:  # which is another column now
-            remedy = "drop the table, and build it again with `airflow cdc rebuild`; the source has given names of columns to others"
+            remedy = (
+                "the source has reused the names of columns: drop the table, and rebuild it with `airflow cdc rebuild`"
+            )
     raise TargetError(
-        f"The new column {field.name} of {table.name} must have a value, and has no default for the rows that are there.",
+        f"The new column {field.name} of {table.name} is not nullable and has no default for existing rows.",
         where=f"topic {table.topic}",
         safe="The table was not changed.",
         remedy=f"{remedy}; then run the apply again",
@@ -456,10 +460,10 @@ def _refuse_other(
         wanted = dialect.type_of(kind_of(field.column), key=field.key)
         if wanted == "TEXT" and column.type not in ("TEXT", "BLOB"):
             raise TargetError(
-                f"The source has changed the column {field.name}, and {table.name} has it as {column.type}, which would make other values of its texts.",
+                f"The source has changed the column {field.name}, but {table.name} has it as {column.type}, which would change its string values.",
                 where=f"topic {table.topic}",
                 safe="The table was not changed.",
-                remedy="make the table again with this column as TEXT, and copy its rows; then run the apply again",
+                remedy="create the table again with this column as TEXT, and copy its rows; then run the apply again",
             )
 
 

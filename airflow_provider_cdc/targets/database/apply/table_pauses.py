@@ -58,5 +58,5 @@ class TablePauses:
                 continue
             retry = self._found[topic][0].extend_pause() if topic in self._found else RetryPause()
             found[topic] = retry, error
-            log.info("The table of %s is tried again in %.0f s, or by the next run.", topic, retry.pause)
+            log.info("The table of %s is retried in %.0f s, or by the next run.", topic, retry.pause)
         self._found = found

@@ -124,7 +124,7 @@ class TableWriter:
                 if len(parts) > 1 or not self._dialect.is_transient(e):
                     raise
                 # what is missing is found in the transaction
-                log.warning("The table of %s could not be brought up: %s", pending.topic, e)
+                log.warning("The batches could not be applied to the table of %s: %s", pending.topic, e)
             if part is not parts[-1]:
                 alone(lambda connection, part=part: self._either_way(connection, [part]))  # type: ignore[misc]
 
@@ -170,11 +170,11 @@ class TableWriter:
         moments = [field.name for field in table.key_columns if kind_of(field.column).name == "timestamp_tz"]
         if moments and not self._dialect.MOMENTS and sql_literals.repeats_hours(self._config.effective_time_zone):
             raise ConfigError(
-                f"The key of {table.topic} has moments ({', '.join(moments)}), and in {self._config.effective_time_zone} an hour comes twice when summer time ends: two rows would "
-                "have one key.",
-                safe="The table was not changed; other tables go on.",
-                remedy="set database.time_zone=UTC, in which the times of all tables are written then, and build those that are there again by "
-                f"`{format_cdc_command('rebuild', self._connector, table.topic)}`; or apply this topic by a sink of its own",
+                f"The key of {table.topic} has timestamps ({', '.join(moments)}), and in {self._config.effective_time_zone} one hour occurs twice when daylight saving time ends: two rows could "
+                "have the same key.",
+                safe="The table was not changed; other tables continue.",
+                remedy="set database.time_zone=UTC, which then applies to the times of all tables, and rebuild the existing tables with "
+                f"`{format_cdc_command('rebuild', self._connector, table.topic)}`; or apply this topic with a separate sink",
             )
 
     def _claim(self, tables: Sequence[PendingBatches]) -> None:
@@ -222,11 +222,11 @@ class TableWriter:
         """
         if (other := self._claims.find_other_topic(connection, self._claim_of(table.topic, table.name))) is not None:
             raise TargetError(
-                f"The table {table.name} is to be emptied, as that of {table.topic} was, and has rows of {other}, too (collection.name.shared).",
+                f"The source table of {table.topic} was truncated, but the table {table.name} also contains rows of {other} (collection.name.shared).",
                 where=f"topic {table.topic}",
-                safe="The table was not changed; other tables go on.",
+                safe="The table was not changed; other tables continue.",
                 remedy=f"delete the rows of {table.topic} by hand, and apply this once with truncate.enabled=false; "
-                "or give each topic a table of its own with collection.name.format",
+                "or give each topic its own table with collection.name.format",
             )
         self._dialect.delete_all_rows(connection, table)
 
@@ -248,7 +248,7 @@ class TableWriter:
         except sa.exc.DBAPIError as e:
             if self._dialect.is_transient(e) and not self._locked_out(e):
                 raise
-            return f"The table {topic} cannot take a change: {e.orig}"
+            return f"The table {topic} rejects a change: {e.orig}"
         except (MarkersChanged, TransientError):
             raise
         except DocumentsLost as e:
@@ -257,7 +257,7 @@ class TableWriter:
         except CdcError as e:  # the configuration does not fit this table, or a file of it is damaged; the others go on
             return str(e)
         except Exception as e:
-            log.exception("The changes of %s cannot be made into rows.", topic)
+            log.exception("The changes of %s cannot be converted to rows.", topic)
             return str(_unexpected(topic, e))
         return ""
 
@@ -276,7 +276,7 @@ class TableWriter:
             if not self._is_of_a_row(e):
                 raise
             topic = parts[0].pending.topic
-            log.info("The table of %s refuses rows, which are written one by one now: %s", topic, _told(e))
+            log.info("The table of %s rejects rows, which are now written one by one: %s", topic, _told(e))
             self._saved(connection, parts, each=True)
 
     def _is_of_a_row(self, error: Exception) -> bool:
@@ -332,10 +332,14 @@ class TableWriter:
             gone = {name for change in pending.changes.values() for name in change.dropped}
             before = {*names_at(pending, part.since), *gone}
             if any(field.name in had and field.column.name in before for field, _ in moved):
-                raise update_refused(self._connector, table, f"it has rows of {other}, too (collection.name.shared)")
+                raise update_refused(
+                    self._connector, table, f"it also contains rows of {other} (collection.name.shared)"
+                )
             return
         if keys := ", ".join(field.name for field, _ in moved if field.key):
-            raise update_refused(self._connector, table, f"rows are found by {keys}")
+            raise update_refused(
+                self._connector, table, f"the column {keys} is part of the key, by which rows are found"
+            )
         if not (part.last or dialect.DDL_IN_TRANSACTION) and any(origin.column for _, origin in moved):
             raise update_refused(self._connector, table, "the key changes in the same batches")
         try:
@@ -468,10 +472,10 @@ class TableWriter:
         names = [one.name for one in table.key_columns if one.name in there] or there
         shown = ", ".join(f"{name}={sql_literals.format_first_value(step.rows[name])[:80]}" for name in names)
         return TargetError(
-            f"{table.name} cannot take a row: {_told(error)}",
+            f"{table.name} rejects a row: {_told(error)}",
             where=f"topic {table.topic}, event {int(step.seq[0])}, row with {shown}",
-            safe="The table has everything up to the batch before; other tables go on.",
-            remedy="mend the row or the table, then run the apply again: it goes on with this batch",
+            safe="The table is complete up to the previous batch; other tables continue.",
+            remedy="fix the row or the table, then run the apply again: it resumes with this batch",
         )
 
     # -- transactions -------------------------------------------------------------------------------------------------
@@ -493,7 +497,7 @@ class TableWriter:
                     raise
                 if attempt == self._config.flush_max_retries:
                     raise build_unavailable_error(self._engine, e) from e
-                log.warning("The transaction is tried again (%d): %s", attempt + 1, e.orig)
+                log.warning("Retrying the transaction (%d): %s", attempt + 1, e.orig)
                 time.sleep(self._config.flush_retry_delay_ms / 1000 * (attempt + 1))
             finally:
                 self._gives_up = soon
@@ -502,9 +506,9 @@ class TableWriter:
 
 def _unexpected(topic: str, error: Exception) -> TargetError:
     return TargetError(
-        f"The changes of {topic} cannot be made into rows: {type(error).__name__}: {error}",
-        safe="The table has everything up to the batch before; other tables go on.",
-        remedy="the log of the task has the place: leave the column that has such values out with field.exclude.list, or the topic with topics.regex, and report it",
+        f"The changes of {topic} cannot be converted to rows: {type(error).__name__}: {error}",
+        safe="The table is complete up to the previous batch; other tables continue.",
+        remedy="leave the column with such values out with field.exclude.list, or the topic with topics.regex, and report the error with the traceback from the task log",
     )
 
 

@@ -33,7 +33,7 @@ def dialect_of(engine: sa.Engine, zone: str = "UTC") -> TargetDialect:
     if name not in DIALECTS:
         raise ConfigError(
             f"The sink cannot write to {name} databases.",
-            remedy=f"give the URL of one of {', '.join(sorted(DIALECTS))}",
+            remedy=f"use the URL of one of {', '.join(sorted(DIALECTS))}",
         )
     return load_dialect(name)(zone)
 

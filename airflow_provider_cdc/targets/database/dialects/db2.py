@@ -116,7 +116,7 @@ class Db2(MergeDialect):
         # after any other change nobody writes into the table until it is reorganized, which takes as long as it is large
         reorganized = "CALL SYSPROC.ADMIN_CMD('REORG TABLE {}')".format(full.replace("'", "''"))
         raise self.by_hand(
-            table, there, type_ if not nullable else f"{type_} that may be NULL", [statement, reorganized]
+            table, there, type_ if not nullable else f"{type_} with NULL allowed", [statement, reorganized]
         )
 
     def find_wider_type(self, there: ExistingColumn, field: DatabaseColumn) -> str | None:

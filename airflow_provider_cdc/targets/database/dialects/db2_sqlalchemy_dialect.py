@@ -126,8 +126,8 @@ def _told(password: str) -> str:
     """
     if ";" in password or password != password.strip():
         raise ConfigError(
-            "The password of the target database has a semicolon, or a blank at an end, which IBM's driver cannot be told.",
+            "The password of the target database contains a semicolon, or begins or ends with a blank, which IBM's driver does not support.",
             safe="Nothing was written.",
-            remedy="give the account another password, and the Airflow connection the same",
+            remedy="set another password for the account and in the Airflow connection",
         )
     return password

@@ -73,9 +73,9 @@ def refuse_merging(
     columns = ", ".join(f"{name} ({collation})" for name, collation, _ in there)
     changes = ", ".join(alter.format(column=f"{dialect.quote_name(name)} {wanted}") for name, _, wanted in there)
     raise TargetError(
-        f"The table {table.name} may take two keys of the source as one: the collation of {columns} takes texts as equal that differ in {equal}.",
+        f"The table {table.name} may treat two keys of the source as equal: the collation of {columns} ignores differences in {equal}.",
         where=f"topic {table.topic}",
-        safe="The table was not changed; other tables go on.",
+        safe="The table was not changed; other tables continue.",
         remedy=f"run ALTER TABLE {dialect.format_table_name(table.name)} {changes}; then run the apply again. "
-        f"If the table was applied before, `{rebuild}` brings back rows that it may have lost",
+        f"If the table was applied before, it may have lost rows: restore them with `{rebuild}`",
     )

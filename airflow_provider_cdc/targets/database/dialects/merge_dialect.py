@@ -70,9 +70,9 @@ class MergeDialect(TargetDialect):
         for value in pc.filter(text, pc.greater(pc.utf8_length(text), self.EXACT_DIGITS)).to_pylist():
             if value is not None and not self.can_hold_exactly(Decimal(value)):
                 raise TargetError(
-                    f"The column {field.name} has no room for all digits of a value: {value}.",
+                    f"The column {field.name} cannot store all digits of a value: {value}.",
                     safe="The table was not changed.",
-                    remedy="leave the column out with field.exclude.list, or have the source write other values with decimal.handling.mode=string",
+                    remedy="leave the column out with field.exclude.list, or capture the values as strings with decimal.handling.mode=string",
                 )
 
     def can_hold_exactly(self, number: Decimal) -> bool:
@@ -86,7 +86,7 @@ class MergeDialect(TargetDialect):
     ) -> TargetError:
         """Build the error for a change that we do not make."""
         return TargetError(
-            f"The source has changed the column {there.name}: {table.name} has it as {there.type}, and it has to be {wanted}.",
+            f"The source has changed the column {there.name}: in {table.name} its type is {there.type}, but must be {wanted}.",
             where=f"topic {table.topic}",
             safe="The table was not changed.",
             remedy=f"run {'; '.join(statements)}; then run the apply again",

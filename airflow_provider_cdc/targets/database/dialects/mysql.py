@@ -190,9 +190,9 @@ class MariaDb(StagingDialect):
             execute_sql(connection, "SET SESSION innodb_strict_mode = OFF")
         except sa.exc.DBAPIError as e:
             raise TargetError(
-                f"A row of so many columns may be too long for a page of the server, and the account may not say that this is right: {e.orig}",
-                safe="The table was not changed; other tables go on.",
-                remedy="GRANT SESSION_VARIABLES_ADMIN ON *.* to the account; or have an administrator run SET SESSION innodb_strict_mode = OFF; "
+                f"A row with so many columns may be too long for a page of the server, and the account lacks the privilege to disable this check: {e.orig}",
+                safe="The table was not changed; other tables continue.",
+                remedy="run GRANT SESSION_VARIABLES_ADMIN ON *.* for the account; or ask an administrator to run SET SESSION innodb_strict_mode = OFF; "
                 f"{statement}; then run the apply again. Or leave columns out with field.exclude.list",
             ) from e
         try:
@@ -317,7 +317,7 @@ class MariaDb(StagingDialect):
             table,
             merging,
             rebuild=rebuild,
-            equal="their case, accents or spaces at the end",
+            equal="case, accents or trailing spaces",
             alter="MODIFY {column}",
         )
 
@@ -605,10 +605,10 @@ def _too_long(size: int, most: int) -> sa.exc.DataError:
     """Build the error for a row at which the server would close the connection."""
     wanted = 1 << (size + _STATEMENT).bit_length()
     text = (
-        f"the row needs a statement of {size:,} bytes, and max_allowed_packet is {most:,}: "
+        f"the row needs a statement of {size:,} bytes, but max_allowed_packet is {most:,}: "
         f"run SET GLOBAL max_allowed_packet = {min(wanted, _MOST_PACKET)} and set it in the server's configuration, or leave the long column out with field.exclude.list"
         if size < _MOST_PACKET
-        else f"the row needs a statement of {size:,} bytes, and no server takes more than {_MOST_PACKET:,} (max_allowed_packet): leave the long column out with "
+        else f"the row needs a statement of {size:,} bytes, but servers accept at most {_MOST_PACKET:,} (max_allowed_packet): leave the long column out with "
         "field.exclude.list"
     )
     return sa.exc.DataError("", None, Exception(text))
@@ -652,7 +652,7 @@ def _refuse_finer(values: pa.Array, kind: ValueKind, field: DatabaseColumn) -> N
     found = pc.filter(text, pc.match_substring_regex(text, rf"\.\d{{{_MOST_SCALE + 1},}}"))
     if len(found):
         raise TargetError(
-            f"The column {field.name} has room for {_MOST_SCALE} digits after the point, and a value has more: {found[0]}.",
+            f"The column {field.name} stores at most {_MOST_SCALE} digits after the point, but a value has more: {found[0]}.",
             safe="The table was not changed.",
-            remedy="leave the column out with field.exclude.list, or have the source write other values with decimal.handling.mode=string",
+            remedy="leave the column out with field.exclude.list, or capture the values as strings with decimal.handling.mode=string",
         )

@@ -193,8 +193,8 @@ class Oracle(MergeDialect):
         version = tuple(connection.dialect.server_version_info or ())
         if version < _PRIVATE_TABLES:
             return (
-                f"this Oracle is of version {'.'.join(map(str, version))}, and private temporary tables came with 18",
-                f"count rows there; `{rebuild}` builds tables again: name those that are in doubt",
+                f"the version of this Oracle server is {'.'.join(map(str, version))}, but verification needs private temporary tables (version 18 or newer)",
+                f"count the rows of the tables instead, and rebuild doubtful tables with `{rebuild}`",
             )
         return None
 

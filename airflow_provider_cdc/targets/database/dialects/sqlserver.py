@@ -125,9 +125,7 @@ class SqlServer(MergeDialect):
             for field in keys
             if field.name in there and not str(there[field.name][0]).endswith(("_BIN", "_BIN2"))
         ]
-        refuse_merging(
-            self, table, merging, rebuild=rebuild, equal="their case or accents", alter="ALTER COLUMN {column}"
-        )
+        refuse_merging(self, table, merging, rebuild=rebuild, equal="case or accents", alter="ALTER COLUMN {column}")
 
     def build_add_columns(self, table: DatabaseTargetTable, fields: Sequence[DatabaseColumn]) -> list[str]:
         return [
@@ -173,7 +171,7 @@ class SqlServer(MergeDialect):
         if state == 1:
             return None
         return (
-            f"the database {name} does not allow snapshots, in which nothing has to stand still",
+            f"the database {name} does not allow snapshot isolation, which verification needs to avoid blocking writers",
             f"run ALTER DATABASE {self.quote_name(name)} SET ALLOW_SNAPSHOT_ISOLATION ON",
         )
 

@@ -133,10 +133,10 @@ def _crossed(event: TableEvents, table: DatabaseTargetTable) -> TargetError:
     assert event.left_out is not None
     lacking = str(event.left_out[0]).replace("\0", ", ")
     return TargetError(
-        f"Rows of {table.topic} moved over each other to new keys, and the log does not have their values of {lacking}.",
+        f"Rows of {table.topic} exchanged their keys, and the log does not contain their values of {lacking}.",
         where=f"event {event.seq[0]}",
         safe="The table was not changed.",
-        remedy="read the table again with an ad hoc snapshot that replaces its rows, then rebuild the target; or have the source log whole rows",
+        remedy="snapshot the table again with an ad hoc snapshot that replaces its rows, then rebuild the target; or configure the source to log whole rows",
     )
 
 
@@ -149,10 +149,10 @@ def _moved(event: TableEvents, table: DatabaseTargetTable, config: DatabaseTarge
     if not (config.delete_enabled and config.insert_mode is InsertMode.UPSERT):
         lacking = str(event.left_out[0]).replace("\0", ", ")
         raise TargetError(
-            f"A row of {table.topic} got another key, and the log does not have its values of {lacking}.",
+            f"The key of a row of {table.topic} changed, and the log does not contain its values of {lacking}.",
             where=f"event {event.seq[0]}",
             safe="The table was not changed.",
-            remedy="set insert.mode=upsert and delete.enabled=true, by which the row is moved; or have the source log whole rows",
+            remedy="set insert.mode=upsert and delete.enabled=true, which moves the row; or configure the source to log whole rows",
         )
     for step in _written(event, [field.name for field in table.key_columns]):
         rows = step.rows

@@ -83,10 +83,10 @@ def files_of(pending: PendingBatches) -> list[DataFile]:
     for one, other in itertools.pairwise(files):
         if other.first_seq <= one.last_seq:
             raise ChangeLogDamaged(
-                f"Two files of {pending.topic} have events of the same time: {one.path} and {other.path}.",
+                f"The events of two files of {pending.topic} overlap: {one.path} and {other.path}.",
                 where=f"batches {pending.first} to {pending.last}",
                 safe="The table was not changed.",
-                remedy=f"have the table read again by `{pending.read_again}`",
+                remedy=f"snapshot the table again with `{pending.read_again}`",
             )
     return files
 
@@ -262,7 +262,7 @@ def _fitting(value: pa.ChunkedArray, wanted: pa.DataType) -> tuple[pa.ChunkedArr
 def unfit_value(table: DatabaseTargetTable, column: str, seq: int) -> TargetError:
     """Build the error for a value that is none of the type which the source has given its column since."""
     return TargetError(
-        f"The column {column} has got another type at the source, and a value from before is none of it.",
+        f"The type of the column {column} was changed at the source, and an earlier value does not fit the new type.",
         where=f"{table.topic}, event {seq}",
         safe="The table was not changed.",
         remedy=f"leave the column out: {exclude_columns(table.topic, next(f.column.name for f in table.fields if f.name == column))}",

@@ -122,9 +122,9 @@ class StagedDatabaseApply(DatabaseApply):
             self._unstaged += 1
             if self._unstaged > _GONE:
                 raise CdcError(
-                    f"Staging tables are not what was written, {self._unstaged} times in a row: {e}",
-                    safe="The tables have every batch up to the one that their marker names.",
-                    remedy="see whether the database restarts all the time, or somebody drops its tables; then run the apply again",
+                    f"The staging tables did not contain the written rows, {self._unstaged} times in a row: {e}",
+                    safe="The tables are complete up to the batch of their marker.",
+                    remedy="check whether the database keeps restarting, or another process drops its tables; then run the apply again",
                 ) from e
             log.warning("The batches after %d are staged again: %s", markers.batch, e)
             raise
@@ -154,16 +154,16 @@ class StagedDatabaseApply(DatabaseApply):
             if pending.file_bytes < self._sizes.little:
                 little += 1
             elif why := self._why_not(pending):
-                log.info("The driver writes %s by itself: %s.", topic, why)
+                log.info("The driver writes %s without staging: %s.", topic, why)
             elif (one := self._work(pending, sum(topic.partitions for topic in topics.values()))) is not None:
                 topics[topic] = one
                 shares += self._shares(pending, one)
         if little:
-            log.info("The driver writes %d tables by itself: they have little.", little)
+            log.info("The driver writes %d tables without staging: they have few changes.", little)
         if not topics:
             return {}
         work_ = StagingWork(run, self._connector, self._changelog.storage.url, self._options, self._config, topics)
-        self._at_work = f"{len(topics)} tables by {work_.partition_count} tasks"
+        self._at_work = f"{len(topics)} tables in {work_.partition_count} tasks"
         log.info("Batches up to %d: %s tables are staged by %d tasks.", group.last, len(topics), work_.partition_count)
         self._used = True
         try:
@@ -178,11 +178,11 @@ class StagedDatabaseApply(DatabaseApply):
         """Why a topic cannot be staged; empty if it can."""
         config = self._config
         if find_partial_documents(pending) is not None:
-            return "updates say what has changed of its documents, which is applied to those in the table"
+            return "its events are partial document updates, which need the documents in the table"
         if config.insert_mode is not InsertMode.UPSERT:
             return f"insert.mode={config.insert_mode} needs every event"
         if config.primary_key_mode not in (PrimaryKeyMode.RECORD_KEY, PrimaryKeyMode.RECORD_VALUE):
-            return f"primary.key.mode={config.primary_key_mode} makes a row of each event"
+            return f"primary.key.mode={config.primary_key_mode} creates a row for each event"
         if changes_key(pending, config):
             return "its key changes"
         return ""
@@ -195,14 +195,14 @@ class StagedDatabaseApply(DatabaseApply):
         try:
             table = self._wanted(pending)
             if changes_types(pending, table):
-                log.info("The driver writes %s by itself: columns get other types.", pending.topic)
+                log.info("The driver writes %s without staging: columns get other types.", pending.topic)
                 return None
             files = files_of(pending)
             size = int(
                 estimate_row_bytes(self._changelog, self._connector, pending, table) * sum(file.rows for file in files)
             )
         except Exception as e:
-            log.info("The driver writes %s by itself: %s", pending.topic, e)
+            log.info("The driver writes %s without staging: %s", pending.topic, e)
             return None
         after = pending.taken[0] if pending.taken is not None and self._config.truncate_enabled else 0
         if files[-1].last_seq <= after:  # all of them are of the table before
@@ -229,15 +229,15 @@ class StagedDatabaseApply(DatabaseApply):
             found[part.topic].append(part)
         for topic, some in list(found.items()):
             if why := next((part.why_not for part in some if part.why_not), ""):
-                log.info("The driver writes %s by itself: %s", topic, why)
+                log.info("The driver writes %s without staging: %s", topic, why)
                 del found[topic]
                 continue
             events = sum(share.file.rows for share in shares if share.topic == topic and share.number == 0)
             if [part.events for part in some] != [events] * work.topics[topic].partitions:
                 raise CdcError(
-                    f"Of {events} events of {topic}, workers have seen {sorted({part.events for part in some})}, in {len(some)} partitions.",
+                    f"The workers have read {sorted({part.events for part in some})} of {events} events of {topic}, in {len(some)} partitions.",
                     safe="No table was changed.",
-                    remedy="run the apply again; if it comes back, apply without Spark and report it",
+                    remedy="run the apply again; if the error persists, apply without Spark and report the error",
                 )
         return found
 
@@ -281,7 +281,7 @@ class StagedDatabaseApply(DatabaseApply):
                 raise
             raise StagingTableLost(f"{staged.name} cannot be read: {e.orig}") from e
         if rows != staged.rows:
-            raise StagingTableLost(f"{staged.name} has {rows} rows, and {staged.rows} were written.")
+            raise StagingTableLost(f"{staged.name} has {rows} rows, but {staged.rows} were written.")
 
     def _drop(self, batch: int, run: StagingRun | None = None) -> None:
         """Drop staging tables of this sink: those that no run can use any more, or those of a run.
@@ -299,11 +299,11 @@ class StagedDatabaseApply(DatabaseApply):
                         if StagingRun.from_table_name(one) == run
                     ]
         except sa.exc.DBAPIError as e:
-            log.warning("Staging tables cannot be looked for: %s. The next run drops them.", e.orig)
+            log.warning("Staging tables cannot be listed: %s. The next run drops them.", e.orig)
             return
         for name in names:
             try:
                 with self._engine.begin() as connection:
                     self._stages.drop_staging_table(connection, name)
             except sa.exc.DBAPIError as e:
-                log.warning("The staging table %s cannot be dropped: %s. The next run does it.", name, e.orig)
+                log.warning("The staging table %s cannot be dropped: %s. The next run drops it.", name, e.orig)

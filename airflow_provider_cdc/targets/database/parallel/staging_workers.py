@@ -304,13 +304,13 @@ def write_partition(work: StagingWork, partition: int, attempt: int, messages: I
     if why_not := next((note.why_not for note in notes if note.why_not), ""):
         return StagedPartition(name, why_not=why_not)
     if any(note.moves for note in notes):
-        return StagedPartition(name, why_not="rows get other keys, and their events leave values out")
+        return StagedPartition(name, why_not="keys of rows change, and their events omit values")
     if not parts:
         return StagedPartition(name, (), events, emptied >= 0)
     rows = merge_events_per_key(_after(parts, emptied), [one.name for one in topic.table.key_columns])
     steps = _StagingOperations(rows, topic.table)
     if len(steps.patterns) > MOST_PATTERNS:
-        return StagedPartition(name, why_not=f"rows leave out more than {MOST_PATTERNS} different sets of columns")
+        return StagedPartition(name, why_not=f"rows omit more than {MOST_PATTERNS} different sets of columns")
     del rows
     tables = list[StagedTable]()
     if error := _written(work.config, topic.table, _named(steps, work.run, partition, attempt, tables)):
@@ -382,11 +382,11 @@ def _written(config: DatabaseTargetConfig, table: DatabaseTargetTable, tables: I
     except sa.exc.DBAPIError as e:
         if dialect.is_transient(e):
             raise _later(e) from None
-        return f"the database refuses rows: {e.orig}"
+        return f"the database rejects rows: {e.orig}"
     except TransientError:
         raise
     except Exception as e:
-        return f"rows cannot be made of its changes: {e}"
+        return f"its changes cannot be converted to rows: {e}"
     finally:
         engine.dispose()
     return ""
@@ -407,16 +407,16 @@ def staging_dialect(dialect: TargetDialect) -> StagingDialect:
     """
     if not isinstance(dialect, StagingDialect):
         raise ConfigError(
-            f"Spark cannot write to {dialect.name} databases: the sink has no staging tables there.",
+            f"Spark cannot write to {dialect.name} databases: the sink does not support staging tables there.",
             safe="Nothing was read or changed.",
-            remedy="apply without Spark, by ApplyToDatabaseOperator",
+            remedy="apply without Spark, with ApplyToDatabaseOperator",
         )
     return dialect
 
 
 def _later(error: sa.exc.DBAPIError) -> TargetUnavailable:
     """Without the statement: it has rows in it."""
-    return TargetUnavailable(f"A staging table cannot be written now: {error.orig}")
+    return TargetUnavailable(f"A staging table cannot be written for now: {error.orig}")
 
 
 def list_stale_tables(dialect: StagingDialect, connection: sa.Connection, sink: str, batch: int) -> list[str]:

@@ -103,9 +103,9 @@ class MarkerTable:
             if e.connection_invalidated:
                 raise
             raise TargetError(
-                f"The table {self._table.name} is of an earlier version, and cannot be changed: {e.orig}",
+                f"The table {self._table.name} has the form of an earlier version and cannot be altered: {e.orig}",
                 safe="No other table was changed.",
-                remedy=f"run {'; '.join(statements)}; or allow the account ALTER on this table; then run the apply again",
+                remedy=f"run {'; '.join(statements)}; or grant the account ALTER on this table; then run the apply again",
             ) from e
         self._merged |= bool(collations)
 
@@ -126,17 +126,19 @@ class MarkerTable:
         }
         for topic, batch in shared.items():
             log.warning(
-                "The table of %s is taken to be at batch %d, where one of nearly the same name is.", topic, batch
+                "The table of %s is treated as being at batch %d, the batch of a table whose name differs only in case.",
+                topic,
+                batch,
             )
             self.store_lagging_table(
-                connection, topic, batch, "an earlier version had one marker for it and another topic"
+                connection, topic, batch, "an earlier version stored one marker for this topic and another one"
             )
         columns, mine = self._table.c, self.of["connector"]
         same = sa.func.lower(columns.connector) == mine.lower()
         for other in connection.scalars(sa.select(columns.connector).where(same, columns.connector != mine).distinct()):
             log.warning(
-                "An earlier version had one marker for the connectors %s and %s: compare the tables of both with their sources "
-                "(airflow cdc verify), and build those again that differ.",
+                "An earlier version stored one marker for the connectors %s and %s: verify the tables of both "
+                "(`airflow cdc verify`), and rebuild the tables that differ.",
                 mine,
                 other,
             )

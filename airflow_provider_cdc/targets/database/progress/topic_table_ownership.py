@@ -80,9 +80,9 @@ class TableClaims:
                 raise  # another run may have been faster
             statement = str(sa.schema.CreateTable(self._table).compile(dialect=connection.dialect))
             raise TargetError(
-                f"The table {CLAIMS}, which says whose rows a table has, cannot be made: {e.orig}",
+                f"The table {CLAIMS}, which records the topic of each table, cannot be created: {e.orig}",
                 safe="No table was changed.",
-                remedy=f"allow the account to make tables, or run {' '.join(statement.split())}; then run the apply again",
+                remedy=f"grant the account the right to create tables, or run {' '.join(statement.split())}; then run the apply again",
             ) from e
         first = {table: topic for topic, table in sorted(before.items(), reverse=True)}
         self._insert(connection, [TableClaim(table, self._connector, topic) for table, topic in first.items()])
@@ -159,9 +159,9 @@ class TableClaims:
         ):
             return None
         return ConfigError(
-            f"The table of {topic} would be {name}, which is one of the sink's own.",
+            f"The table of {topic} would have the name {name}, which the sink reserves for its own tables.",
             where=f"collection.name.format={config.name_format}",
-            safe="Nothing of it was written; other tables go on.",
+            safe="No row of the topic was written; other tables continue.",
             remedy="give tables other names with collection.name.format, or leave the topic out with topics.regex",
         )
 
@@ -173,10 +173,10 @@ class TableClaims:
         if connection.dialect.paramstyle in ("format", "pyformat"):
             statement = statement.replace("%%", "%")
         return ConfigError(
-            f"The topics {other.topic}{whose} and {topic} would both have the table {name}: their rows would be rows of one table.",
+            f"The topics {other.topic}{whose} and {topic} would both use the table {name}, which would mix their rows.",
             where=f"collection.name.format={self._config.name_format}, quote.identifiers={str(self._config.quote_identifiers).lower()}",
-            safe=f"Nothing of {topic} was written; {other.topic} and other tables go on.",
-            remedy="give each a table of its own: with collection.name.format, whose ${topic}, ${source.db} and ${source.table} say where a row comes from, "
-            "with quote.identifiers=true, which keeps the case of names, or by a sink of its own with topics.regex; leave one out with topics.regex; "
-            f"set collection.name.shared=true if they are shards, no two of which have a key in common; if {other.topic} is given up, run {statement}",
+            safe=f"No row of {topic} was written; {other.topic} and other tables continue.",
+            remedy="give each topic its own table: with collection.name.format, whose ${topic}, ${source.db} and ${source.table} name the origin of a row, "
+            "with quote.identifiers=true, which keeps the case of names, or with a separate sink and topics.regex; leave one topic out with topics.regex; "
+            f"set collection.name.shared=true if the topics are shards without common keys; if {other.topic} is no longer applied, run {statement}",
         )

@@ -200,16 +200,16 @@ def _keys(topic: str, schema: TableSchema, columns: list[Column], config: Databa
     wanted = [name for name in known if name in names and (not fields or name in fields)]
     if fields and (unknown := sorted(set(fields) - set(known))):
         raise ConfigError(
-            f"primary.key.fields names {', '.join(unknown)}, and the events of {topic} have {', '.join(known) or 'no key'}.",
-            safe="The table was not changed; other tables go on.",
-            remedy="correct primary.key.fields, or leave it out: then the key has all of them",
+            f"primary.key.fields names {', '.join(unknown)}, but the events of {topic} have {', '.join(known) or 'no key'}.",
+            safe="The table was not changed; other tables continue.",
+            remedy="correct primary.key.fields, or leave it out, so that the key includes all of these columns",
         )
     if not wanted:
         raise ConfigError(
-            f"The events of {topic} have no key, and primary.key.mode={mode} needs one.",
-            safe="The table was not changed; other tables go on.",
-            remedy="give the source's table a primary key, or name columns with message.key.columns of the connector, and have the table read again with "
-            "`airflow cdc snapshot … --replace`, as events from before have none; or leave the topic out with topics.regex",
+            f"The events of {topic} have no key, but primary.key.mode={mode} needs a key.",
+            safe="The table was not changed; other tables continue.",
+            remedy="add a primary key to the source table, or name key columns with message.key.columns of the connector, and snapshot the table again with "
+            "`airflow cdc snapshot … --replace`, because earlier events have no key; or leave the topic out with topics.regex",
         )
     return [schema.get_column(name) for name in wanted]
 
@@ -223,10 +223,10 @@ def _headers(topic: str, columns: list[Column], fields: tuple[str, ...]) -> list
     missing = [name for name in fields if name not in kept]
     if missing or not kept:
         raise ConfigError(
-            f"primary.key.mode=record_header takes the key from headers, and the events of {topic} have kept {', '.join(kept) or 'none'}"
-            + (f": there is no {', '.join(missing)}." if missing else "."),
-            safe="The table was not changed; other tables go on.",
-            remedy="name the headers in events.headers of the connector, whose source has to be debezium: other sources have no headers",
+            f"primary.key.mode=record_header reads the key from headers, but the events of {topic} have only the headers {', '.join(kept) or 'none'}"
+            + (f": {', '.join(missing)} is missing." if missing else "."),
+            safe="The table was not changed; other tables continue.",
+            remedy="name the headers in events.headers of the connector, which needs the source debezium: other sources have no headers",
         )
     return [kept[name] for name in fields] if fields else list(kept.values())
 
@@ -241,8 +241,8 @@ def _refuse_twice(topic: str, fields: list[DatabaseColumn], names: NameRules) ->
         if (other := first.setdefault(names.same_column(field.name), field.column.name)) != field.column.name:
             kept = names.same_column("A") != names.same_column("a")
             raise ConfigError(
-                f"The columns {other} and {field.column.name} of {topic} are both {field.name} in the target.",
-                safe="The table was not changed; other tables go on.",
+                f"The columns {other} and {field.column.name} of {topic} would both have the name {field.name} in the target.",
+                safe="The table was not changed; other tables continue.",
                 remedy=("set quote.identifiers=true, which keeps the case of names, or " if kept else "")
                 + f"leave one of them out with {_excluded(topic, field)}",
             )
@@ -253,18 +253,18 @@ def _refuse_long(table: DatabaseTargetTable, names: NameRules) -> None:
 
     :raises ConfigError: the database would cut a name, or not take it
     """
-    most = f"{names.name} has names of {names.longest} {'characters' if names.length_of('ä') == 1 else 'bytes'} at most"
+    most = f"{names.name} supports names of at most {names.longest} {'characters' if names.length_of('ä') == 1 else 'bytes'}"
     for part in filter(None, (table.name.schema, table.name.table)):
         if (length := names.length_of(part)) > names.longest:
             raise ConfigError(
-                f"The table of {table.topic} would be {part}, a name of {length}: {most}.",
-                safe="The table was not made; other tables go on.",
-                remedy="give tables shorter names with collection.name.format, as ${source.table}, or leave the topic out with topics.regex",
+                f"The table of {table.topic} would have the name {part}, with a length of {length}: {most}.",
+                safe="The table was not created; other tables continue.",
+                remedy="give tables shorter names with collection.name.format, such as ${source.table}, or leave the topic out with topics.regex",
             )
     if long := [field for field in table.fields if names.length_of(field.name) > names.longest]:
         raise ConfigError(
             f"The names of {_listed(long)} of {table.topic} are too long: {most}.",
-            safe="The table was not changed; other tables go on.",
+            safe="The table was not changed; other tables continue.",
             remedy=_without(table.topic, long),
         )
 
@@ -276,8 +276,8 @@ def _refuse_columns(table: DatabaseTargetTable, names: NameRules) -> None:
     """
     if taken := [field for field in table.fields if names.same_column(field.name) in names.SYSTEM_COLUMNS]:
         raise ConfigError(
-            f"The table of {table.topic} cannot have the columns {_listed(taken)}: {names.name} has columns of these names itself.",
-            safe="The table was not changed; other tables go on.",
+            f"The table of {table.topic} cannot have the columns {_listed(taken)}: {names.name} reserves these column names.",
+            safe="The table was not changed; other tables continue.",
             remedy=_without(table.topic, taken),
         )
 
@@ -298,5 +298,5 @@ def exclude_columns(topic: str, *columns: str) -> str:
 def _without(topic: str, fields: list[DatabaseColumn]) -> str:
     """Describe how a table does without some columns."""
     if keys := [field for field in fields if field.key]:
-        return f"{_listed(keys)} is part of the key, without which no row is found: leave the topic out with topics.regex, or rename the column at the source"
+        return f"{_listed(keys)} is part of the key, which is needed to find rows: leave the topic out with topics.regex, or rename the column at the source"
     return f"leave them out with {_excluded(topic, *fields)}, or rename them at the source"

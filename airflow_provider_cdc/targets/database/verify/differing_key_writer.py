@@ -120,7 +120,7 @@ def _micros(value: Any) -> int:
         return value // dt.timedelta(microseconds=1)
     found = _CLOCK.fullmatch(str(value))
     if found is None:
-        raise ValueError(f"{value} is no time of a day")
+        raise ValueError(f"{value} is not a time of day")
     sign, days, hours, minutes, seconds, fraction = found.groups()
     whole = ((int(days or 0) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
     size = whole * 1_000_000 + int((fraction or "").ljust(6, "0")[:6])

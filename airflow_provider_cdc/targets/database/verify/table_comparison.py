@@ -139,7 +139,7 @@ class TableComparison:
             if self.dialect.is_transient(e):
                 raise
             point.rollback()
-            raise RowNotStorable(f"it cannot have rows that the source has: {e.orig}") from e
+            raise RowNotStorable(f"it cannot store rows of the source: {e.orig}") from e
         point.commit()
 
     def _both(self) -> Iterator[tuple[int, Row, Row, bytes | None]]:

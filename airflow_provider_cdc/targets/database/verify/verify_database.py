@@ -60,16 +60,16 @@ def why_not(config: DatabaseTargetConfig, topic: str) -> str:
     """Why the table of a topic can never be compared with the source; empty if it can.
 
     >>> why_not(DatabaseTargetConfig.parse({}), "shop.orders")
-    'insert.mode=insert: its rows are events, and the source has no such rows to compare them with'
+    'insert.mode=insert: its rows are events, which the source does not contain'
     """
     if not is_topic_selected(topic, config):
-        return "topics or topics.regex leaves it out, so that there is no table of it"
+        return "topics or topics.regex leaves it out, so it has no table"
     if config.insert_mode is InsertMode.INSERT:
-        return "insert.mode=insert: its rows are events, and the source has no such rows to compare them with"
+        return "insert.mode=insert: its rows are events, which the source does not contain"
     if config.insert_mode is InsertMode.UPDATE:
-        return "insert.mode=update: rows that somebody else has inserted are changed, and no others"
+        return "insert.mode=update: only rows that another process has inserted are changed"
     if config.primary_key_mode is not PrimaryKeyMode.RECORD_KEY:
-        return f"primary.key.mode={config.primary_key_mode}: its rows are not found by the source's key"
+        return f"primary.key.mode={config.primary_key_mode}: its rows do not have the key of the source"
     if not config.delete_enabled:
         return "delete.enabled=false: it keeps rows that the source has deleted"
     if not config.truncate_enabled:
@@ -117,9 +117,9 @@ class VerifyDatabase:
         if why is not None:
             what, remedy = why
             raise ConfigError(
-                f"Tables cannot be compared here: {what}.",
+                f"Tables cannot be verified here: {what}.",
                 where=self._place,
-                safe="Nothing was compared or changed.",
+                safe="Nothing was verified or changed.",
                 remedy=remedy,
             )
         self._markers = MarkerTable(config.marker_table, plan.connector, config.name)
@@ -160,9 +160,9 @@ class VerifyDatabase:
         files, path = self._scratch.storage.resolve_url(self._keys)
         if files.exists(path) and files.ls(path, detail=False):
             raise ConfigError(
-                f"There is something in {self._keys} already.",
-                safe="Nothing was compared or changed.",
-                remedy="give --keys a folder that is empty, or not there",
+                f"The folder {self._keys} is not empty.",
+                safe="Nothing was verified or changed.",
+                remedy="set --keys to a folder that is empty or does not exist",
             )
 
     def _topics(self) -> list[str]:
@@ -182,7 +182,7 @@ class VerifyDatabase:
                 f"The scratch change log has {len(contents)} of the {point.batches} batches that were written to it.",
                 where=f"{self._scratch.storage.url}, {point.name}",
                 safe="No table was changed.",
-                remedy="run the comparison again, and let nobody delete its scratch change log meanwhile",
+                remedy="run the verification again, and do not delete its scratch change log while it runs",
             )
         found = collect_topics(self._scratch, contents)
         yield from (found[topic] for topic in sorted(point.topics) if topic in found)
@@ -225,7 +225,7 @@ class VerifyDatabase:
         key = {field.column.name for field in table.key_columns}
         if left_out := [name for name in pending.schema.key if name not in key]:
             raise NeverComparable(
-                f"primary.key.fields leaves out {', '.join(left_out)}: one of its rows stands for several of the source"
+                f"primary.key.fields leaves out {', '.join(left_out)}: one of its rows represents several rows of the source"
             )
         return table
 
@@ -250,7 +250,7 @@ class VerifyDatabase:
                 if lacking:
                     result.problem = f"it has no column {', '.join(lacking)}"
                 else:  # it is made with its first event
-                    result.problem = "there is no such table" if len(expected) else ""
+                    result.problem = "the table does not exist" if len(expected) else ""
             else:
                 wanted = {field.name for field in table.fields}
                 result.only_in_table = [name for name in there.columns if name not in wanted]
@@ -289,10 +289,12 @@ class VerifyDatabase:
             return
         pending = merge_pending(parts, last, parts[-1].position)
         if pending.changes or pending.taken:
-            raise NotComparable("its columns were being changed while the source was read: verify it again")
+            raise NotComparable("its columns were changed while the source was read: verify it again")
         if pending.files:
             if self._wanted(pending) != table:
-                raise NotComparable("its columns are not those that the source had when it was read: verify it again")
+                raise NotComparable(
+                    "its columns differ from the columns that the source had when it was read: verify it again"
+                )
             documents, completion = select_documents_to_complete(pending, table, self._config), None
             if documents is not None:
                 if parts[0].last == since.first and since.straddles and find_partial_documents(parts[0]) is not None:
@@ -317,9 +319,7 @@ class VerifyDatabase:
         """
         last = max(result.batch or 0, since.required_batch)
         if why := since.explain_lag(str(reference.schema.id), last):
-            raise NotComparable(
-                f"{why}, so that rows may be behind those of the source: verify it again when that is over"
-            )
+            raise NotComparable(f"{why}, so its rows may lag behind the source: verify it again after that")
 
     def _pinned(self, topic: str, point: ReferencePoint, since: BatchesAfterReference) -> tuple[sa.Connection, int]:
         """Open a connection in a transaction that sees the table at its last batch; also return the batch.
@@ -341,10 +341,10 @@ class VerifyDatabase:
                 raise
             connection.close()
             if time.monotonic() >= self._deadline:
-                stands = f"it stands at batch {batch}" if batch is not None else "nothing was applied yet"
+                stands = f"it is at batch {batch}" if batch is not None else "nothing was applied yet"
                 raise NotComparable(
-                    f"the apply has not brought it to batch {since.required_batch} within {self._plan.wait_s:.0f} s, which has the position at which "
-                    f"the source was read ({point.at}); {stands}: run the apply, then verify it again"
+                    f"the apply did not reach batch {since.required_batch} within {self._plan.wait_s:.0f} s, which contains the position of "
+                    f"the reference ({point.at}); {stands}: run the apply, then verify it again"
                 )
             time.sleep(_LOOK_S)
 
@@ -355,7 +355,7 @@ class VerifyDatabase:
         """
         batch = self._batch(connection, topic)
         if batch is None or (batch < since.required_batch and since.has_missing_events(topic, batch)):
-            raise NotComparable("it is being built again from the change log: verify it again when that is over")
+            raise NotComparable("it is being rebuilt from the change log: verify it again after the rebuild")
         return batch
 
     def _batch(self, connection: sa.Connection, topic: str) -> int | None:

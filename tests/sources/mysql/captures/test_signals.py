@@ -132,10 +132,10 @@ def test_the_signal_table_is_named_as_it_is_written(
     for wrong in (f"{db.name}.DEBEZIUM_SIGNAL", f"{db.name}.debezium_signals"):
         caplog.clear()
         made(signal_data_collection=wrong)
-        assert f"there is no table {wrong}" in caplog.text
+        assert f"the table {wrong} does not exist" in caplog.text
     caplog.clear()
     connector = made(signal_data_collection=f"{db.name}.debezium_signal")
-    assert "there is no table" not in caplog.text
+    assert "does not exist; create it" not in caplog.text
     db.sql("INSERT INTO debezium_signal VALUES ('by-table', 'log', '{\"message\": \"heard\"}')")
     connector.capture()
     assert [(s.id, s.state) for s in connector.store.signals_of("test")] == [("by-table", "done")]
@@ -294,8 +294,8 @@ def test_structures_of_a_signal_are_taken_over(db: Any, made: Callable[..., Conn
     number = send(connector, "schema-changes", {"database": db.name, "schema": None, "changes": [changed]})
     same = send(connector, "schema-changes", {"database": db.name, "changes": [changed]})
     connector.capture()
-    assert signal_state(connector, number) == ("done", f"took over the structure of {db.name}.products")
-    assert signal_state(connector, same) == ("done", "the structures were known already")
+    assert signal_state(connector, number) == ("done", f"adopted the structure of {db.name}.products")
+    assert signal_state(connector, same) == ("done", "the structures were already known")
     *_, last = connector.store.schema_history("test")
     assert last.changes[0].table is not None
     (color,) = (c for c in last.changes[0].table.columns if c.name == "color")

@@ -246,7 +246,10 @@ def test_chunks_of_a_server_that_lacks_what_is_captured_are_refused_by_the_names
         connector.capture(run_for_s=60, until=signal_ended(connector, number))
         state, message = signal_state(connector, number)
         assert state == "failed"
-        assert f"what is captured already: {uuid}:4-5. It is another server than before" in message
+        assert (
+            f"still lacks {uuid}:4-5, which the connector has already captured. It is a different server than before"
+            in message
+        )
         assert [row["a"] for row in connector.rows("f.t")] == [3], "no row of the replica has come back"
 
 

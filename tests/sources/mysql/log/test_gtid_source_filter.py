@@ -98,8 +98,8 @@ def test_when_a_source_counts_that_did_not_the_tables_it_may_have_changed_are_to
         connector.capture()
         assert connector.rows("m.b") == []
         (told,) = _missing(caplog)
-        assert f"changes that gtid.source.{how} left out before are in no batch" in told
-        *tables, option = shlex.split(told.rpartition("To read them: ")[2])[4:]
+        assert f"changes that the earlier gtid.source.{how} left out are in no batch" in told
+        *tables, option = shlex.split(told.rpartition("To snapshot them again: ")[2])[4:]
         assert (tables, option) == (["m.a", "m.b"], "--replace")
         number = snapshot(connector, *tables, replace=True)
         connector.capture()
@@ -109,7 +109,7 @@ def test_when_a_source_counts_that_did_not_the_tables_it_may_have_changed_are_to
 
 
 def _missing(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [m for m in caplog.messages if "may be missing or old" in m]
+    return [m for m in caplog.messages if "may be missing or outdated" in m]
 
 
 @pytest.mark.sampled(2)

@@ -171,7 +171,7 @@ def test_a_lock_that_is_not_granted_or_that_the_server_refuses_ends_the_run(
             connector.capture()
         assert caught.value.where == statement
     mine.LOCKS["t"] = "LOCK TABLE nowhere"
-    with pytest.raises(PrerequisiteError, match=r"refuses the statement of snapshot\.locking\.mode\.custom\.name") as e:
+    with pytest.raises(PrerequisiteError, match=r"rejects the statement of snapshot\.locking\.mode\.custom\.name") as e:
         connector.capture()
     assert e.value.where == "LOCK TABLE nowhere"
     assert connector.store.load_offset("test").offset is None
@@ -181,7 +181,7 @@ def test_a_lock_needs_its_name(mine: Any) -> None:
     base = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "database.server.id": 1}
     for more, why in (
         ({}, r"required by snapshot\.locking\.mode=custom, and not set\. Valid values are: mild"),
-        ({"snapshot.locking.mode.custom.name": "wild"}, "'wild' is not known here; did you mean 'mild'"),
+        ({"snapshot.locking.mode.custom.name": "wild"}, "'wild' is not installed; did you mean 'mild'"),
     ):
         with pytest.raises(ConfigError, match=why):
             MySqlConfig.parse({**base, "snapshot.locking.mode": "custom", **more})

@@ -263,8 +263,8 @@ def test_a_table_that_is_added_has_the_rows_of_transactions_that_were_open_befor
         run(owner, "COMMIT")
     connector.capture()
     # by the stream up to the position at which the table was read, and by the one from there on
-    assert _told(caplog, "put under other conditions (properties, tables that are left out)") == 1
-    assert _told(caplog, "put under other conditions (tables that are left out)") == 1
+    assert _told(caplog, "stored under other conditions (properties, tables that are left out)") == 1
+    assert _told(caplog, "stored under other conditions (tables that are left out)") == 1
     assert (len(connector.rows("APP.T")), len(connector.rows("APP.U"))) == (1, 1)
 
 

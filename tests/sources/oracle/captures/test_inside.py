@@ -164,7 +164,7 @@ def test_a_lost_position_is_an_error_and_its_repair_helps(server: Oracle, tmp_pa
     for _ in range(4):
         server.switch_log()
     server.purge()
-    with pytest.raises(PositionLost, match="cannot be read any more") as caught:
+    with pytest.raises(PositionLost, match="can no longer be read") as caught:
         connector.capture()
     assert "snapshot.mode=when_needed" in str(caught.value.remedy)
     connector.capture({"snapshot.mode": "when_needed"})

@@ -118,7 +118,7 @@ def test_a_structure_of_a_signal_is_taken_over_without_a_restart(db: Oracle, mad
     }}  # fmt: skip
     number = send(connector, "schema-changes", {"database": "ORCLPDB1", "schema": "APP", "changes": [change]})
     (record,) = captured(connector)
-    assert signal_state(connector, number) == ("done", "took over the structure of APP.PRODUCTS")
+    assert signal_state(connector, number) == ("done", "adopted the structure of APP.PRODUCTS")
     told = record["value"]["tableChanges"][0]["table"]
     assert [c["length"] for c in told["columns"] if c["name"] == "COLOR"] == [40]
     assert json.dumps(told["primaryKeyColumnNames"]) == '["ID"]'

@@ -208,7 +208,7 @@ def test_core_decides_on_types_that_the_target_cannot_widen(world: World) -> Non
     world.run("ALTER TABLE t MODIFY n NUMBER(9,4)")
     assert world.reasons == [None]
     world.run("ALTER TABLE t MODIFY n NUMBER")
-    assert world.reasons == ["column N went from decimal128(9, 4) to string"]
+    assert world.reasons == ["column N was changed from decimal128(9, 4) to string"]
 
 
 def test_columns_are_dropped_and_renamed(world: World) -> None:

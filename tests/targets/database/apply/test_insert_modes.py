@@ -241,7 +241,7 @@ def test_moved_rows_that_lack_values_need_a_mode_that_can_move_them(
     keyed = {"primary.key.mode": "record_key", "insert.mode": "upsert"}
     with pytest.raises(
         TargetError,
-        match=r"(?i)got another key, and the log does not have its values of a\.(.|\n)*delete\.enabled=true",
+        match=r"(?i)key of a row of .* changed, and the log does not contain its values of a\.(.|\n)*delete\.enabled=true",
     ):
         apply(engine, connector, keyed)
 

@@ -71,7 +71,7 @@ def test_other_values_than_texts_are_not_lost_without_a_word(tmp_path: Path) -> 
         for table in ("s.t", "s.other"):
             t.update_each(table, [({"id": i}, {"id": i + 1}) for i in (1, 2, 3)])
     connector.capture()
-    with pytest.raises(TargetError, match="moved over each other to new keys"):
+    with pytest.raises(TargetError, match="exchanged their keys"):
         sink(engine, connector).apply()
     assert rows(engine, "test_s_t") == before
     assert sorted(rows(engine, "test_s_other"), key=repr) == sorted(db.copy_rows("s.other"), key=repr)

@@ -189,7 +189,7 @@ def test_a_text_that_is_too_long_for_a_key_is_refused_and_named(engine: sa.Engin
         t.insert("s.t", {"id": "x" * 300})
     connector.capture()
     if engine.dialect.name in ("mysql", "mariadb"):  # keys without a length have 255 characters there
-        with pytest.raises(TargetError, match=r"(?s)p_s_t cannot take a row: .*too long.*id=xxx"):
+        with pytest.raises(TargetError, match=r"(?s)p_s_t rejects a row: .*too long.*id=xxx"):
             sink(engine, connector).apply()
         return
     sink(engine, connector).apply()
@@ -208,6 +208,6 @@ def test_values_that_a_column_cannot_have_are_refused_whatever_the_server_lets_p
         table.apply()
         assert table.found() == [{"id": 0, "c": "\\"}]
         table.insert({"id": 1, "c": "abcd"})
-        with pytest.raises(TargetError, match=r"(?s)p_s_t cannot take a row: .*too long.*id=1"):
+        with pytest.raises(TargetError, match=r"(?s)p_s_t rejects a row: .*too long.*id=1"):
             table.apply()
         engine.dispose()

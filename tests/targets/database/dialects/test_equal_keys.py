@@ -162,7 +162,7 @@ def test_a_table_that_would_merge_rows_is_refused_with_what_mends_it(
             t.insert("s.t", {"i": 1, "k": key, "n": 1})
             t.insert("s.other", {"k": key})
     connector.capture()
-    with pytest.raises(TargetError, match=rf"(?s)p\.s\.t: .*p_s_t may take two keys.*k \({collation}\)") as caught:
+    with pytest.raises(TargetError, match=rf"(?s)p\.s\.t: .*p_s_t may treat two keys.*k \({collation}\)") as caught:
         apply(engine, connector).apply()
     assert rows(engine, "p_s_t") == []
     same(engine, source, "s.other")

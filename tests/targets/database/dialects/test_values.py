@@ -137,7 +137,7 @@ def test_an_empty_text_in_a_key_of_oracle_is_refused_with_its_row(engine: sa.Eng
     with source.transaction() as t:
         t.insert("s.t", {"id": "", "a": ""})
     connector.capture()
-    with pytest.raises(TargetError, match=r"(?s)P_S_T cannot take a row: ORA-01400.*row with ID="):
+    with pytest.raises(TargetError, match=r"(?s)P_S_T rejects a row: ORA-01400.*row with ID="):
         DatabaseApply(engine, DatabaseTargetConfig.parse(EQUAL), connector.changelog, connector.name).apply()
 
 
@@ -145,5 +145,7 @@ def test_an_empty_text_in_a_key_of_oracle_is_refused_with_its_row(engine: sa.Eng
 def test_a_password_that_is_wrong_is_an_error_of_the_target(url: str, tmp_path: Any) -> None:
     engine = open_engine(DatabaseTargetConfig.parse({"connection.url": url, "connection.password": "wrong"}))
     connector = memory_connector(MemoryDatabase(str(tmp_path)), tmp_path, topic_prefix="p")
-    with pytest.raises(TargetUnavailable, match="see that the database runs and that the connection is right"):
+    with pytest.raises(
+        TargetUnavailable, match="check that the database is running and that the connection is correct"
+    ):
         DatabaseApply(engine, DatabaseTargetConfig.parse(EQUAL), connector.changelog, connector.name)

@@ -187,7 +187,7 @@ def test_a_decimal_that_has_more_digits_than_the_database_is_refused(
     table.apply()
     assert [Decimal(str(row["c"])) for row in table.found()] == [Decimal(-12)]
     table.insert({"id": 2, "c": value})
-    with pytest.raises(TargetError, match=r"(?is)p_s_t cannot take a row: .*id=2"):
+    with pytest.raises(TargetError, match=r"(?is)p_s_t rejects a row: .*id=2"):
         table.apply()
     assert len(table.found()) == 1
 
@@ -320,7 +320,7 @@ def test_values_that_postgresql_does_not_have_stop_the_table_and_are_named(
         engine = sa.create_engine(postgres.url(name))
         table = Table(tmp_path, engine, of)
         table.insert({"id": 1, "c": value})
-        with pytest.raises(TargetError, match=rf"(?s)p_s_t cannot take a row: .*{named_so}.*id=1"):
+        with pytest.raises(TargetError, match=rf"(?s)p_s_t rejects a row: .*{named_so}.*id=1"):
             table.apply()
         assert not sa.inspect(engine).has_table("p_s_t")  # it is made in the transaction of its rows
         engine.dispose()

@@ -93,7 +93,7 @@ def test_a_view_of_a_log_whose_end_is_lost_says_where_it_ends(
     changelog.storage.delete(changelog.path_of("c", LAST - 1))
     view = view_of(changelog, "c", _report(LAST - 1, tmp_path), "")
     assert (view.start, view.last, view.reported) == (LAST - 1, LAST, True)
-    with pytest.raises(ChangeLogDamaged, match="batch 29 of connector c is missing, though batch 30 exists"):
+    with pytest.raises(ChangeLogDamaged, match="batch 29 of connector c is missing, although batch 30 exists"):
         view_of(changelog, "c", _report(LAST - 2, tmp_path), "")
 
 

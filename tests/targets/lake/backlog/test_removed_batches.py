@@ -52,7 +52,7 @@ def test_a_new_target_has_what_began_later_and_says_what_it_cannot_have(memory: 
     assert failed.keys() == {"p.s.a", "p.s.b"}
     for name in ("a", "b"):
         assert f"The table of p.s.{name} cannot be built: batches of the change log before" in failed[f"p.s.{name}"]
-        assert "had had them for changelog.retention.ms=0" in failed[f"p.s.{name}"]
+        assert "for longer than changelog.retention.ms=0" in failed[f"p.s.{name}"]
         assert f"airflow cdc snapshot test s.{name} --replace" in failed[f"p.s.{name}"]
         assert not other.target(f"s.{name}").exists()
     equal(other, "c")
@@ -155,7 +155,8 @@ def test_a_table_of_a_backup_says_that_it_cannot_go_on(memory: Lake) -> None:
     failed = failing(memory)
     assert failed.keys() == {"p.s.a"}  # of s.b nothing is gone that the backup lacks
     assert (
-        "The table of p.s.a stands at batch 2, and cannot go on: batches of the change log before 4" in failed["p.s.a"]
+        "The table of p.s.a is at batch 2 and cannot be continued: batches of the change log before 4"
+        in failed["p.s.a"]
     )
     assert (
         "move the table away and run the apply: before that, `airflow cdc snapshot test s.a --replace"
@@ -163,7 +164,7 @@ def test_a_table_of_a_backup_says_that_it_cannot_go_on(memory: Lake) -> None:
     )
     read_again(memory, "a")
     failed = failing(memory)
-    assert re.search(r"it is built again from batch \d+ on", failed["p.s.a"])
+    assert re.search(r"to rebuild it from batch \d+ on", failed["p.s.a"])
     del STORED[memory.path("s.a")]
     memory.apply()
     equal(memory, "a", "b")
@@ -275,5 +276,5 @@ def test_tables_go_on_and_new_ones_begin_after_a_rule_of_the_store_has_removed_b
     equal(memory, "a", "c")
     failed = failing(elsewhere(memory))
     assert failed.keys() == {"p.s.a", "p.s.c"}
-    assert "by a rule of the store, or by a person" in failed["p.s.c"]
-    assert "nobody knows whether any of them had changes of it" in failed["p.s.c"]
+    assert "by a lifecycle rule of the store or by a person" in failed["p.s.c"]
+    assert "it is not known whether any of them contained changes of the table" in failed["p.s.c"]

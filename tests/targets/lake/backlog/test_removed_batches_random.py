@@ -74,7 +74,7 @@ def _applied_or_not(lake: Lake) -> dict[str, str]:
         report = ApplyReports(lake.connector.changelog.storage, "test").read(lake.kind, lake.location)
         assert report is not None
         for text in report["failed"].values():
-            assert re.search("airflow cdc snapshot test .* --replace|it is built again from batch", text), text
+            assert re.search("airflow cdc snapshot test .* --replace|to rebuild it from batch", text), text
             assert "removed" in text
         return dict(report["failed"])
     return {}

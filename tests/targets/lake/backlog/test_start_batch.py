@@ -69,9 +69,9 @@ def test_a_table_begins_where_it_lacks_nothing(
 @pytest.mark.parametrize(
     ("base", "at", "new", "told"),
     [
-        ((), 0, True, ["The table of p.shop.t cannot be built", "some of them had changes", "airflow cdc snapshot c shop.t --replace", "run the apply again"]),
-        ((), 2, False, ["stands at batch 2, and cannot go on", "move the table away", "before that, `airflow cdc snapshot c shop.t --replace"]),
-        ((6,), 2, False, ["stands at batch 2", "move the table away and run the apply: it is built again from batch 6 on"]),
+        ((), 0, True, ["The table of p.shop.t cannot be built", "some of them contained changes", "airflow cdc snapshot c shop.t --replace", "run the apply again"]),
+        ((), 2, False, ["is at batch 2 and cannot be continued", "move the table away", "but first run `airflow cdc snapshot c shop.t --replace"]),
+        ((6,), 2, False, ["is at batch 2", "move the table away, and run the apply to rebuild it from batch 6 on"]),
     ],
 )  # fmt: skip
 def test_what_lacks_something_says_what_to_do(
@@ -87,7 +87,7 @@ def test_what_lacks_something_says_what_to_do(
 def test_where_nobody_knows_what_is_gone_anything_may_be(tmp_path: Path) -> None:
     changelog = _log(tmp_path, 8)
     assert _start(changelog, 0, new=True) == TableStart(7, lacks=True)
-    with pytest.raises(BatchesRemoved, match="nobody knows whether any of them had changes of it"):
+    with pytest.raises(BatchesRemoved, match="it is not known whether any of them contained changes of the table"):
         _start(changelog, 3, new=False)
 
 
@@ -158,5 +158,5 @@ def test_a_comparison_knows_what_a_table_lacks_of_batches_that_are_gone(tmp_path
     assert [since.has_missing_events(OTHER, marker) for marker in (-1, 2)] == [False, False]
     changelog.open_truncation_markers("c").delete_all()
     unknown = BatchesAfterReference(changelog, "c", LAST + 1, straddles=False)
-    with pytest.raises(NotComparable, match="batch 4 of the change log is not there any more"):
+    with pytest.raises(NotComparable, match="batch 4 of the change log no longer exists"):
         unknown.has_missing_events(TOPIC, 2)

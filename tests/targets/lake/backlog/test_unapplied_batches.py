@@ -127,7 +127,9 @@ def test_a_gap_before_what_is_read_is_damage(tmp_path: Path, gap: int) -> None:
     backlog = Backlog(changelog, "c")
     assert backlog.list_later_batches(gap + 2)[0].first == gap + 3
     for _ in range(2):
-        with pytest.raises(ChangeLogDamaged, match=f"batch 3 of connector c is missing, though batch {gap + 3} exists"):
+        with pytest.raises(
+            ChangeLogDamaged, match=f"batch 3 of connector c is missing, although batch {gap + 3} exists"
+        ):
             backlog.list_later_batches(0)
     assert backlog.list_later_batches(gap + 2)[0].first == gap + 3
 

@@ -180,7 +180,7 @@ def test_a_change_log_that_has_lost_its_beginning_is_refused(lake: Lake) -> None
     _damage(lake)
     before = _images(lake)
     with pytest.raises(
-        BatchesRemoved, match=r"batches of the change log before 2 were removed .by a rule of the store"
+        BatchesRemoved, match=r"batches of the change log before 2 were removed .by a lifecycle rule of the store"
     ):
         _rebuild(lake)
     assert _images(lake) == before

@@ -214,7 +214,7 @@ def test_a_table_that_the_connector_has_not_read_to_its_end_is_not_called_differ
     lake.follow()
     verified = _verify(lake)
     orders = _of(verified, "orders")
-    assert "an incremental snapshot of it was under way" in orders.not_compared
+    assert "an incremental snapshot of it was running" in orders.not_compared
     assert "9 rows are missing" in orders.not_compared
     assert (orders.missing, verified.exit_status) == (0, 2)
 
@@ -243,7 +243,7 @@ def test_a_table_that_a_rule_has_put_elsewhere_is_found_and_one_with_events_is_n
     _filled(lake)
     verified = _verify(lake)
     assert (_of(verified, "bag").location, _of(verified, "bag").is_equal) == (elsewhere, True)
-    assert "kept by a rule in mode log" in _of(verified, "orders").not_compared
+    assert "its rule has mode log" in _of(verified, "orders").not_compared
     assert verified.exit_status == 0
     assert _verify(lake, tables=(r"s\..*",)).exit_status == 2
 

@@ -86,7 +86,7 @@ def test_each_place_is_compared_with_the_rows_that_go_there_and_all_are_repaired
     verified = verify(lake, repair=True)
     assert _wrong(verified) == {"of_eu": (1, 0, 0), "of_us": (0, 1, 1), "large": (2, 1, 0)}, verified.format_text()
     advice = lake.connector.repairs  # type: ignore[attr-defined]
-    assert {topic: "5 keys are read again" in text for topic, text in advice.items()} == {"p.s.t": True}
+    assert {topic: "a snapshot reads 5 keys again" in text for topic, text in advice.items()} == {"p.s.t": True}
     lake.follow()
     (number,) = lake.connector.sent  # type: ignore[attr-defined]
     assert signal_state(lake.connector, number)[0] == "done"
@@ -111,7 +111,7 @@ def test_what_is_gone_or_was_never_made_is_a_difference_that_the_next_apply_or_a
     assert (_places(verified)["of us"].problem, verified.exit_status) == ("the table does not exist", 1)
     (advice,) = memory.connector.repairs.items()  # type: ignore[attr-defined]
     assert advice[0] == f"p.s.t → {us}"
-    assert "run the apply; if it is so afterwards" in advice[1]
+    assert "run the apply; if the problem remains" in advice[1]
     assert "airflow cdc snapshot test s.t --replace" in advice[1]
     memory.apply()
     assert verify(memory).is_equal
@@ -150,7 +150,7 @@ def test_rows_without_a_key_and_keys_that_are_twice_are_told_with_the_table_to_b
     assert _wrong(verified) == {**one_more, "keyed_y": (1, 0, 0)}, verified.format_text()
     advice = lake.connector.repairs  # type: ignore[attr-defined]
     assert advice.keys() == {f"p.s.bag → {place}/bag_x", f"p.s.keyed → {place}/keyed_x", "p.s.keyed", "p.s.by_key"}
-    for name, why in (("bag", "its rows have no key"), ("keyed", "it has 1 keys more than once")):
+    for name, why in (("bag", "its rows have no key"), ("keyed", "it has 1 duplicate keys")):
         text = advice[f"p.s.{name} → {place}/{name}_x"]
         assert why in text
         assert f"airflow cdc rebuild test {shlex.quote(f'{place}/{name}_x')}" in text
@@ -225,16 +225,14 @@ def test_tables_of_events_do_not_count_unless_they_are_named_and_nothing_else_is
     assert (verified.exit_status, verified.is_equal) == (0, True)
     assert {t.topic for t in verified.tables if t.never} == {"p.s.log", "p.s.outbox", "p.s.it_s__odd____x_"}
     text = verified.format_text()
-    assert "p.s.log: not compared, because it is kept by a rule in mode log: its rows are events" in text
-    assert "p.s.outbox: not compared, because a rule says that it is an outbox" in text
+    assert "p.s.log: not verified, because its rule has mode log: its rows are events" in text
+    assert "p.s.outbox: not verified, because its rule is an outbox" in text
     assert verify(memory, tables=r"s\.t").exit_status == 0
     named = verify(memory, tables=r"s\.(t|log)")
     assert (named.exit_status, named.is_equal) == (2, False)
-    with pytest.raises(
-        ConfigError, match="None of the 2 tables of connector test that are meant can be compared"
-    ) as error:
+    with pytest.raises(ConfigError, match="None of the 2 selected tables of connector test can be verified") as error:
         verify(memory, tables=r"s\.(outbox|log)")
-    assert "s.outbox: a rule says that it is an outbox" in str(error.value)
+    assert "s.outbox: its rule is an outbox" in str(error.value)
     STORED[f"{memory.folder}/lake/of eu"] = "a folder of somebody"
     assert verify(memory).exit_status == 1
 

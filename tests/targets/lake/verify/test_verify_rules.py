@@ -162,7 +162,7 @@ def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repair
     assert (past.target, past.by_rule) == (len(db.copy_rows("s.past")), True)
     assert soft.aside == lake.frame("s.soft").where("_is_deleted").count() > 0
     assert past.aside == lake.frame("s.past").where("NOT _is_current").count() > 0
-    assert "not compared, they tell about events: _seq, _op, _table" in verified.format_text()
+    assert "not verified, columns about events: _seq, _op, _table" in verified.format_text()
     assert (_of(verified, SHARDS[0]).source, _of(verified, SHARDS[0]).location) == (
         len(db.copy_rows(SHARDS[0])),
         lake.path("s.bills"),
