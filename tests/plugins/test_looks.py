@@ -43,7 +43,7 @@ def test_the_check_says_what_the_command_says(
         shop.order(2)
         found, printed = post(asked, "check"), json.loads(printed_by(capsys, "check", "shop"))
         assert {name: value for name, value in found.items() if value is not None} == printed
-        assert "the log has gone on" in found["waiting"]
+        assert "the log has advanced" in found["waiting"]
         capture(shop)
     assert post(asked, "check")["waiting"] is None
     findings = [Finding("It is slow.", "ALTER SYSTEM", fatal=False), Finding("It has no log.", f"SET {NASTY[0]}")]

@@ -189,7 +189,7 @@ def test_an_offset_is_set_to_what_somebody_writes(shop: Shop, asked: Asked) -> N
 def test_an_offset_is_forgotten(shop: Shop, asked: Asked) -> None:
     plan = act(asked, "reset-offset", {})
     assert "discards its position" in plan["lines"][0]
-    assert "reads every captured table again" in plan["lines"][1]
+    assert "snapshot of every captured table again" in plan["lines"][1]
     act(asked, "reset-offset", {"at_version": plan["version"]}, plan=False, confirm="shop")
     ((_, _, _, conf),) = begun()
     steered(conf)
@@ -204,7 +204,7 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("repair", ["snapshot", "incremental", "skip"])
 def test_a_gap_is_repaired_in_the_way_that_was_chosen(cut: None, shop: Shop, asked: Asked, repair: str) -> None:
-    assert "No gap exists" in act(asked, "repair-gap", {"repair": repair}, 409)["detail"]
+    assert "No gap: " in act(asked, "repair-gap", {"repair": repair}, 409)["detail"]
     shop.order(1)
     shop.database.purge_log()
     shop.order(2)
@@ -223,7 +223,7 @@ def test_a_gap_is_repaired_in_the_way_that_was_chosen(cut: None, shop: Shop, ask
     assert (dag, run, by, conf["repair"]) == ("cdc_lifecycle", done["run"], "eve", repair)
     steered(conf)
     assert "the log was purged" in shop.store.offset_history("shop", 1)[0].reason
-    assert "No gap exists" in act(asked, "repair-gap", body, 409)["detail"]
+    assert "No gap: " in act(asked, "repair-gap", body, 409)["detail"]
     capture(shop)
     assert [s.state for s in shop.store.signals_of("shop")] == (["done"] if repair == "incremental" else [])
 

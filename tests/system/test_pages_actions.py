@@ -142,7 +142,7 @@ FORMS: dict[str, tuple[str, dict[str, str], str, bool]] = {
     "Release database at": ("", {}, "The next maintenance may remove later batches", True),
     "Go back to an earlier offset": ("offsets", {"Offset to": "1"}, "A run of acted_lifecycle does it.", True),
     "Edit the offset": ("offsets", {}, "The connector is already at this position.", True),
-    "Forget the offset": ("offsets", {}, "reads every captured table again", True),
+    "Forget the offset": ("offsets", {}, "snapshot of every captured table again", True),
 }  # fmt: skip
 """Button → the tab where it is, what is filled in, what the plan says, and whether it wants the connector's name."""
 

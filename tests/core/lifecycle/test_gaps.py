@@ -32,7 +32,7 @@ def gap(db: MemoryDatabase, connector: Connector) -> None:
 def test_there_is_no_gap_while_the_log_holds_the_position(connector: Connector, life: ConnectorLifecycle) -> None:
     assert life.find_gap() is None
     before = connector.store.load_offset("test")
-    with pytest.raises(ConfigError, match="No gap exists"):
+    with pytest.raises(ConfigError, match="No gap: "):
         life.repair_gap(GapRepair.SKIP, "test", "ada")
     assert connector.store.load_offset("test") == before
 
@@ -190,5 +190,5 @@ def test_a_repair_is_carried_out_only_as_planned(connector: Connector, life: Con
         life.repair_gap(GapRepair.SKIP, "test", "ada", version=planned - 1)
     assert connector.store.load_offset("test").version == planned
     life.repair_gap(GapRepair.SKIP, "test", "ada", version=planned)
-    with pytest.raises(ConfigError, match="No gap exists"):
+    with pytest.raises(ConfigError, match="No gap: "):
         life.plan_repair(GapRepair.SKIP)

@@ -169,7 +169,7 @@ def test_applies_go_on_beside_a_maintenance(table: Lake) -> None:
 
 def test_a_table_of_somebody_else_and_one_that_is_gone_are_left_alone(table: Lake) -> None:
     changelog, location = table.connector.changelog, table.location
-    with pytest.raises(ConfigError, match="nothing to maintain"):
+    with pytest.raises(ConfigError, match="Nothing to maintain"):
         MaintainTables(table.spark, changelog, "other", location=location, target=table.kind).run()
     target = table.target("s.t")
     assert target.exists()
