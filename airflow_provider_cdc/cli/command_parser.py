@@ -80,7 +80,7 @@ def _check() -> ActionCommand:
         build_argument("--source", help="kind of source, if the connection type does not give it"),
         STATE,
         OUTPUT,
-        where="check_and_events.check_source",
+        where="check.check_source",
         description="Exit status: 0 ready; 1 not ready, and the output lists the statements that fix it.",
     )
 
@@ -145,7 +145,7 @@ def _events() -> ActionCommand:
             help="connection with the fsspec options of the change log, if the options of the connector's runs are not known",
         ),
         STATE,
-        where="check_and_events.export_events",
+        where="events.export_events",
         description="Records have topic, key, value and headers; a delete is followed by its tombstone, whose value is null.",
     )
 

@@ -1,4 +1,4 @@
-"""The commands ``check`` and ``events``."""
+"""The command ``events``."""
 
 from __future__ import annotations
 
@@ -8,60 +8,18 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.cli.command_support import POLL_S, cli_command, open_store, print_json
+from airflow_provider_cdc.cli.command_support import POLL_S, cli_command, open_store
 from airflow_provider_cdc.connector import event_form
-from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.source import CdcSourceHook
+from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.services.connectors.connector_handle import (
-    ConnectorAccess,
     access_of,
     find_connector,
     storage_options,
 )
-from airflow_provider_cdc.services.connectors.source_readiness import Readiness, check_readiness, resolve_access
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.debezium.record_renderer import DebeziumRenderer
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-
-
-@cli_command
-def check_source(args: argparse.Namespace) -> None:
-    """Check the source's prerequisites, and show the connector's position in its log."""
-    access: ConnectorAccess | None = None
-    if args.connector is not None and args.conn_id is None:
-        with open_store(args) as store:
-            record = find_connector(store, args.connector)
-        access = None if record.registration is None else resolve_access(record, args.state_conn_id)
-    if access is None and args.conn_id is None:
-        raise ConfigError(
-            "Name a connector or a connection to check.",
-            remedy="give the name of a connector that `airflow cdc connectors` lists, or --conn-id with a connection to a database",
-        )
-    found = (
-        Readiness(CdcSourceHook(args.conn_id, source=args.source).check_prerequisites())
-        if access is None
-        else check_readiness(access)
-    )
-    if args.output == "json":
-        findings = [{"what": f.what, "fix": f.fix, "fatal": f.fatal} for f in found.findings]
-        where = {} if found.position is None else {"position": found.position, "waiting": found.waiting}
-        print_json({"ready": found.is_ready, "findings": findings, **where})
-    else:
-        for line in _check_lines(found):
-            print(line)
-    if not found.is_ready:
-        raise SystemExit(1)
-
-
-def _check_lines(found: Readiness) -> Iterator[str]:
-    yield "Ready for capture." if found.is_ready else "Not ready for capture."
-    for f in found.findings:
-        yield f"  {'✗' if f.fatal else '!'} {f.what}"
-        yield f"    {f.fix}"
-    if found.position is not None:
-        yield f"The log ends at {found.position}."
-        yield f"Pending work: {found.waiting}." if found.waiting else "All changes are captured."
 
 
 @cli_command

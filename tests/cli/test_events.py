@@ -1,0 +1,89 @@
+"""The commands ``events`` and ``batches``."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import capture, clean, run
+from tests.support.airflow.airflow_connector import Shop
+
+
+def records(text: str) -> list[dict[str, Any]]:
+    """The records among the lines: captures of this process log to the same place. A process of its own prints only records."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def test_batches_are_listed_newest_first(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    capture(shop)
+    for key in (1, 2):
+        shop.order(key)
+        capture(shop)
+    clean(capsys)
+    run("batches", "shop", "-o", "json", "--limit", "2")
+    assert [(b["batch"], b["events"]) for b in json.loads(capsys.readouterr().out)] == [(3, 1), (2, 1)]
+    run("batches", "shop")
+    assert "entry 3" in capsys.readouterr().out
+
+
+def test_events_are_debezium_json_with_key_and_tombstone(shop: Shop, capfdbinary: Any) -> None:
+    capture(shop)
+    shop.order(1, "first")
+    with shop.database.transaction() as t:
+        t.delete("inventory.orders", {"id": 1})
+    capture(shop)
+    run("events", "shop", "--topic", "shop.inventory.orders")
+    created, deleted, tombstone = records(capfdbinary.readouterr().out.decode())
+    assert created["key"] == {"id": 1}
+    assert created["value"]["op"] == "c"
+    assert created["value"]["after"] == {"id": 1, "note": "first"}
+    assert (deleted["value"]["op"], deleted["value"]["after"]) == ("d", None)
+    assert tombstone == {"topic": "shop.inventory.orders", "key": {"id": 1}, "value": None}
+
+
+def test_events_begin_and_end_where_they_are_told(shop: Shop, capfdbinary: Any) -> None:
+    capture(shop)
+    for key in range(1, 5):
+        shop.order(key)
+        capture(shop)
+    run("events", "shop", "--from-batch", "3", "--limit", "2")
+    assert [r["key"]["id"] for r in records(capfdbinary.readouterr().out.decode())] == [2, 3]
+
+
+def test_events_follow_the_log_as_it_grows(shop: Shop, capfdbinary: Any) -> None:
+    capture(shop)
+    following = threading.Thread(target=lambda: run("events", "shop", "--follow", "--from-batch", "2", "--limit", "2"))
+    following.start()
+    for key in (1, 2):
+        shop.order(key)
+        capture(shop)
+    following.join(30)
+    assert not following.is_alive()
+    assert [r["key"]["id"] for r in records(capfdbinary.readouterr().out.decode())] == [1, 2]
+
+
+def test_events_are_found_by_the_change_log_alone(
+    shop: Shop, capfdbinary: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.order(1)
+    capture(shop)
+    monkeypatch.delenv("AIRFLOW_CONN_CDC_STATE_DEFAULT")
+    run("events", "shop", "--changelog", shop.definition.changelog, "--topic", "shop.inventory.orders")
+    assert [r["value"]["op"] for r in records(capfdbinary.readouterr().out.decode())] == ["r"]
+    with pytest.raises(SystemExit, match="holds no connector 'ship'"):
+        run("events", "ship", "--changelog", shop.definition.changelog)
+
+
+def test_events_take_a_form_that_the_source_has(shop: Shop, capfdbinary: Any) -> None:
+    shop.order(1)
+    capture(shop)
+    run("events", "shop", "--form", "debezium", "--topic", "shop.inventory.orders")
+    assert [r["key"] for r in records(capfdbinary.readouterr().out.decode())] == [{"id": 1}]
+    refusal = "form 'xstream'. Valid values are: debezium"
+    with pytest.raises(SystemExit, match=refusal):
+        run("events", "shop", "--form", "xstream")
+    with pytest.raises(SystemExit, match=refusal):
+        run("events", "shop", "--form", "xstream", "--changelog", shop.definition.changelog)
