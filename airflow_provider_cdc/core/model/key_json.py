@@ -184,7 +184,7 @@ def _text(value: Any, column: Column) -> str:
             return value
     except UnicodeEncodeError:  # half of a pair of surrogates
         pass
-    raise _bad(value, column, "a string")
+    raise _bad(value, column, "a JSON string")
 
 
 def _bytes(value: Any, column: Column) -> str:

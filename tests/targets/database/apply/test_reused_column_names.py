@@ -149,7 +149,7 @@ def test_rows_of_another_topic_keep_their_values(engine: sa.Engine, tmp_path: Pa
     assert [(row["id"], row["b"]) for row in in_order(rows(engine, "t"))] == [(1, 5), (2, 5), (4, 9)]
     source.drop_column("s1.t", "a")
     source.add_column("s1.t", "a", "int32", 7, text="7")
-    with pytest.raises(TargetError, match=r"it has rows of p\.s2\.t, too"):
+    with pytest.raises(TargetError, match=r"it also contains rows of p\.s2\.t"):
         apply()
 
 
