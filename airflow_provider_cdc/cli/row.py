@@ -14,7 +14,7 @@ from airflow_provider_cdc.cli.command_support import cli_command, find_current_u
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.pandas_import_guard import without_pandas
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
-from airflow_provider_cdc.services.row_history.row_history_request import RowQuery, load_row_history
+from airflow_provider_cdc.services.row_history.row_history_lookup import RowQuery, load_row_history
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.row_history.row_history_models import (

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.files.job_progress import JobProgressBoard
+from airflow_provider_cdc.changelog.files.running_job_files import JobProgressBoard
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.core.model.connector_signal import SentSignal

@@ -16,7 +16,7 @@ from airflow_provider_cdc.changelog.row_history.row_history_models import RowHis
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.spi.state_row_retention import StateRetention
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
-from airflow_provider_cdc.services.row_history.row_history_request import RowQuery, row_keys
+from airflow_provider_cdc.services.row_history.row_history_lookup import RowQuery, row_keys
 from tests.cli.conftest import capture, clean, run
 from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
 

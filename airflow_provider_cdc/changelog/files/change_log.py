@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from airflow_provider_cdc.changelog.files.job_progress import JobProgressBoard
 from airflow_provider_cdc.changelog.files.manifest_number_search import BatchNumbers, batch_name
 from airflow_provider_cdc.changelog.files.put_if_absent_check import verify_exclusive
+from airflow_provider_cdc.changelog.files.running_job_files import JobProgressBoard
 from airflow_provider_cdc.changelog.files.source_carry_over import CarryOverFolder
 from airflow_provider_cdc.changelog.files.storage import CreationUnconfirmed, Storage
 from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker, TruncationMarkers

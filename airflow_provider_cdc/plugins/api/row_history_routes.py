@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from airflow_provider_cdc.changelog.row_history.row_history_models import KeyColumn, RowHistory
 from airflow_provider_cdc.plugins import authorization
 from airflow_provider_cdc.plugins.api.dependencies import Store, WithRows
-from airflow_provider_cdc.services.row_history.row_history_request import RowQuery, load_row_history, row_keys
+from airflow_provider_cdc.services.row_history.row_history_lookup import RowQuery, load_row_history, row_keys
 
 router = APIRouter(tags=["rows"])
 _SECONDS = 10.0

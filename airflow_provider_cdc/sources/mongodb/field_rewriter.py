@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocume
 from airflow_provider_cdc.sources.mongodb.documents.bson_tree import text_value
 from airflow_provider_cdc.sources.mongodb.documents.document_errors import DamagedDocument
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_values
-from airflow_provider_cdc.sources.mongodb.documents.id_field_order import id_first
+from airflow_provider_cdc.sources.mongodb.documents.id_field_first import id_first
 from airflow_provider_cdc.sources.mongodb.field_rules import FieldRule
 
 log = logging.getLogger(__name__)

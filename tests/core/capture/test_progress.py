@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.changelog.files.job_progress import JobProgressBoard
+from airflow_provider_cdc.changelog.files.running_job_files import JobProgressBoard
 from airflow_provider_cdc.core.capture.stream_progress_reporter import BEHIND_S, StreamProgress
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.model.job_progress import JobProgress

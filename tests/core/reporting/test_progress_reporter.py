@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.changelog.files import job_progress as boards
-from airflow_provider_cdc.changelog.files.job_progress import JobProgressBoard
+from airflow_provider_cdc.changelog.files import running_job_files as boards
+from airflow_provider_cdc.changelog.files.running_job_files import JobProgressBoard
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.model.job_progress import JobProgress, format_duration
 from airflow_provider_cdc.core.reporting import progress_reporter as module

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import orjson
 
-from airflow_provider_cdc.changelog.files.job_progress import FOLDER as WORK
 from airflow_provider_cdc.changelog.files.put_if_absent_check import MARKER
+from airflow_provider_cdc.changelog.files.running_job_files import FOLDER as WORK
 from airflow_provider_cdc.changelog.files.source_carry_over import FOLDER
 from tests.support.connectors import Connector
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 
-from airflow_provider_cdc.changelog.reports.retry_pause import RetryPause
+from airflow_provider_cdc.targets.retry_pause import RetryPause
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from airflow_provider_cdc.targets.database.apply.apply_result import DatabaseApp
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.parallel.staged_parallel_apply import StagedDatabaseApply, StagingSizes
 from airflow_provider_cdc.targets.database.target_engine import open_engine
-from airflow_provider_cdc.targets.lake.executors.sink_executor_tasks import build_executor_workers
+from airflow_provider_cdc.targets.lake.executors.database_sink_executors import build_executor_workers
 from airflow_provider_cdc.targets.lake.jobs.apply_arguments import parse_seconds
 from airflow_provider_cdc.targets.lake.session import job_logging
 from airflow_provider_cdc.targets.lake.session.spark_session import STORAGE_OPTIONS, open_changelog

@@ -20,11 +20,11 @@ from typing import Any, Protocol
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurn
-from airflow_provider_cdc.changelog.reports.retry_pause import LONGEST_S, RetryPause
 from airflow_provider_cdc.core.errors import TransientError
 from airflow_provider_cdc.core.model.batch_manifest import BatchContents
 from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunReport, TableApplyResult
 from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import BacklogState, group_batches, told_of
+from airflow_provider_cdc.targets.retry_pause import LONGEST_S, RetryPause
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.continuous_apply")
 

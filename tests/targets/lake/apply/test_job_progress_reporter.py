@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.files.job_progress import JobProgressBoard
+from airflow_provider_cdc.changelog.files.running_job_files import JobProgressBoard
 from airflow_provider_cdc.core.model.job_progress import JobProgress
 from airflow_provider_cdc.core.reporting import progress_reporter as module
 from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress

@@ -17,7 +17,7 @@ from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetCo
 from airflow_provider_cdc.targets.database.parallel.staged_parallel_apply import StagedDatabaseApply, StagingSizes
 from airflow_provider_cdc.targets.database.parallel.staging_workers import PREFIX
 from airflow_provider_cdc.targets.database.target_engine import open_engine
-from airflow_provider_cdc.targets.lake.executors.sink_executor_tasks import build_executor_workers
+from airflow_provider_cdc.targets.lake.executors.database_sink_executors import build_executor_workers
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
 from tests.targets.database.apply.test_database_apply import in_order, rows, work

@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reports import apply_turns as turns_module
-from airflow_provider_cdc.changelog.reports import retry_pause as retry_module
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.core.errors import CdcError, ChangeLogDamaged, ConfigError, StorageUnavailable, TargetError
+from airflow_provider_cdc.targets import retry_pause as retry_module
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.jobs import apply_connectors, continuous_apply
 from airflow_provider_cdc.targets.lake.jobs import concurrent_connectors as module

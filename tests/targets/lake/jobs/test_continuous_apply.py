@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.reports import apply_turns as turns_module
-from airflow_provider_cdc.changelog.reports import retry_pause as retry_module
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.core.errors import CdcError, ChangeLogDamaged, StorageUnavailable, TargetError, TransientError
+from airflow_provider_cdc.targets import retry_pause as retry_module
 from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunReport
 from airflow_provider_cdc.targets.lake.jobs import continuous_apply as module
 from airflow_provider_cdc.targets.lake.jobs.continuous_apply import ContinuousApply

@@ -8,7 +8,7 @@ from typing import Any
 import bson
 
 from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments
-from airflow_provider_cdc.sources.mongodb.documents.id_field_order import id_first
+from airflow_provider_cdc.sources.mongodb.documents.id_field_first import id_first
 
 
 def test_the_key_of_a_document_is_in_front_and_nothing_else_moves() -> None:
