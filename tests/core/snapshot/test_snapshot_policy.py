@@ -319,7 +319,7 @@ def test_a_policy_is_told_that_a_snapshot_was_interrupted(
     assert _done(connector) == expected
     assert (True, True) in mine.ASKED
     assert mine.TOLD == ["aborted", "completed"]
-    assert ("rows of these tables are not read" in caplog.text) == (not expected)
+    assert ("the rows of these tables are not read" in caplog.text) == (not expected)
 
 
 @pytest.mark.parametrize("from_snapshot", [True, False])

@@ -146,7 +146,7 @@ def _damages(bench: Bench, file: CarriedFile, rows: CarriedFile) -> Iterator[tup
         (folder / name).unlink()
         yield name, "missing"
         (folder / name).write_bytes(data[:-1])
-        yield name, "damaged|cut"
+        yield name, "damaged|truncated"
         (folder / name).write_bytes(data)
 
 

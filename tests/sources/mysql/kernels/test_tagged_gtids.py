@@ -55,7 +55,7 @@ def test_a_set_as_the_server_writes_it() -> None:
 
 
 def test_a_form_of_sets_that_is_not_known_is_refused() -> None:
-    with pytest.raises(ValueError, match="form 2"):
+    with pytest.raises(ValueError, match="format 2"):
         MySqlGtids.from_event_body(bytes([2, 0, 0, 0, 0, 0, 0, 2]))
 
 

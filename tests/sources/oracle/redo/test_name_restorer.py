@@ -384,7 +384,7 @@ def test_changes_that_were_passed_over_and_turn_out_to_be_of_a_captured_table_ar
     gone = TableChange(type="DROP", id=id_("T1"))
     with pytest.raises(SchemaConflict, match=r"object 71 were treated as changes of APP\.OLD") as e:
         processed(Asked(now), insert(10, name="OLD"), commit(11), rename, ddl=lambda *_: ([gone], []))
-    assert "read APP.T1 and APP.OLD again" in str(e.value)
+    assert "snapshot APP.T1 and APP.OLD again" in str(e.value)
 
 
 def test_changes_taken_for_those_of_a_table_that_has_the_name_now_are_an_error() -> None:

@@ -395,7 +395,7 @@ def test_a_sink_whose_rows_need_not_be_those_of_the_source_is_said_and_not_compa
 ) -> None:
     _, connector = shop(tmp_path, 1)
     engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
-    with pytest.raises(ConfigError, match=f"None of the 1 tables(.|\n)*s.t: .*{why}"):
+    with pytest.raises(ConfigError, match=f"None of the 1 selected tables(.|\n)*s.t: .*{why}"):
         verified(engine, connector, **properties)
 
 
