@@ -145,7 +145,7 @@ def test_a_connection_that_the_sink_has_no_dialect_for_fails_for_good(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect(monkeypatch, "warehouse", conn_type="http", host="example.org")
-    with pytest.raises(AirflowFailException, match=r"(?s)of the type 'http'.*postgres"):
+    with pytest.raises(AirflowFailException, match=r"(?s)has the type 'http'.*postgres"):
         apply(shop)
 
 

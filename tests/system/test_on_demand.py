@@ -264,7 +264,7 @@ def test_a_table_that_is_not_captured_is_refused_by_name(captured: Runs) -> None
     captured.until("busy_snapshot", run, "check", "failed")
     assert captured.until("busy_snapshot", run, "send", "upstream_failed")
     log = captured.log("busy_snapshot", run, "check")
-    assert "no captured table is 'busy.secrets'" in log
+    assert "no captured table matches 'busy.secrets'" in log
     assert "busy.orders" in log
 
 
