@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import pkgutil
 import re
+import textwrap
 from collections.abc import Iterator
 
 import pytest
@@ -107,3 +109,61 @@ def _beginnings(call: ast.Call) -> Iterator[str]:
             parts = [re.escape(str(p.value)) if isinstance(p, ast.Constant) else ".+" for p in text.values]
             beginnings = ("".join(parts[:n]).removesuffix("\\ ") for n in range(1, len(parts) + 1))
             yield from (b for b in beginnings if len(b.replace(".+", "")) >= LITERAL)
+
+
+def _definitions() -> dict[str, list[ast.ClassDef | ast.FunctionDef]]:
+    """Classes and functions of the package, by name."""
+    found: dict[str, list[ast.ClassDef | ast.FunctionDef]] = {}
+    for file in (paths.ROOT / "airflow_provider_cdc").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                found.setdefault(node.name, []).append(node)
+    return found
+
+
+def _keywords(definition: ast.ClassDef | ast.FunctionDef) -> set[str] | None:
+    """Names of the arguments that it takes; ``None``: any, or those of another class."""
+    if isinstance(definition, ast.ClassDef):
+        makers = [n for n in definition.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+        if not makers:
+            fields = {
+                n.target.id for n in definition.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
+            }
+            return fields if fields and not definition.bases else None
+        (definition,) = makers
+    arguments = definition.args
+    return (
+        None if arguments.kwarg else {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    )
+
+
+def test_the_python_on_the_pages_calls_and_imports_names_that_the_package_has() -> None:
+    definitions, wrong, calls = _definitions(), [], 0
+    run = {DOCS / "contributing" / "a-source.md"}  # by test_a_source.py
+    for page in {paths.ROOT / "README.md", *DOCS.rglob("*.md")} - run:
+        for block in re.findall(r"^ *```python\n(.*?)^ *```$", page.read_text(), re.S | re.M):
+            tree = ast.parse(textwrap.dedent(block).replace("…", "..."))
+            nodes = list(ast.walk(tree))
+            known = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {
+                *vars(builtins),
+                "DAG",
+            }
+            known |= {n.name for n in nodes if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+            for node in nodes:
+                if isinstance(node, ast.ImportFrom | ast.Import):
+                    known |= {a.asname or a.name for a in node.names}
+                if isinstance(node, ast.ImportFrom) and str(node.module).startswith("airflow_provider_cdc"):
+                    module = importlib.import_module(str(node.module))
+                    wrong += [
+                        f"{page.name}: {node.module} has no {a.name}" for a in node.names if not hasattr(module, a.name)
+                    ]
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                    calls += 1
+                    name, given = node.func.id, {k.arg for k in node.keywords if k.arg}
+                    if name not in definitions and name not in known:
+                        wrong.append(f"{page.name}: {name} does not exist")
+                    taken = [_keywords(d) for d in definitions.get(name, [])]
+                    if taken and None not in taken and not any(given <= (t or set()) for t in taken):
+                        wrong.append(f"{page.name}: {name} does not take {', '.join(sorted(given))}")
+    assert wrong == []
+    assert calls > 30
