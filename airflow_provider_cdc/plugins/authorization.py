@@ -26,7 +26,7 @@ ROWS = "CDC rows"
 
 
 class ConnectorRight(StrEnum):
-    """A right of a user on a connector. Each needs the one before, except that of rows: it needs :attr:`READ`."""
+    """A right of a user on a connector. Each right includes the one before, except ``rows``, which requires ``operate``."""
 
     READ = "read"
     """See its state: who may read the DAG."""

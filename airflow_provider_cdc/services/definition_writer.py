@@ -73,7 +73,7 @@ class DefinitionRequest(BaseModel):
 
 
 class WrittenDefinition(BaseModel):
-    """A definition in both forms, to put under version control."""
+    """A definition as Python and as YAML, to put under version control."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

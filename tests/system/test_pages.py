@@ -37,7 +37,7 @@ TABS = (
     "Check",
     "Configuration",
     "Events",
-    "A row's story",
+    "Row history",
 )
 
 
@@ -186,7 +186,7 @@ def test_a_connector_is_seen_from_all_sides(page: Any, services: Services, shots
     show(page, services, f"/connectors/{SHOWN}")
     shown = {
         "Charts": "no error.", "Tables": "inventory.orders", "Snapshots and signals": "No signal was sent.", "Schema": "+ extra int32",
-        "Batches": "no target", "Offsets": "batch 1", "Check": "Nothing is changed there", "Configuration": "not shown", "Events": "COMPLETED", "A row's story": "Each look is recorded",
+        "Batches": "no target", "Offsets": "batch 1", "Check": "changes nothing at the source", "Configuration": "not shown", "Events": "COMPLETED", "Row history": "Each look-up is recorded",
     }  # fmt: skip
     assert set(shown) == set(TABS)
     for title, text in shown.items():
@@ -206,7 +206,7 @@ def test_the_story_of_a_row_shows_before_and_after(page: Any, services: Services
     show(page, services, f"/connectors/{SHOWN}/row")
     page.get_by_label("Table", exact=True).fill("inventory.orders")
     page.get_by_label("id (int64)").fill(str(len(NASTY)))
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Look up").click()
     story = page.get_by_test_id("story")
     story.wait_for()
     assert "create" in story.inner_text().lower()
@@ -214,13 +214,13 @@ def test_the_story_of_a_row_shows_before_and_after(page: Any, services: Services
     assert page.evaluate("window.hacked") is None
     page.screenshot(path=shots / "row.png")
     assert findings(page, axe) == []
-    story.get_by_role("button", name="The row as of then").last.click()
+    story.get_by_role("button", name="Show the row at this time").last.click()
     story.get_by_text(", as of 2").wait_for()
     assert page.get_by_label("As of").input_value().startswith("2")
     assert story.get_by_text("schema change").count() == 0  # that came later
     page.get_by_label("As of").fill("2020-01-01T00:00")
     page.get_by_text("Compare with the source").click()
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Look up").click()
     page.get_by_test_id("failure").wait_for()  # the source is in memory, and not in that of the API server
     show(page, services, f"/connectors/{SHOWN}/events")
     page.get_by_text("LOOKED_AT").first.wait_for()
@@ -238,12 +238,12 @@ def test_a_connector_is_paused_by_keyboard_alone(
             break
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Why").wait_for()
+    dialog.get_by_label("Reason").wait_for()
     page.wait_for_function("document.querySelector('[role=dialog]').contains(document.activeElement)")
     while page.evaluate("document.activeElement.tagName") != "INPUT":
         page.keyboard.press("Tab")
     page.keyboard.type("upgrade of the database")
-    for name in ("Show what happens", "Pause"):
+    for name in ("Show the plan", "Pause"):
         dialog.get_by_role("button", name=name, exact=True).wait_for()
         while page.evaluate("document.activeElement.textContent") != name:
             page.keyboard.press("Tab")
@@ -264,19 +264,19 @@ def test_what_can_repeat_something_wants_the_connectors_name(
     page: Any, services: Services, connectors: StateStore, axe: str
 ) -> None:
     show(page, services, f"/connectors/{SHOWN}")
-    page.get_by_role("button", name="Read tables again").click()
+    page.get_by_role("button", name="Snapshot tables").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Tables, or").fill("inventory.oders")
-    dialog.get_by_role("button", name="Show what happens").click()
+    dialog.get_by_role("button", name="Show the plan").click()
     dialog.get_by_text("did you mean inventory.orders?").wait_for()
     dialog.get_by_label("Tables, or").fill("inventory.orders")
-    dialog.get_by_role("button", name="Show what happens").click()
-    dialog.get_by_text("1 table is read again").wait_for()
-    go = dialog.get_by_role("button", name="Read tables again")
+    dialog.get_by_role("button", name="Show the plan").click()
+    dialog.get_by_text("1 table is snapshotted again").wait_for()
+    go = dialog.get_by_role("button", name="Snapshot tables")
     assert go.is_disabled()
     dialog.get_by_label("To confirm").fill(SHOWN)
     go.click()
-    dialog.get_by_text("Done, as signal").wait_for()
+    dialog.get_by_text("Done: signal").wait_for()
     (signal,) = connectors.signals_of(SHOWN)
     assert (signal.type, signal.sent_by) == ("execute-snapshot", "admin")
     page.keyboard.press("Escape")

@@ -94,7 +94,7 @@ def ask(page: Any, button: str, *, scope: Any = None) -> Any:
     """Open a dialog."""
     (scope or page).get_by_role("button", name=button, exact=True).click()
     dialog = page.get_by_test_id("action")
-    dialog.get_by_role("button", name="Show what happens").wait_for()
+    dialog.get_by_role("button", name="Show the plan").wait_for()
     return dialog
 
 
@@ -108,8 +108,8 @@ def go(page: Any, dialog: Any, button: str, *, named: bool, fate: str, shot: Pat
 
     :param shot: where the plan is photographed
     """
-    dialog.get_by_role("button", name="Show what happens").click()
-    dialog.get_by_text("This is what happens:").wait_for()
+    dialog.get_by_role("button", name="Show the plan").click()
+    dialog.get_by_text("The plan:").wait_for()
     begin = dialog.get_by_role("button", name=button, exact=True)
     if named:
         assert begin.is_disabled()
@@ -133,16 +133,16 @@ def looked_at(page: Any, services: Services) -> Iterator[None]:
 FORMS: dict[str, tuple[str, dict[str, str], str, bool]] = {
     "Pause": ("", {}, "No run is active; new runs are skipped.", False),
     "Stop": ("", {}, "shows the connector as stopped", False),
-    "Run now": ("", {}, "A run of cdc_acted does it.", False),
-    "Read tables again": ("", {"Tables, or": "acted.orders", "How": "blocking"}, "as a whole; changes wait until it is complete", True),
-    "Stop a snapshot": ("", {"Tables, or": ""}, "no snapshot is stopped", True),
-    "Compare with the source": ("", {"Tables, or": "acted.ord.*", "Target": "0"}, "compares them value by value", False),
-    "Compare and repair": ("", {"Tables, or": ""}, "All tables that can be verified.", True),
-    "Build tables again": ("", {"Tables, or": "acted.orders"}, "is rebuilt from the change log: acted.orders", True),
-    "Release database at": ("", {}, "The next maintenance may remove later batches", True),
-    "Go back to an earlier offset": ("offsets", {"Offset to": "1"}, "A run of acted_lifecycle does it.", True),
-    "Edit the offset": ("offsets", {}, "The connector is already at this position.", True),
-    "Forget the offset": ("offsets", {}, "snapshot of every captured table again", True),
+    "Run now": ("", {}, "A run of cdc_acted executes this action.", False),
+    "Snapshot tables": ("", {"Tables, or": "acted.orders", "Snapshot type": "blocking"}, "as a whole; changes wait until it is complete", True),
+    "Stop snapshots": ("", {"Tables, or": ""}, "no snapshot is stopped", True),
+    "Verify tables": ("", {"Tables, or": "acted.ord.*", "Target": "0"}, "compares them value by value", False),
+    "Verify and repair": ("", {"Tables, or": ""}, "All tables that can be verified.", True),
+    "Rebuild tables": ("", {"Tables, or": "acted.orders"}, "is rebuilt from the change log: acted.orders", True),
+    "Forget database at": ("", {}, "The next maintenance may remove later batches", True),
+    "Restore an earlier offset": ("offsets", {"Offset to": "1"}, "A run of acted_lifecycle executes this action.", True),
+    "Set the offset": ("offsets", {}, "The connector is already at this position.", True),
+    "Reset the offset": ("offsets", {}, "snapshot of every captured table again", True),
 }  # fmt: skip
 """Button → the tab where it is, what is filled in, what the plan says, and whether it wants the connector's name."""
 
@@ -163,29 +163,29 @@ def test_every_dialog_says_what_it_will_do_before(
                 field.select_option(value)
             else:
                 field.fill(value)
-        dialog.get_by_label("Why").fill("a look")
+        dialog.get_by_label("Reason").fill("a look")
         file = f"dialog-{title.lower().replace(' ', '-')}-{theme}"
         settled(page, DIALOG)
         page.screenshot(path=shots / f"{file}-form.png")
         assert in_dialog(page, axe) == [], title
-        dialog.get_by_role("button", name="Show what happens").click()
+        dialog.get_by_role("button", name="Show the plan").click()
         dialog.get_by_text(plan).first.wait_for()
         assert dialog.get_by_label("To confirm").count() == named, title
         assert dialog.get_by_role("button", name=name).is_disabled() is named
         page.screenshot(path=shots / f"{file}-plan.png")
         assert in_dialog(page, axe) == [], title
         dialog.get_by_role("button", name="Back", exact=True).click()
-        assert dialog.get_by_label("Why").input_value() == "a look"  # nothing has to be written twice
+        assert dialog.get_by_label("Reason").input_value() == "a look"  # nothing has to be written twice
         closed(page, dialog)
 
     before = acted.store.load_offset("acted"), acted.store.load_control("acted"), acted.store.signals_of("acted")
     for title in FORMS:
         opened(title, "light")
     with looked_at(page, services):
-        for title in ("Read tables again", "Go back to an earlier offset", "Edit the offset", "Build tables again"):
+        for title in ("Snapshot tables", "Restore an earlier offset", "Set the offset", "Rebuild tables"):
             opened(title, "dark")
     page.set_viewport_size({"width": 800, "height": 600})
-    opened("Edit the offset", "narrow")
+    opened("Set the offset", "narrow")
     page.set_viewport_size({"width": 1280, "height": 900})
     assert (
         acted.store.load_offset("acted"),
@@ -211,8 +211,8 @@ def test_what_somebody_may_not_do_is_not_offered(page: Any, services: Services, 
 
     assert only(["read"]) == []
     operates = only(["read", "operate"])
-    assert {"Pause", "Run now", "Read tables again", "Compare and repair", "Ask the source"} <= set(operates)
-    assert [one for one in operates if "offset" in one or "Build" in one or "Release" in one] == []
+    assert {"Pause", "Run now", "Snapshot tables", "Verify and repair", "Check the log"} <= set(operates)
+    assert [one for one in operates if "offset" in one or "Rebuild" in one or "Forget" in one] == []
 
 
 def test_a_comparison_that_finds_something_is_followed_to_its_repair(
@@ -220,9 +220,9 @@ def test_a_comparison_that_finds_something_is_followed_to_its_repair(
 ) -> None:
     acted.tamper("UPDATE acted_acted_orders SET note = 'wrong' WHERE id = 2")
     show(page, services, "/connectors/acted")
-    dialog = ask(page, "Compare with the source")
-    dialog.get_by_label("Why").fill("somebody says that a row is wrong")
-    run = go(page, dialog, "Compare with the source", named=False, fate="failed")
+    dialog = ask(page, "Verify tables")
+    dialog.get_by_label("Reason").fill("somebody says that a row is wrong")
+    run = go(page, dialog, "Verify tables", named=False, fate="failed")
     run.get_by_text("1 different").wait_for()
     assert "acted.acted.orders" in run.inner_text()
     page.screenshot(path=shots / "action-compared.png")
@@ -235,22 +235,22 @@ def test_a_comparison_that_finds_something_is_followed_to_its_repair(
     page.screenshot(path=shots / "action-last.png")
     assert findings(page, axe) == []
 
-    dialog = ask(page, "Compare and repair")
-    run = go(page, dialog, "Compare and repair", named=True, fate="failed")  # it did differ
+    dialog = ask(page, "Verify and repair")
+    run = go(page, dialog, "Verify and repair", named=True, fate="failed")  # it did differ
     run.get_by_text(re.compile(r"signal \d+ was sent")).wait_for()  # others have sent some, too
     closed(page, dialog)
     dialog = ask(page, "Run now")
     go(page, dialog, "Run now", named=False, fate="done")
     closed(page, dialog)
     assert acted.rows() == [(1, "first"), (2, "second")]
-    dialog = ask(page, "Compare with the source")
-    run = go(page, dialog, "Compare with the source", named=False, fate="done")
+    dialog = ask(page, "Verify tables")
+    run = go(page, dialog, "Verify tables", named=False, fate="done")
     run.get_by_text("Equal to the source: acted.acted.orders (2 rows).").wait_for()
     closed(page, dialog)
     show(page, services, "/connectors/acted/tables")
     page.get_by_role("table", name="Tables").get_by_text("database: equal").wait_for()
     show(page, services, "/connectors/acted/events")
-    table = page.get_by_role("table", name="Asked for on these pages")
+    table = page.get_by_role("table", name="Requested on these pages")
     table.get_by_text("somebody says that a row is wrong").wait_for()
     rows = table.locator("tbody tr").all_inner_texts()
     assert [("failed" in row.lower(), "done" in row.lower(), "admin" in row) for row in rows[:4]] == [
@@ -269,16 +269,16 @@ def test_the_offset_is_edited_and_brought_back(
     assert first.offset.position is not None
     acted.source.sql("INSERT INTO acted.orders VALUES (3, 'third')")
     show(page, services, "/connectors/acted/offsets")
-    dialog = ask(page, "Edit the offset")
+    dialog = ask(page, "Set the offset")
     field = dialog.get_by_label("Position in the source's log")
     assert json.loads(field.input_value()) == first.offset.position
     for text, told in (
-        ("{", "The position is no JSON"),
+        ("{", "The position is not valid JSON"),
         ('{"file": "<img>", "pos": 4}', "The position does not exist"),
         ('{"file": "nothing.000001", "pos": 4}', "the server has no file nothing.000001"),
     ):
         field.fill(text)
-        dialog.get_by_role("button", name="Show what happens").click()
+        dialog.get_by_role("button", name="Show the plan").click()
         dialog.get_by_text(told).first.wait_for()
         if dialog.get_by_role("button", name="Back", exact=True).count():
             page.screenshot(path=shots / "dialog-obstacle.png")
@@ -287,16 +287,16 @@ def test_the_offset_is_edited_and_brought_back(
     end = acted.source.sql("SHOW MASTER STATUS")[0]
     gtids = acted.source.sql("SELECT @@GLOBAL.gtid_binlog_pos")[0][0]
     field.fill(json.dumps(first.offset.position | {"file": end[0], "pos": int(end[1]), "gtids": gtids}))
-    dialog.get_by_label("Why").fill("the third is not wanted")
-    run = go(page, dialog, "Edit the offset", named=True, fate="done")
+    dialog.get_by_label("Reason").fill("the third is not wanted")
+    run = go(page, dialog, "Set the offset", named=True, fate="done")
     run.get_by_text("The offset was moved from").wait_for()
     assert dialog.get_by_text("SKIPPED").count() == 1
     closed(page, dialog)
     page.get_by_role("table", name="Offsets").get_by_text("the third is not wanted").wait_for()
 
-    dialog = ask(page, "Go back to an earlier offset")
-    dialog.get_by_label("Offset to go back to").select_option(str(first.version))
-    go(page, dialog, "Go back to an earlier offset", named=True, fate="done", shot=shots / "action-plan.png")
+    dialog = ask(page, "Restore an earlier offset")
+    dialog.get_by_label("Offset to restore").select_option(str(first.version))
+    go(page, dialog, "Restore an earlier offset", named=True, fate="done", shot=shots / "action-plan.png")
     assert dialog.get_by_text("REPEATED").count() == 1
     closed(page, dialog)
     found = acted.store.load_offset("acted").offset
@@ -311,24 +311,24 @@ def test_a_gap_is_repaired_from_its_report(
 ) -> None:
     lose(acted.store, "acted")
     show(page, services, "/connectors/acted/offsets")
-    page.get_by_role("button", name="Ask the source").click()
+    page.get_by_role("button", name="Check the log").click()
     report = page.get_by_test_id("gap")
     report.get_by_text("Lost: all changes committed after").wait_for()
     page.screenshot(path=shots / "gap-ways.png", full_page=True)
     assert findings(page, axe) == []
     dialog = ask(page, "Repair the gap by skip", scope=report)
-    dialog.get_by_role("button", name="Show what happens").click()
+    dialog.get_by_role("button", name="Show the plan").click()
     dialog.get_by_text("LOST FOR GOOD").wait_for()
     page.screenshot(path=shots / "dialog-repair-the-gap-plan.png")
     closed(page, dialog)
     dialog = ask(page, f"Repair the gap by {repair}", scope=report)
-    dialog.get_by_label("Why").fill("the log was purged")
+    dialog.get_by_label("Reason").fill("the log was purged")
     run = go(page, dialog, f"Repair the gap by {repair}", named=True, fate="done")
     run.get_by_text(f"Repaired by {repair}.").wait_for()
     page.screenshot(path=shots / "action-repaired.png")
     assert in_dialog(page, axe) == []
     closed(page, dialog)
-    page.get_by_role("button", name="Ask the source").click()
+    page.get_by_role("button", name="Check the log").click()
     page.get_by_text("No gap: the log contains").wait_for()
     assert "the log was purged" in acted.store.offset_history("acted", 1)[0].reason
     assert page.errors == []

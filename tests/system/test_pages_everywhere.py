@@ -49,20 +49,20 @@ def pressed(*names: str) -> Callable[[Any], None]:
 def row(page: Any) -> None:
     page.get_by_label("Table", exact=True).fill("inventory.orders")
     page.get_by_label("Key: values").fill("1")
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Look up").click()
     page.get_by_test_id("story").wait_for()
 
 
 def wizard(page: Any) -> None:
     page.get_by_label("Connection", exact=True).select_option(index=1)
-    pressed("Check, and list what there is")(page)
+    pressed("Check, and list the tables")(page)
     page.get_by_label("Name of the connector").fill("made")
     pressed("Write the definition")(page)
     page.get_by_test_id("definition").wait_for()
 
 
 FURTHER = {
-    "charts": pressed("As tables"), "check": pressed("Check now"), "offsets": pressed("Ask the source"), "row": row, "new": wizard,
+    "charts": pressed("As tables"), "check": pressed("Check now"), "offsets": pressed("Check the log"), "row": row, "new": wizard,
 }  # fmt: skip
 """What a place shows only when somebody asks for it."""
 ASKS_NOTHING = {"check"}
@@ -112,7 +112,7 @@ def test_an_api_that_is_slow_and_then_broken_is_told(
         assert [one.request.url for one in held if not one.request.url.endswith("/actions")] == []
         return
     if shown_by(place) == "row":  # its form is there at once
-        page.get_by_role("button", name="Look").wait_for()
+        page.get_by_role("button", name="Look up").wait_for()
     else:
         page.get_by_role("status").get_by_text("Loading").first.wait_for()
     for theme in ("dark", "light"):

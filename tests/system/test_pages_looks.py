@@ -154,7 +154,7 @@ def test_a_lost_position_is_shown_with_the_ways_out(
     show(page, services, "/connectors/looked/offsets")
     page.get_by_role("table", name="Offsets").wait_for()
     assert page.get_by_test_id("gap").count() == 0
-    by_keyboard(page, "Ask the source")
+    by_keyboard(page, "Check the log")
     page.get_by_text("No gap: the log contains").wait_for()
 
 
@@ -169,7 +169,7 @@ def test_a_row_is_compared_with_its_source(
     story, row = page.get_by_test_id("story"), page.get_by_role("table", name="The row")
 
     def said(what: str) -> list[list[str]]:
-        page.get_by_role("button", name="Look", exact=True).click()
+        page.get_by_role("button", name="Look up", exact=True).click()
         story.get_by_text(re.compile(f"^{what} to the newest change")).wait_for()
         return [line.split("\t") for line in row.inner_text().splitlines()]
 
@@ -188,7 +188,7 @@ def test_a_row_is_compared_with_its_source(
     assert said("equal")[2] == ["note", "second", "second"]
     assert [line for line in story.get_by_text("2 changes").all_inner_texts() if "were searched" in line] != []
     inventory.sql(f"DELETE FROM nasty.compared WHERE id = {LONG}")
-    page.get_by_role("button", name="Look", exact=True).click()
+    page.get_by_role("button", name="Look up", exact=True).click()
     story.get_by_text("the row does not exist, not equal to the newest change").wait_for()
     looks = [
         one for one in looked.store.list_notifications("looked", limit=200) if one.notification.type == "LOOKED_AT"
@@ -205,7 +205,7 @@ def test_charts_show_an_hour_a_day_and_a_week_and_what_has_happened(
         by_keyboard(page, span)
         page.locator(f"button[aria-pressed=true]:has-text('{span}')").wait_for()
         page.get_by_role("img", name="Events per second").wait_for()
-        table = page.get_by_role("table", name="What has happened")
+        table = page.get_by_role("table", name="Marked events")
         table.get_by_text("schema change", exact=True).first.wait_for()
         assert "ADD COLUMN more" in table.inner_text()
     page.screenshot(path=shots / "charts.png")
@@ -232,7 +232,7 @@ def test_the_wizard_goes_from_a_connection_to_a_definition_that_captures(
     show(page, services)
     page.get_by_role("link", name="New connector").click()
     page.get_by_label("Connection", exact=True).select_option("listed")
-    by_keyboard(page, "Check, and list what there is")
+    by_keyboard(page, "Check, and list the tables")
     page.get_by_test_id("findings").wait_for()
     page.get_by_label("Search tables").fill("nasty.")
     group = page.get_by_role("group", name="Tables")
@@ -300,12 +300,12 @@ def test_a_slow_and_a_broken_api_is_told_on_each_of_them(
 
     page.route(f"**/cdc/api/v1/**/{asked}" if tab != "new" else f"**/cdc/api/v1/{asked}", answer)
     show(page, services, "/new" if tab == "new" else f"/connectors/looked/{tab}")
-    button = {"check": "Check now", "offsets": "Ask the source"}.get(tab)
+    button = {"check": "Check now", "offsets": "Check the log"}.get(tab)
     if button is None:
         page.get_by_role("status").get_by_text("Loading").first.wait_for()
     else:
         page.get_by_role("button", name=button).click()
-        page.get_by_text("The source is asked").first.wait_for()
+        page.get_by_text("Querying the source").first.wait_for()
     while not held:
         page.wait_for_timeout(50)
     assert findings(page, axe, loading=True) == []

@@ -79,7 +79,7 @@ def one_is_held(page: Any, found: list[Any], number: int = 1) -> Any:
 def opened(page: Any, button: str) -> Any:
     page.get_by_role("button", name=button, exact=True).click()
     dialog = page.get_by_test_id("action")
-    dialog.get_by_role("button", name="Show what happens").wait_for()
+    dialog.get_by_role("button", name="Show the plan").wait_for()
     return dialog
 
 
@@ -91,38 +91,38 @@ def test_what_others_do_meanwhile_takes_no_dialog_away_and_makes_its_plan_old(
 ) -> None:
     show(page, services, PLACE)
     dialog = opened(page, "Pause")
-    dialog.get_by_label("Why").fill("upgrade")
-    dialog.get_by_role("button", name="Show what happens").click()
-    dialog.get_by_text("This is what happens:").wait_for()
+    dialog.get_by_label("Reason").fill("upgrade")
+    dialog.get_by_role("button", name="Show the plan").click()
+    dialog.get_by_text("The plan:").wait_for()
     store.set_control(NAME, DesiredState.STOPPED, "bob")
     behind(page, "Resume")  # there is no button for a pause any more
     dialog.get_by_role("button", name="Pause", exact=True).click()
     dialog.get_by_text("have changed since the plan was made").wait_for()
     assert store.load_control(NAME).by == "bob"
     dialog.get_by_role("button", name="Back", exact=True).click()
-    dialog.get_by_role("button", name="Show what happens").click()
-    dialog.get_by_text("This is what happens:").wait_for()
+    dialog.get_by_role("button", name="Show the plan").click()
+    dialog.get_by_text("The plan:").wait_for()
     dialog.get_by_role("button", name="Pause", exact=True).click()
     dialog.get_by_text("Done.").wait_for()
     assert (store.load_control(NAME).wanted, store.load_control(NAME).reason) == ("paused", "upgrade")
     page.keyboard.press("Escape")
     dialog.wait_for(state="detached")
     page.wait_for_function("document.activeElement.tagName === 'H1'")  # its button is gone
-    dialog = opened(page, "Read tables again")
+    dialog = opened(page, "Snapshot tables")
     page.keyboard.press("Escape")
     dialog.wait_for(state="detached")
-    page.wait_for_function("document.activeElement.textContent === 'Read tables again'")
+    page.wait_for_function("document.activeElement.textContent === 'Snapshot tables'")
 
 
 def test_what_is_done_is_what_the_plan_was_about_whatever_is_typed_meanwhile(
     page: Any, services: Services, store: StateStore
 ) -> None:
     show(page, services, PLACE)
-    dialog = opened(page, "Read tables again")
+    dialog = opened(page, "Snapshot tables")
     field = dialog.get_by_label("Tables, or")
     field.fill("inventory.orders")
     requests = held(page, "**/actions/snapshot?**")
-    dialog.get_by_role("button", name="Show what happens").click()
+    dialog.get_by_role("button", name="Show the plan").click()
     request = one_is_held(page, requests)
     field.fill("inventory.lines")
     request.continue_()
@@ -130,13 +130,13 @@ def test_what_is_done_is_what_the_plan_was_about_whatever_is_typed_meanwhile(
     dialog.get_by_text("1 table is snapshotted again, in chunks beside the stream: inventory.orders.").wait_for()
     dialog.get_by_label("To confirm").fill(NAME)
     requests = held(page, "**/actions/snapshot?**")
-    dialog.get_by_role("button", name="Read tables again").click()
+    dialog.get_by_role("button", name="Snapshot tables").click()
     request = one_is_held(page, requests)
     page.keyboard.press("Escape")  # what becomes of it would be seen by nobody
     assert dialog.get_by_role("button", name="Cancel").is_disabled()
     request.continue_()
     page.unroute_all(behavior="ignoreErrors")
-    dialog.get_by_text("Done, as signal").wait_for()
+    dialog.get_by_text("Done: signal").wait_for()
     (signal,) = store.signals_of(NAME)
     assert json.loads(signal.data or "")["data-collections"] == ["inventory.orders"]
     page.keyboard.press("Escape")
@@ -145,8 +145,8 @@ def test_what_is_done_is_what_the_plan_was_about_whatever_is_typed_meanwhile(
 def test_what_does_not_fit_is_told_in_words(page: Any, services: Services) -> None:
     show(page, services, PLACE)
     dialog = opened(page, "Stop")
-    dialog.get_by_label("Why").fill("x" * 2001)
-    dialog.get_by_role("button", name="Show what happens").click()
+    dialog.get_by_label("Reason").fill("x" * 2001)
+    dialog.get_by_role("button", name="Show the plan").click()
     dialog.get_by_text("reason: String should have at most 2000 characters", exact=True).wait_for()
 
 
@@ -188,7 +188,7 @@ def test_links_lead_there_and_back_and_a_tab_that_there_is_not_is_the_first_one(
     page.wait_for_url(f"**{PLACE}/batches")
     page.get_by_role("link", name="1", exact=True).click()
     page.get_by_role("heading", name="Batch 1").wait_for()
-    page.get_by_role("table", name="Files").or_(page.get_by_text("It has no event")).wait_for()
+    page.get_by_role("table", name="Files").or_(page.get_by_text("The batch has no events")).wait_for()
     page.get_by_role("link", name=NAME, exact=True).click()
     page.get_by_role("tab", name="Batches", exact=True, selected=True).wait_for()
     show(page, services, f"{PLACE}/nothing-of-the-kind")
@@ -211,7 +211,7 @@ def test_the_overview_is_filtered_by_a_tag_also_when_no_connector_has_it_any_mor
     assert all("cdc" in text.partition("Tags:")[2] for text in rows.all_inner_texts())
     assert row("tagged").count() == 1
     show(page, services, "?tag=nightly&state=failed&source=none")
-    page.get_by_text("No connector fits.").wait_for()
+    page.get_by_text("No connector matches.").wait_for()
     shown = {
         name: page.get_by_label(name, exact=True).evaluate("e => e.selectedOptions[0].text")
         for name in ("Tag", "Source")
@@ -232,7 +232,7 @@ def test_older_entries_and_further_tables_are_there_for_who_wants_them(
     rows = page.get_by_role("table", name="Signals").locator("tbody tr")
     page.get_by_text("The newest 50 are shown.").wait_for()
     assert rows.count() == 50
-    page.get_by_role("button", name="Show older ones").click()
+    page.get_by_role("button", name="Show older entries").click()
     page.get_by_text("The newest 50 are shown.").wait_for(state="detached")
     assert rows.count() == 60
     one = services.json("GET", f"{API}{PLACE}/tables")["tables"][0]

@@ -106,7 +106,7 @@ def test_the_overview_has_all_of_them_at_the_top_with_what_to_do(
     rows = page.get_by_role("table", name="Connectors").locator("tbody tr")
     rows.first.wait_for()
     texts = rows.all_inner_texts()
-    troubled = [n for n, text in enumerate(texts) if "in trouble" in text.lower()]
+    troubled = [n for n, text in enumerate(texts) if "needs attention" in text.lower()]
     assert troubled == list(range(len(troubled)))  # they come first
     for name, expected in EXPECTED.items():
         (row,) = [texts[n] for n in troubled if texts[n].startswith(name)]

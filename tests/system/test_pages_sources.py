@@ -22,7 +22,7 @@ from tests.system.test_pages import TABS
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
 API = "/cdc/api/v1/connectors"
-LEFT, GONE = "of the source's log left to read", "the source removes the log there in"
+LEFT, GONE = "of the source's log left to read", "the source removes the log at the position in"
 WINDOW = {"db2": [GONE], "mariadb": [LEFT], "mysql": [LEFT, GONE], "oracle": [LEFT]}
 """What a source tells of both ends of its log, as these servers and accounts are."""
 
@@ -114,8 +114,8 @@ def all_sides(page: Any, services: Services, fleet: Fleet, kind: str, shots: Pat
     table = fleet.table(kind)
     shown = {
         "Charts": "no error.", "Tables": table, "Snapshots and signals": "No signal was sent.", "Schema": table.partition(".")[2],
-        "Batches": "database: yes", "Offsets": "batch 1", "Check": "Nothing is changed there", "Configuration": "topic.prefix", "Events": "SKIPPED" if kind == "debezium" else "COMPLETED",
-        "A row's story": "Each look is recorded",
+        "Batches": "database: yes", "Offsets": "batch 1", "Check": "changes nothing at the source", "Configuration": "topic.prefix", "Events": "SKIPPED" if kind == "debezium" else "COMPLETED",
+        "Row history": "Each look-up is recorded",
     }  # fmt: skip
     assert set(shown) == set(TABS)
     for title, text in shown.items():

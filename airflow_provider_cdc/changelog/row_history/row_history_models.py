@@ -1,4 +1,4 @@
-"""The story of a row, as ``airflow cdc row --json`` prints it and the page's API gives it. Values are as JSON has them: decimals and moments as texts, bytes as base64."""
+"""The history of a row, as ``airflow cdc row --json`` prints it and the page's API returns it. Values have JSON types: decimals and times are texts, bytes are base64."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class _Model(BaseModel):
 class KeyColumn(_Model):
     """A column of a table's key.
 
-    :param type: in the change log
-    :param form: how a value of it is given
+    :param type: its type in the change log
+    :param form: the form of its values in a request
     """
 
     name: str
@@ -29,9 +29,9 @@ class KeyColumn(_Model):
 class TargetOutcome(_Model):
     """The outcome of a change at one target.
 
-    :param state: ``applied``; ``waits``: it has not got the batch yet; ``unknown``: its last report does not say
-    :param at: when the run ended after which the target had it, ISO 8601; ``None`` if that is not known any more
-    :param at_latest: the run may have been an earlier one: runs before it are not remembered
+    :param state: ``applied``; ``waits``: the target does not have the batch yet; ``unknown``: its last report does not show it
+    :param at: end of the run after which the target had the change, ISO 8601; ``None`` if it is no longer known
+    :param at_latest: an earlier run may have applied the change: earlier runs are not recorded
     """
 
     target: str
@@ -44,23 +44,23 @@ class TargetOutcome(_Model):
 class RowChange(_Model):
     """A change of the row, or of its whole table (``truncate``, ``schema change``).
 
-    :param snapshot: value of ``source.snapshot`` of what a snapshot has made; a ``truncate`` that has one is no ``TRUNCATE`` of a user: the snapshot empties
-        the table before it reads it again
-    :param table: what the table was called
-    :param topic: of its events
-    :param key: of the row after the change; of a delete, before it
-    :param previous_key: of a key change: what the row was called before
-    :param next_key: of a key change that took the row from the key that was asked for: what it is called since
+    :param snapshot: value of ``source.snapshot`` if a snapshot made the event. A ``truncate`` with this value is not a ``TRUNCATE`` by a user: the snapshot
+        empties the table before it reads the rows again
+    :param table: name of the table at that time
+    :param topic: topic of its events
+    :param key: key of the row after the change; for a delete, before it
+    :param previous_key: for a key change: the key before it
+    :param next_key: for a key change away from the requested key: the new key
     :param columns: names of the row's columns at that time
-    :param unavailable: columns whose value in ``after`` the log does not have: an update has left them as they were
-    :param unavailable_before: likewise, in ``before``
+    :param unavailable: columns whose value in ``after`` the log does not contain, because an update did not change them
+    :param unavailable_before: the same for ``before``
     :param changed: columns that differ between ``before`` and ``after``
-    :param position: the source's own fields: where in its log the change is
-    :param transaction: its id and the place in it, where the connector captures them
-    :param committed_at: when the change was made in the database, ISO 8601 in UTC, as the other moments
-    :param captured_at: when the event was made of it
-    :param batch_at: when its batch was committed to the change log
-    :param statement: of a schema change
+    :param position: position of the change in the source's log, in the source's own fields
+    :param transaction: id of the transaction and the order of the event in it, if the connector captures them
+    :param committed_at: time of the change in the database, ISO 8601 in UTC, like the other times
+    :param captured_at: time at which the event was captured
+    :param batch_at: time at which its batch was committed to the change log
+    :param statement: DDL statement of a schema change
     """
 
     seq: int
@@ -89,10 +89,10 @@ class RowChange(_Model):
 
 
 class CurrentRow(_Model):
-    """A row as the change log, a target or the source has it.
+    """The current row according to the change log.
 
-    :param state: ``unknown`` if the change log that is kept does not say it
-    :param row: ``None`` if there is none
+    :param state: ``unknown`` if the retained change log does not show whether the row exists
+    :param row: ``None`` if the row does not exist
     :param unavailable: columns whose value is not known
     """
 
@@ -104,15 +104,15 @@ class CurrentRow(_Model):
 class CurrentTargetRow(_Model):
     """The row as a target holds it now.
 
-    :param location: of the target, as its report has it
-    :param table: where the table is
-    :param mode: of the rule by which the table is kept
-    :param batch: the last batch that its table has, by its report
-    :param key: by which the row was looked for: the one that it had in that batch, with the columns of the source
-    :param state: ``deleted``: the table keeps the row, and says that the source has deleted it; ``not looked at``: ``why`` says the reason
-    :param row: with the columns of the table; in mode ``history`` the version that is valid, or the last one; in mode ``log`` the last event
-    :param versions: rows that the table has of the key, in the modes ``history`` and ``log``
-    :param why: the reason, or what a reader has to know
+    :param location: location of the target, as in its report
+    :param table: location of the table
+    :param mode: mode of the table's rule
+    :param batch: last batch of the table, from the report
+    :param key: key used to look up the row: its key in that batch, in columns of the source
+    :param state: ``deleted``: the table keeps the row and marks it as deleted; ``not looked at``: the row was not read, ``why`` contains the reason
+    :param row: the row with the columns of the table; in mode ``history`` the valid version, or the last one; in mode ``log`` the last event
+    :param versions: number of rows with this key, in the modes ``history`` and ``log``
+    :param why: the reason, or a note about the row
     """
 
     target: str
@@ -130,9 +130,9 @@ class CurrentTargetRow(_Model):
 class CurrentSourceRow(_Model):
     """The row at the source now, beside the newest change.
 
-    :param equal: whether they are the same; ``None`` if the change log does not tell what it should be
-    :param different: columns that are not
-    :param position: where the source's log ended then: what came after the newest change may be captured later
+    :param equal: whether both are equal; ``None`` if the change log does not contain all values for the comparison
+    :param different: columns that differ
+    :param position: end of the source's log at that time: changes after the newest captured one may be captured later
     """
 
     row: Row | None
@@ -142,17 +142,17 @@ class CurrentSourceRow(_Model):
 
 
 class RowHistory(_Model):
-    """The story of a row.
+    """The history of a row.
 
-    :param key: that was asked for
+    :param key: the requested key
     :param changes: newest first
-    :param as_of: the time that was asked for; the story ends there
-    :param row: as it is after the newest of the changes
-    :param first_batch: the first batch that is kept
-    :param last_batch: the newest batch that was looked at
-    :param begins_at: when the change log that is kept begins, if it is not with the first batch: what was before is not known
-    :param left_out: batches, from and to, that there was no time for
-    :param notes: what a reader has to know
+    :param as_of: the requested time, at which the history ends
+    :param row: the row after the newest change
+    :param first_batch: the first retained batch
+    :param last_batch: the newest batch that was searched
+    :param begins_at: start of the retained change log, if earlier batches were removed: earlier changes are not known
+    :param left_out: ranges of batches, first and last, that were not searched before the timeout
+    :param notes: notes for the reader
     """
 
     connector: str

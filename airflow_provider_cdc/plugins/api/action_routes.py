@@ -82,73 +82,73 @@ def _acted(
 def list_requested_actions(
     store: Store, reached: Readable, limit: Annotated[int, Query(ge=1, le=MOST)] = 20
 ) -> list[RequestedAction]:
-    """List what people have asked for on pages, and what has become of it, newest first."""
+    """List the actions that users have requested on pages, with their results, newest first."""
     return asked_for(store, reached.connector_name, AirflowDagRuns(reached.user), limit)
 
 
 @router.post("/pause")
 def pause_connector(store: Store, reached: Operable, asked: PauseConnector, how: Asking) -> ActionPlan:
-    """Capture nothing for a while."""
+    """Pause the connector: new runs are skipped until it is resumed."""
     return _acted(store, reached, asked, how)
 
 
 @router.post("/stop")
 def stop_connector(store: Store, reached: Operable, asked: StopConnector, how: Asking) -> ActionPlan:
-    """Capture nothing until further notice."""
+    """Stop the connector: as a pause, but the connector is not expected to resume soon."""
     return _acted(store, reached, asked, how)
 
 
 @router.post("/resume")
 def resume_connector(store: Store, reached: Operable, asked: ResumeConnector, how: Asking) -> ActionPlan:
-    """Resume the connector where the offset stands."""
+    """Resume the connector: the next run continues from the offset."""
     return _acted(store, reached, asked, how)
 
 
 @router.post("/snapshot")
 def request_snapshot(store: Store, reached: Operable, asked: StartSnapshot, how: Asking) -> ActionPlan:
-    """Read tables again."""
+    """Snapshot tables again."""
     return _acted(store, reached, asked, how)
 
 
 @router.post("/stop-snapshot")
 def stop_snapshot(store: Store, reached: Operable, asked: StopIncrementalSnapshot, how: Asking) -> ActionPlan:
-    """Stop reading tables in chunks."""
+    """Stop incremental snapshots."""
     return _acted(store, reached, asked, how)
 
 
 @router.post("/forget-target")
 def forget_target(store: Store, reached: Administrable, asked: ForgetTarget, how: Asking) -> ActionPlan:
-    """Release what a target holds back of the change log."""
+    """Forget a target: the change log no longer keeps batches for it."""
     return _acted(store, reached, asked, how)
 
 
 @router.post("/run")
 def run_now(store: Store, reached: Operable, asked: RunCaptureDag, how: Asking) -> ActionPlan:
-    """Have the DAG that captures run now."""
+    """Start a run of the DAG that captures the connector."""
     return _acted(store, reached, asked, how)
 
 
 @router.post("/verify")
 def verify_tables(store: Store, reached: Operable, asked: VerifyTargetTables, how: Asking) -> ActionPlan:
-    """Compare tables of a target with the source."""
+    """Verify tables of a target against the source."""
     return _acted(store, reached, asked, how)
 
 
 @router.post("/repair")
 def repair_tables(store: Store, reached: Operable, asked: RepairTargetTables, how: Asking) -> ActionPlan:
-    """Compare tables of a target with the source, and have the rows that differ read again."""
+    """Verify tables of a target against the source, and repair the rows that differ."""
     return _acted(store, reached, asked, how)
 
 
 @router.post("/rebuild")
 def rebuild_tables(store: Store, reached: Administrable, asked: RebuildTargetTables, how: Asking) -> ActionPlan:
-    """Build tables of a target again from the change log."""
+    """Rebuild tables of a target from the change log."""
     return _acted(store, reached, asked, how)
 
 
 @router.post("/restore-offset")
 def restore_offset(store: Store, reached: Administrable, asked: RestoreOffset, how: Asking) -> ActionPlan:
-    """Go back to an offset that the connector has had."""
+    """Restore an earlier offset of the connector."""
     return _acted(store, reached, asked, how)
 
 
@@ -160,11 +160,11 @@ def set_offset(store: Store, reached: Administrable, asked: SetOffset, how: Aski
 
 @router.post("/reset-offset")
 def reset_offset(store: Store, reached: Administrable, asked: ResetOffset, how: Asking) -> ActionPlan:
-    """Forget the offset, and have all tables read again."""
+    """Reset the offset: the next run takes a snapshot of every captured table again."""
     return _acted(store, reached, asked, how)
 
 
 @router.post("/repair-gap")
 def repair_gap(store: Store, reached: Administrable, asked: RepairGap, how: Asking) -> ActionPlan:
-    """Continue although the source's log does not hold the position any more."""
+    """Repair a gap: the connector continues although the source's log no longer contains its position."""
     return _acted(store, reached, asked, how)

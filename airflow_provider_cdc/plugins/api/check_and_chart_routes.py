@@ -30,7 +30,7 @@ class _Model(BaseModel):
 
 
 class SourceRequest(_Model):
-    """That the source is asked now."""
+    """A request to query the source now."""
 
     seconds: float = Field(15.0, gt=0, le=60, description="Maximum time for an answer")
 
@@ -44,7 +44,7 @@ class Prerequisite(_Model):
 
 
 class CheckAnswer(_Model):
-    """The answer whether capture can begin, as ``airflow cdc check -o json`` has it."""
+    """The result of the prerequisite check, in the form of ``airflow cdc check -o json``."""
 
     ready: bool
     findings: list[Prerequisite]
@@ -62,7 +62,7 @@ class RepairOption(_Model):
 
 
 class GapAnswer(_Model):
-    """The answer whether the source's log still holds the position, with the remedies.
+    """The gap report: whether the source's log still contains the position, and the repairs if it does not.
 
     The form is that of ``airflow cdc gap -o json``.
     """
@@ -80,7 +80,7 @@ def build_prerequisites(found: list[Finding]) -> list[Prerequisite]:
 
 @router.post("/check")
 def check_source(reached_one: Operable, asked: SourceRequest) -> CheckAnswer:
-    """Ask the source whether capture can begin; each prerequisite that is not met comes with what mends it."""
+    """Check the prerequisites of the capture at the source; each one that is not met comes with its fix."""
     access = resolve_access(reached_one.record)
     found: Readiness = call_source_in_time(
         asked.seconds, f"The source of {reached_one.connector_name}", lambda: check_readiness(access)
@@ -95,7 +95,7 @@ def check_source(reached_one: Operable, asked: SourceRequest) -> CheckAnswer:
 
 @router.post("/gap")
 def check_gap(reached_one: Operable, asked: SourceRequest) -> GapAnswer:
-    """Ask the source whether its log still holds the position; if not, what is lost and the ways to continue."""
+    """Check whether the source's log still contains the position; if not, return the lost changes and the repairs."""
     name, access = reached_one.connector_name, resolve_access(reached_one.record)
     found = call_source_in_time(asked.seconds, f"The source of {name}", lambda: gap_of(access))
     ways = [
@@ -118,5 +118,5 @@ def check_gap(reached_one: Operable, asked: SourceRequest) -> GapAnswer:
 def get_charts(
     store: Store, reached_one: Readable, span: Annotated[SpanName, Query(description="Up to now")] = "hour"
 ) -> ConnectorCharts:
-    """Lag, throughput, freshness and processor time over an hour, a day or a week, with what has happened meanwhile."""
+    """Lag, throughput, freshness and processor time over an hour, a day or a week, with the events of that time."""
     return charts_of(store, reached_one.record, span)

@@ -44,7 +44,7 @@ def list_connectors(
     tag: Annotated[list[str] | None, Query(description="Only connectors of DAGs with one of these tags")] = None,
     text: Annotated[str, Query(max_length=200, description="Part of a name, a problem or a phase")] = "",
 ) -> response_models.OverviewAnswer:
-    """All connectors that the user may see, the one that wants to be looked at most first."""
+    """List the connectors that the user may see, most urgent first."""
     known = AuthorizationContext()
 
     def seen(records: Any) -> Any:
@@ -94,7 +94,7 @@ def _tags(record: ConnectorRecord, known: AuthorizationContext) -> tuple[str, ..
 
 @router.get("/connectors/{connector}")
 def get_connector(store: Store, reached: Readable) -> response_models.ConnectorDetail:
-    """Return a connector: how it is, what is at work, how far its targets are."""
+    """Return a connector: its status, its active jobs and the progress of its targets."""
     record = reached.record
     signals = store.signals_of(reached.connector_name, 100, under_way=True)
     reports, works, trouble = _beside(record)
@@ -123,13 +123,13 @@ def _beside(record: ConnectorRecord) -> tuple[list[dict[str, Any]], list[JobProg
 
 @router.get("/connectors/{connector}/tables")
 def list_tables(store: Store, reached: Readable) -> response_models.TablesAnswer:
-    """List the tables that a connector has a schema of, and what was measured of each."""
+    """List the tables whose schema a connector knows, with the metrics of each."""
     return response_models.TablesAnswer(tables=tables_of(store, reached.record))
 
 
 @router.get("/connectors/{connector}/signals")
 def list_signals(store: Store, reached: Readable, limit: Limit = 50) -> list[response_models.SignalAnswer]:
-    """Signals and their fate, newest first; of their data the first 2,000 characters."""
+    """List signals and their results, newest first, with the first 2,000 characters of their data."""
     return [
         response_models.SignalAnswer(**row.to_document()) for row in store.signals_of(reached.connector_name, limit)
     ]
@@ -137,9 +137,9 @@ def list_signals(store: Store, reached: Readable, limit: Limit = 50) -> list[res
 
 @router.get("/connectors/{connector}/events")
 def list_events(store: Store, reached: Readable, limit: Limit = 50) -> list[response_models.NotificationAnswer]:
-    """List what has happened, and who has done or seen what, newest first.
+    """List notifications, newest first: events of the connector, actions of users, and look-ups of rows.
 
-    The row that a user has seen is shown only to those who may see rows.
+    The key of a looked-up row is returned only to users who may see rows.
     """
     found = [
         response_models.NotificationAnswer.model_validate(row.to_document())
@@ -154,7 +154,7 @@ def list_events(store: Store, reached: Readable, limit: Limit = 50) -> list[resp
 
 @router.get("/connectors/{connector}/batches")
 def list_batches(store: Store, reached: Readable, limit: Limit = 50) -> list[response_models.BatchAnswer]:
-    """Batches, newest first."""
+    """List batches, newest first."""
     return [
         response_models.BatchAnswer.model_validate(row.to_document())
         for row in store.list_batches(reached.connector_name, limit=limit)
@@ -163,7 +163,7 @@ def list_batches(store: Store, reached: Readable, limit: Limit = 50) -> list[res
 
 @router.get("/connectors/{connector}/batches/{batch}")
 def get_batch(store: Store, reached: Readable, batch: int) -> response_models.BatchDetail:
-    """Return a batch: its files, and the statements in it."""
+    """Return a batch with its files and DDL statements."""
     rows = store.list_batches(reached.connector_name, batch=batch) if 0 < batch < 1 << 63 else []
     if not rows:
         raise HTTPException(404, f"Connector {reached.connector_name} has no batch {batch}.")
@@ -195,7 +195,7 @@ def get_batch(store: Store, reached: Readable, batch: int) -> response_models.Ba
 
 @router.get("/connectors/{connector}/offsets")
 def list_offsets(store: Store, reached: Readable, limit: Limit = 50) -> list[response_models.OffsetAnswer]:
-    """Offsets that the connector has had, newest first."""
+    """List the offset history of the connector, newest first."""
     return [
         response_models.OffsetAnswer.model_validate(row.to_document())
         for row in store.offset_history(reached.connector_name, limit)
@@ -210,7 +210,7 @@ def schema_changes(
     table: Annotated[str, Query(max_length=2000, description="Only changes of this table")] = "",
     before: Annotated[int | None, Query(ge=1, lt=1 << 63, description="Only changes with lower numbers")] = None,
 ) -> list[response_models.SchemaChangeAnswer]:
-    """List schema changes, newest first, each with what it has changed."""
+    """List schema changes, newest first, each with its differences."""
     return [
         response_models.SchemaChangeAnswer(
             number=one.number, seq=one.record.seq, at=datetime.fromtimestamp(one.record.ts_us / 1_000_000, UTC), database=one.record.database,
@@ -222,9 +222,9 @@ def schema_changes(
 
 @router.get("/connectors/{connector}/configuration")
 def get_configuration(reached: Readable) -> response_models.ConfigurationAnswer:
-    """Return the properties of the last run, where each comes from and what it does.
+    """Return the properties of the last run, with the origin and the description of each.
 
-    What the connection sets is named and not shown.
+    Properties that the connection sets are named, but their values are not returned.
     """
     known = reached.record.registration
     connections = {} if known is None else dict(known.connections)
@@ -233,7 +233,7 @@ def get_configuration(reached: Readable) -> response_models.ConfigurationAnswer:
 
 @router.get("/connectors/{connector}/metrics")
 def get_metrics(store: Store, reached: Readable) -> response_models.Measurements:
-    """Return what was measured: values now, and after each of the last runs."""
+    """Return the current metrics, and the metrics after each of the last runs."""
     series = store.metrics.load_series(reached.connector_name)
     runs = {
         producer: [

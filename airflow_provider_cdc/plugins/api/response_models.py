@@ -18,14 +18,14 @@ class _Answer(BaseModel):
 
 
 class ProblemAnswer(_Answer):
-    """Why something was not answered, or not done."""
+    """The reason why a request failed."""
 
     detail: str = Field(description="The full text")
     error: LastError | None = Field(None, description="Parts of the error, if the provider raised it")
 
 
 class OverviewAnswer(_Answer):
-    """All connectors that the user may see, the one that wants to be looked at most first."""
+    """The connectors that the user may see, most urgent first."""
 
     connectors: list[ConnectorSummary]
     states: dict[str, int] = Field(description="State → connectors, before any filter")
@@ -36,7 +36,7 @@ class OverviewAnswer(_Answer):
 
 
 class SignalAnswer(_Answer):
-    """A signal, as ``airflow cdc signals -o json`` has it."""
+    """A signal, in the form of ``airflow cdc signals -o json``."""
 
     number: int
     id: str
@@ -53,7 +53,7 @@ class SignalAnswer(_Answer):
 
 
 class NotificationAnswer(_Answer):
-    """A notification, as ``airflow cdc notifications -o json`` has it: what has happened, who has done or seen what."""
+    """A notification, in the form of ``airflow cdc notifications -o json``: an event of the connector, an action or a look-up of a user."""
 
     number: int
     id: str
@@ -65,7 +65,7 @@ class NotificationAnswer(_Answer):
 
 
 class BatchAnswer(_Answer):
-    """A batch, as ``airflow cdc batches -o json`` has it."""
+    """A batch, in the form of ``airflow cdc batches -o json``."""
 
     connector: str
     batch: int
@@ -94,18 +94,18 @@ class BatchFile(_Answer):
 
 
 class BatchDetail(_Answer):
-    """A batch with what its manifest says."""
+    """A batch with the content of its manifest."""
 
     batch: BatchAnswer
     position_before: dict[str, Any] | None
     files: list[BatchFile]
     statements: list[str] = Field(description="DDL statements of the batch")
     writer: str | None
-    trouble: str | None = Field(description="Reason why the manifest cannot be read from here")
+    trouble: str | None = Field(description="Reason why the API server cannot read the manifest")
 
 
 class OffsetAnswer(_Answer):
-    """An offset that the connector has had, as ``airflow cdc offset history -o json`` has it."""
+    """An offset from the history of the connector, in the form of ``airflow cdc offset history -o json``."""
 
     version: int
     offset: dict[str, Any]
@@ -128,7 +128,7 @@ class SchemaChangeAnswer(_Answer):
 
 
 class TargetAnswer(_Answer):
-    """The progress of a target, as ``airflow cdc status -o json`` has it."""
+    """The progress of a target, in the form of ``airflow cdc status -o json``."""
 
     target: str
     location: str
@@ -150,7 +150,7 @@ class ConnectorDetail(_Answer):
     )
     work: list[dict[str, Any]] = Field(description="Active jobs and their progress")
     targets: list[TargetAnswer]
-    trouble: str | None = Field(description="Reason why the change log cannot be read from here")
+    trouble: str | None = Field(description="Reason why the API server cannot read the change log")
 
 
 class TablesAnswer(_Answer):
@@ -167,7 +167,7 @@ class ConfigurationAnswer(_Answer):
 
 
 class Measurement(_Answer):
-    """The metrics of a connector as a whole up to the end of a run."""
+    """The metrics of a whole connector at the end of a run."""
 
     at: datetime
     gauges: dict[str, float]
@@ -175,7 +175,7 @@ class Measurement(_Answer):
 
 
 class Measurements(_Answer):
-    """Series for charts: as far back as they are kept, the last hundred runs."""
+    """Series for charts, over the last hundred runs."""
 
     runs: dict[str, list[Measurement]] = Field(description="Producer (capture, apply …) → its runs, oldest first")
     series: list[dict[str, Any]] = Field(description="Current values, as printed by airflow cdc metrics -o json")

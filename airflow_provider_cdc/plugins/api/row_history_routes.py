@@ -1,4 +1,4 @@
-"""The story of a row, for those who may see data."""
+"""The history of a row, for users who may see data."""
 
 from datetime import datetime
 from typing import Annotated
@@ -44,7 +44,7 @@ class RowRequest(TableRequest):
 
 @router.post("/connectors/{connector}/row")
 def get_row_history(store: Store, reached: WithRows, request: RowRequest) -> RowHistory:
-    """Every change of one row. Each look is recorded before anything is shown: who, when, which row."""
+    """Return all changes of one row. Each look-up is recorded before anything is returned: the user, the time and the row."""
     for conn_id in request.connections:
         if not authorization.may_connect(reached.user, conn_id, authorization.team_of(conn_id), edit=True):
             raise HTTPException(
@@ -58,7 +58,7 @@ def get_row_history(store: Store, reached: WithRows, request: RowRequest) -> Row
 
 @router.post("/connectors/{connector}/row/key")
 def list_key_columns(store: Store, reached: WithRows, request: TableRequest) -> list[KeyColumn]:
-    """List the columns of a table's key, and how a value of each is given. It shows no data, and is not recorded."""
+    """List the key columns of a table, and the form of their values. The request returns no data and is not recorded."""
     return row_keys(
         store, RowQuery(request.table, (), reached.user.get_name(), reached.connector_name, seconds=_SECONDS)
     )

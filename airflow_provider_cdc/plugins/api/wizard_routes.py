@@ -41,7 +41,7 @@ class _Model(BaseModel):
 
 
 class RequiredProperty(_Model):
-    """A property that says what a connector reads."""
+    """A property that defines the input of a connector."""
 
     name: str
     what: str
@@ -71,7 +71,7 @@ class OfferedConnection(_Model):
 
 
 class WizardOptions(_Model):
-    """The sources, targets and connections that a new connector can be made of."""
+    """The sources, targets and connections that a new connector can use."""
 
     sources: list[SourceKind]
     targets: dict[str, str]
@@ -79,7 +79,7 @@ class WizardOptions(_Model):
 
 
 class ConnectionRequest(SourceRequest):
-    """That the source of a connection is asked now."""
+    """A request to query the source of a connection now."""
 
     places: dict[str, Annotated[str, Field(min_length=1, max_length=2000)]] = Field(
         default_factory=dict,
@@ -141,7 +141,7 @@ def _seen(user: BaseUser) -> list[OfferedConnection]:
 
 @router.get("")
 def list_wizard_options(user: GetUserDep) -> WizardOptions:
-    """Kinds of sources, each with an example to copy; targets; and the connections that the user may see."""
+    """List the kinds of sources, each with an example to copy, the targets, and the connections that the user may see."""
     sources = [
         SourceKind(
             kind=kind,
@@ -163,7 +163,7 @@ def list_wizard_options(user: GetUserDep) -> WizardOptions:
 
 @router.post("/connections/{connection:path}")  # ids of connections may have slashes
 def inspect_source(reached: Editable, asked: ConnectionRequest) -> SourceAnswer:
-    """Ask the source of a connection whether capture can begin, and what could be captured."""
+    """Check the prerequisites at the source of a connection, and list the tables that can be captured."""
     hook, patterns = CdcSourceHook(reached.conn_id), [format_exact_pattern(table) for table in asked.tables]
     found = call_source_in_time(
         asked.seconds,
@@ -186,6 +186,6 @@ def inspect_source(reached: Editable, asked: ConnectionRequest) -> SourceAnswer:
 def generate_definition(asked: DefinitionRequest) -> WrittenDefinition:
     """Return the definition as Python and as YAML.
 
-    It is checked as far as that is possible without the source; nothing is stored.
+    The definition is checked as far as possible without the source. Nothing is stored.
     """
     return write_definition(asked)

@@ -22,25 +22,25 @@ class ConnectorAction(BaseModel):
 
 
 class PauseConnector(ConnectorAction):
-    """Capture nothing for a while."""
+    """Pause the connector: new runs are skipped until it is resumed."""
 
     action: Literal["pause"] = "pause"
 
 
 class StopConnector(ConnectorAction):
-    """Capture nothing until further notice."""
+    """Stop the connector: as a pause, but the connector is not expected to resume soon."""
 
     action: Literal["stop"] = "stop"
 
 
 class ResumeConnector(ConnectorAction):
-    """Resume the capture."""
+    """Resume the connector: the next run continues from the offset."""
 
     action: Literal["resume"] = "resume"
 
 
 class StartSnapshot(ConnectorAction):
-    """Read tables again."""
+    """Snapshot tables again."""
 
     action: Literal["snapshot"] = "snapshot"
     tables: list[Name] = Field(
@@ -54,7 +54,7 @@ class StartSnapshot(ConnectorAction):
 
 
 class StopIncrementalSnapshot(ConnectorAction):
-    """Stop reading tables in chunks."""
+    """Stop incremental snapshots."""
 
     action: Literal["stop-snapshot"] = "stop-snapshot"
     tables: list[Name] = Field(
@@ -63,7 +63,7 @@ class StopIncrementalSnapshot(ConnectorAction):
 
 
 class ForgetTarget(ConnectorAction):
-    """Release what a target holds back of the change log."""
+    """Forget a target: the change log no longer keeps batches for it."""
 
     action: Literal["forget-target"] = "forget-target"
     target: Name
@@ -71,7 +71,7 @@ class ForgetTarget(ConnectorAction):
 
 
 class RunCaptureDag(ConnectorAction):
-    """Have the DAG that captures run now."""
+    """Start a run of the DAG that captures the connector."""
 
     action: Literal["run"] = "run"
 
@@ -84,7 +84,7 @@ class _TablesAction(ConnectorAction):
 
 
 class VerifyTargetTables(_TablesAction):
-    """Compare tables of a target with the source."""
+    """Verify tables of a target against the source."""
 
     action: Literal["verify"] = "verify"
     tables: list[Name] = Field(
@@ -93,13 +93,13 @@ class VerifyTargetTables(_TablesAction):
 
 
 class RepairTargetTables(VerifyTargetTables):
-    """Compare, and have the rows that differ read again."""
+    """Verify tables of a target against the source, and repair the rows that differ."""
 
     action: Literal["repair"] = "repair"  # type: ignore[assignment]
 
 
 class RebuildTargetTables(_TablesAction):
-    """Build tables of a target again from the change log."""
+    """Rebuild tables of a target from the change log."""
 
     action: Literal["rebuild"] = "rebuild"
     tables: list[Name] = Field(min_length=1, max_length=1000, description="As for a snapshot")
@@ -117,14 +117,14 @@ class _OffsetAction(ConnectorAction):
 
 
 class RestoreOffset(_OffsetAction):
-    """Go back to an offset that the connector has had."""
+    """Restore an earlier offset of the connector."""
 
     action: Literal["restore-offset"] = "restore-offset"
     version: int = Field(ge=1, lt=1 << 63, description="Version of the offset to restore")
 
 
 class SetOffset(_OffsetAction):
-    """Continue from another position in the source's log."""
+    """Set the offset: the connector continues from another position in the source's log."""
 
     action: Literal["set-offset"] = "set-offset"
     position: dict[str, Any] = Field(
@@ -141,13 +141,13 @@ class SetOffset(_OffsetAction):
 
 
 class ResetOffset(_OffsetAction):
-    """Forget the offset: all tables are read again."""
+    """Reset the offset: the next run takes a snapshot of every captured table again."""
 
     action: Literal["reset-offset"] = "reset-offset"
 
 
 class RepairGap(_OffsetAction):
-    """Continue although the source's log does not hold the position any more."""
+    """Repair a gap: the connector continues although the source's log no longer contains its position."""
 
     action: Literal["repair-gap"] = "repair-gap"
     repair: Literal["snapshot", "incremental", "skip"] = Field(description="As for airflow cdc gap --repair")
@@ -157,11 +157,11 @@ Fate = Literal["queued", "running", "done", "failed", "not known"]
 
 
 class RequestedAction(BaseModel):
-    """An action that a user has requested on a page, and what has become of it.
+    """An action that a user has requested on a page, and its result.
 
-    :param what: the action's own parameters
-    :param fate: of a run that Airflow has no record of any more, or a signal that has been removed, not known
-    :param outcome: what the run or the signal says that it has found or done, or why it has failed
+    :param what: parameters of the action
+    :param fate: ``not known`` if Airflow no longer has a record of the run, or if the signal was removed
+    :param outcome: the result that the run or the signal reports, or the reason of its failure
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -182,15 +182,15 @@ class RequestedAction(BaseModel):
 class ActionPlan(BaseModel):
     """The effect of an action.
 
-    :param lines: for people
-    :param confirm: the connector's name has to be given, since something can be lost or repeated
-    :param done: whether it was carried out
+    :param lines: sentences for people
+    :param confirm: the request must repeat the connector's name, because data can be lost or repeated
+    :param done: whether the action was executed
     :param signal: number of the signal that was sent
-    :param obstacle: why it cannot be done now, and what helps
-    :param dag: the DAG of which a run does it
+    :param obstacle: the reason why the action is not possible now, with the remedy
+    :param dag: the DAG whose run executes the action
     :param run: id of that run
-    :param version: of the offset that the plan is about
-    :param about: stands for the tables, signals and the like that the plan is about. If it is given back, nothing is done if the action would be about others by then
+    :param version: version of the offset in the plan
+    :param about: a digest of the tables, signals or state that the plan affects. If a request returns it, and these have changed since, nothing is done
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

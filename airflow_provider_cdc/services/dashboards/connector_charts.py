@@ -37,7 +37,7 @@ class _ChartModel(BaseModel):
 
 
 class ChartPoint(_ChartModel):
-    """A piece of time. What was not measured is ``None``; where nothing was, there was no event."""
+    """An interval of time. Values that were not measured are ``None``."""
 
     at: int = Field(description="Start of the interval, in seconds since 1970")
     events: int
@@ -56,7 +56,7 @@ class ChartSeries(_ChartModel):
 
 
 class ChartAnnotation(_ChartModel):
-    """Something that has happened."""
+    """An event that is marked in the charts."""
 
     at: datetime
     kind: Literal["run", "error", "snapshot", "schema change"]
@@ -64,7 +64,7 @@ class ChartAnnotation(_ChartModel):
 
 
 class ConnectorCharts(_ChartModel):
-    """A span of time up to now."""
+    """The charts of a connector for a span of time up to now."""
 
     span: SpanName
     since: int = Field(description="Seconds since 1970")

@@ -15,9 +15,9 @@ class _Model(BaseModel):
 class TableTarget(_Model):
     """The applied changes of a table at one target, over all runs.
 
-    :param place: a short name of the target's location that is always the same
-    :param freshness_p50_s: how long after its commit at the source the newest event of an apply was in the table, in seconds
-    :param at: when an apply has reported it last
+    :param place: a short, stable name of the target's location
+    :param freshness_p50_s: median time from the commit at the source until the newest event of an apply was in the table, in seconds
+    :param at: time of the last report of an apply
     """
 
     target: str
@@ -29,10 +29,10 @@ class TableTarget(_Model):
 
 
 class ComparisonSummary(_Model):
-    """The result of the last comparison of one table of a target with the source.
+    """The result of the last verification of one table of a target against the source.
 
-    :param place: as of :class:`TableTarget`
-    :param at: when that was
+    :param place: as in :class:`TableTarget`
+    :param at: time of the verification
     """
 
     target: str
@@ -48,12 +48,12 @@ class TableSummary(_Model):
     """A table.
 
     :param topic: ``None`` if it is not known
-    :param version: of its schema
-    :param key: its columns, empty if it has none
-    :param events: that were captured, over all runs; 0 if none was counted
-    :param rows_read: by snapshots, over all runs
-    :param pending: it is still to be read whole
-    :param chunk_rows: rows that an incremental snapshot of it has read; ``None`` if none is under way
+    :param version: its schema version
+    :param key: its key columns; empty if it has no key
+    :param events: captured events, over all runs; 0 if none was counted
+    :param rows_read: rows read by snapshots, over all runs
+    :param pending: its snapshot as a whole is still pending
+    :param chunk_rows: rows read by its active incremental snapshot; ``None`` if none is active
     """
 
     table: str
@@ -72,9 +72,9 @@ class TableSummary(_Model):
 class PropertySummary(_Model):
     """A property.
 
-    :param what: it does
-    :param by: who has set it
-    :param value: ``None`` if it is not shown, as it comes from the connection or is secret, or has none
+    :param what: its description
+    :param by: origin of its value
+    :param value: ``None`` if it has no value, or if the value is secret or comes from the connection
     """
 
     name: str

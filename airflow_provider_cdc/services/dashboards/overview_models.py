@@ -18,7 +18,7 @@ class _Model(BaseModel):
 
 
 class AttentionLevel(IntEnum):
-    """The need of a connector to be looked at; the largest comes first."""
+    """How urgently a connector needs attention; the highest level comes first."""
 
     NONE = 0
     RESTING = 1
@@ -29,10 +29,10 @@ class AttentionLevel(IntEnum):
 class Freshness(_Model):
     """The time from a change's commit at the source until it was durable, in the last hour.
 
-    :param where: in the tables of a target, the worst one if there are several; in the change log where nothing is applied
-    :param commits: how many commits it is about
-    :param p50_s: a half of them was faster, in seconds; a class of the histogram counts as evenly spread
-    :param worst_topic: of the slowest one
+    :param where: ``tables``: in the tables of the slowest target; ``change log``: if nothing is applied
+    :param commits: number of measured commits
+    :param p50_s: median in seconds, interpolated within a bucket of the histogram
+    :param worst_topic: topic of the slowest commit
     """
 
     where: Literal["tables", "change log"]
@@ -45,9 +45,9 @@ class Freshness(_Model):
 
 @with_config(ConfigDict(extra="forbid"))
 class EventRate(TypedDict):
-    """Events that were captured within five minutes.
+    """The rate of captured events in an interval of five minutes.
 
-    :param at: when they began, in seconds since 1970
+    :param at: start of the interval, in seconds since 1970
     """
 
     # an overview has thousands: a dictionary of numbers is nothing for Python's garbage collector to look at, a model is three things
@@ -58,9 +58,9 @@ class EventRate(TypedDict):
 class SnapshotProgress(_Model):
     """The progress of a snapshot.
 
-    :param text: for people
-    :param part: between 0 and 1
-    :param left_s: seconds until its end, if it continues as so far
+    :param text: a sentence for people
+    :param part: completed fraction, between 0 and 1
+    :param left_s: estimated seconds until the end, at the rate so far
     """
 
     text: str
@@ -69,16 +69,16 @@ class SnapshotProgress(_Model):
 
 
 class OldestTransaction(_Model):
-    """The oldest transaction that is open at the source, as the last run that looked has found it."""
+    """The oldest open transaction at the source, as found by the last run that checked."""
 
     id: str
     age_s: float
 
 
 class LastError(_Model):
-    """An error in its parts, see :mod:`airflow_provider_cdc.core.errors`; parts that it does not have are empty.
+    """An error in its parts, see :mod:`airflow_provider_cdc.core.errors`. Missing parts are empty.
 
-    :param at: when it happened; ``None`` if that is not known
+    :param at: time of the error; ``None`` if it is not known
     """
 
     what: str
@@ -105,11 +105,11 @@ class LastError(_Model):
 
 
 class NextRun(_Model):
-    """The next run of the DAG that captures.
+    """The next run of the DAG that captures the connector.
 
-    :param at: ``None``: nothing but an event or a person starts it
-    :param paused: it is paused in Airflow: it does not run
-    :param gone: no file has it any more: it does not run either
+    :param at: ``None`` if only an event or a user starts the DAG
+    :param paused: the DAG is paused in Airflow, so it does not run
+    :param gone: no file defines the DAG any more, so it does not run
     """
 
     at: datetime | None = None
@@ -120,18 +120,18 @@ class NextRun(_Model):
 class ConnectorSummary(_Model):
     """A connector.
 
-    :param position: where its offset stands in the source's log
-    :param state: a word of :class:`airflow_provider_cdc.core.lifecycle.connector_status.ConnectorState`, since ``since``
-    :param phase: what it is doing, in words
-    :param problems: a sentence for each thing that is not as it should be
-    :param lag_s: how far behind its source it was when it read the last event, at ``lag_at``; ``None``: not known, as after a run that has failed
-    :param lag_bytes: of the source's log, between its position and the end; ``None`` where the source does not say
-    :param log_gone_at: when the source removes the log at its position, if it continues as it does; ``None``: not known, or never
-    :param events_per_s: of the last hour, oldest first; pieces without an event are left out
-    :param error: of the last run, if it has failed
-    :param dag: the DAG that captures it
-    :param next_run: ``None`` where Airflow was not asked
-    :param tags: of that DAG; likewise
+    :param position: position of its offset in the source's log
+    :param state: a value of :class:`airflow_provider_cdc.core.lifecycle.connector_status.ConnectorState`, since ``since``
+    :param phase: its current activity, in words
+    :param problems: a sentence for each problem
+    :param lag_s: seconds behind its source when it read the last event, at ``lag_at``; ``None``: not known, for example after a failed run
+    :param lag_bytes: bytes of the source's log between its position and the end; ``None`` if the source does not report them
+    :param log_gone_at: estimated time at which the source removes the log at its position; ``None``: not known, or never
+    :param events_per_s: rates of the last hour, oldest first; intervals without an event are omitted
+    :param error: the error of the last run, if it failed
+    :param dag: the DAG that captures the connector
+    :param next_run: ``None`` if Airflow was not queried
+    :param tags: tags of that DAG; empty if Airflow was not queried
     """
 
     connector: str

@@ -87,8 +87,8 @@ export function ActionDialog(props: { connector: string; chosen: Choice; targets
                 </Button>
               ) : null}
               {plan === undefined ? (
-                <Button loading={busy} loadingText="One moment" disabled={chosen.version && !given.version} onClick={() => void send(true)}>
-                  Show what happens
+                <Button loading={busy} loadingText="Preparing the plan" disabled={chosen.version && !given.version} onClick={() => void send(true)}>
+                  Show the plan
                 </Button>
               ) : null}
               {open && !plan.obstacle ? (
@@ -125,7 +125,7 @@ function written(text: string): unknown {
   try {
     return exactly(text);
   } catch (e) {
-    throw new Error(`The position is no JSON: ${(e as Error).message}`);
+    throw new Error(`The position is not valid JSON: ${(e as Error).message}`);
   }
 }
 
@@ -133,7 +133,7 @@ function Planned({ connector, plan }: { connector: string; plan: Plan }) {
   return (
     <>
       <Text fontWeight="semibold" aria-live="polite">
-        {plan.done ? `${plan.run ? "A run has begun" : "Done"}${plan.signal ? `, as signal ${plan.signal}` : ""}.` : "This is what happens:"}
+        {plan.done ? `${plan.run ? "A run has started" : "Done"}${plan.signal ? `: signal ${plan.signal} was sent` : ""}.` : "The plan:"}
       </Text>
       {plan.run && plan.dag ? <FollowedRun connector={connector} dag={plan.dag} run={plan.run} /> : null}
       <List.Root ps={5} gap={1}>
@@ -143,7 +143,7 @@ function Planned({ connector, plan }: { connector: string; plan: Plan }) {
           </List.Item>
         ))}
       </List.Root>
-      {plan.dag && !plan.done ? <Text color="fg.muted" overflowWrap="anywhere">A run of {plan.dag} does it.</Text> : null}
+      {plan.dag && !plan.done ? <Text color="fg.muted" overflowWrap="anywhere">A run of {plan.dag} executes this action.</Text> : null}
       {plan.obstacle ? (
         <Alert.Root status="warning" data-testid="obstacle">
           <Alert.Indicator />
@@ -174,18 +174,18 @@ function Wanted({ connector, chosen, targets, given, onGiven }: { connector: str
         <Field.Root>
           <Field.Label>Position in the source's log, as JSON</Field.Label>
           <Textarea rows={Math.min(12, given.position.split("\n").length + 1)} fontFamily="mono" fontSize="sm" spellCheck={false} value={given.position} onChange={(e) => onGiven({ position: e.target.value })} />
-          <Field.HelperText>The position in the source's own form. This is the current position; the offsets of the history have the same form.</Field.HelperText>
+          <Field.HelperText>The position in the source's own format. The field starts with the current position; the offset history uses the same format.</Field.HelperText>
         </Field.Root>
       ) : null}
       {chosen.tables ? (
         <Field.Root>
-          <Field.Label>{`Tables, or regular expressions for several, one a line${chosen.tables === "any" ? "; none for all" : ""}`}</Field.Label>
+          <Field.Label>{`Tables, or regular expressions, one per line${chosen.tables === "any" ? "; if empty, all tables" : ""}`}</Field.Label>
           <Textarea rows={2} fontFamily="mono" fontSize="sm" spellCheck={false} value={given.tables} onChange={(e) => onGiven({ tables: e.target.value })} />
         </Field.Root>
       ) : null}
       {chosen.reads ? (
         <>
-          <Select label="How" value={given.type} onChange={(type) => onGiven({ type })}>
+          <Select label="Snapshot type" value={given.type} onChange={(type) => onGiven({ type })}>
             <option value="incremental">In chunks, beside the stream</option>
             <option value="blocking">As a whole; changes wait until it is complete</option>
           </Select>
@@ -197,7 +197,7 @@ function Wanted({ connector, chosen, targets, given, onGiven }: { connector: str
         </>
       ) : null}
       <Field.Root>
-        <Field.Label>Why (it is recorded)</Field.Label>
+        <Field.Label>Reason (it is recorded)</Field.Label>
         <Input value={given.reason} onChange={(e) => onGiven({ reason: e.target.value })} />
       </Field.Root>
     </>
@@ -225,8 +225,8 @@ function VersionChoice({ connector, chosen, onChoose }: { connector: string; cho
   return (
     <Box>
       {error ? <Failure error={error} /> : null}
-      <Select label="Offset to go back to" value={chosen} onChange={onChoose}>
-        <option value="">{data ? (earlier.length ? "Choose one" : "There is no earlier one") : "…"}</option>
+      <Select label="Offset to restore" value={chosen} onChange={onChoose}>
+        <option value="">{data ? (earlier.length ? "Choose one" : "No earlier offset") : "…"}</option>
         {earlier.map((one) => (
           <option key={one.version} value={one.version}>
             {one.version}, {ago(one.created_at)}: {position(one.offset.position as Record<string, unknown>)}

@@ -23,7 +23,7 @@ export function FollowedRun({ connector, dag, run }: { connector: string; dag: s
       <Box display="flex" gap={2} alignItems="center" flexWrap="wrap">
         <RunLink dag={dag} run={run} />
         {found ? <State word={found.fate} /> : null}
-        {ended ? null : <><Spinner size="xs" aria-hidden="true" /><Text color="fg.muted">The run has not ended</Text></>}
+        {ended ? null : <><Spinner size="xs" aria-hidden="true" /><Text color="fg.muted">Waiting for the run to end</Text></>}
       </Box>
       {error ? <Failure error={error} /> : null}
       {found?.outcome ? <Outcome text={found.outcome} /> : null}
@@ -40,7 +40,7 @@ export function LastAsked({ asked }: { asked: Asked<AskedFor[]> }) {
       {recent.slice(0, 3).map((one) => (
         <Box key={one.number} display="flex" gap={2} alignItems="center" flexWrap="wrap">
           <Text overflowWrap="anywhere">
-            <Long text={titleOf(one.action)} />, asked for by <Long text={one.by} /> {ago(one.at)}:
+            <Long text={titleOf(one.action)} />, requested by <Long text={one.by} /> {ago(one.at)}:
           </Text>
           <State word={one.fate} />
           <RunLink dag={one.dag ?? ""} run={one.run ?? ""} />
@@ -55,13 +55,13 @@ export function LastAsked({ asked }: { asked: Asked<AskedFor[]> }) {
 export function AskedForList({ path }: { path: string }) {
   const newest = useNewest<AskedFor>(`${path}/actions`, 20, EVERY_S);
   return (
-    <Section title="Asked for on these pages">
+    <Section title="Requested on these pages">
       <Shown asked={newest.asked}>
         {(found) => (
           <Grid
-            label="Asked for on these pages"
-            head={["When", "What", "Who", "Why", "What became of it"]}
-            nothing="Nobody has asked for anything."
+            label="Requested on these pages"
+            head={["When", "Action", "Who", "Reason", "Result"]}
+            nothing="No action was requested yet."
             rows={found.map((one) => ({
               key: String(one.number),
               cells: [
@@ -97,7 +97,7 @@ function RunLink({ dag, run }: { dag: string; run: string }) {
 
 function Outcome({ text }: { text: string }) {
   return (
-    <Box as="pre" tabIndex={0} aria-label="What the run says" role="region" w="full" p={2} borderWidth="1px" borderRadius="md" fontSize="sm" fontFamily="mono" whiteSpace="pre-wrap" overflowWrap="anywhere" maxH="20rem" overflowY="auto" unicodeBidi="isolate">
+    <Box as="pre" tabIndex={0} aria-label="Result of the run" role="region" w="full" p={2} borderWidth="1px" borderRadius="md" fontSize="sm" fontFamily="mono" whiteSpace="pre-wrap" overflowWrap="anywhere" maxH="20rem" overflowY="auto" unicodeBidi="isolate">
       {text}
     </Box>
   );

@@ -34,12 +34,12 @@ export function BatchPage() {
             <Text>
               Manifest <Exact text={found.batch.manifest} />{found.writer ? <>, written by <Long text={found.writer} /></> : null}
             </Text>
-            {found.trouble ? <Failure error={new Error(`The manifest cannot be read from here: ${found.trouble}`)} /> : null}
+            {found.trouble ? <Failure error={new Error(`The API server cannot read the manifest: ${found.trouble}`)} /> : null}
             <Section title="Files">
               <Grid
                 label="Files"
                 head={["File", "Topic", "Schema version", "Rows", "Size", "Operations"]}
-                nothing="It has no event, only schema changes."
+                nothing="The batch has no events, only schema changes."
                 rows={found.files.map((file) => ({
                   key: file.path,
                   cells: [file.path.split("/").at(-1) ?? "", file.topic, file.schema_version, count(file.rows), bytes(file.bytes), Object.entries(file.counts).map(([letter, n]) => `${count(n)} ${OPERATIONS[letter] ?? letter}`).join(", ")],

@@ -21,7 +21,7 @@ export function Charts({ path }: { path: string }) {
   const asked = useAsked<ChartsOf>(`${path}/charts?span=${span}`, 15);
   return (
     <>
-      <HStack gap={2} my={2} flexWrap="wrap" role="group" aria-label="Time that is shown">
+      <HStack gap={2} my={2} flexWrap="wrap" role="group" aria-label="Time span">
         {SPANS.map((name) => (
           <Button key={name} size="xs" variant={name === span ? "solid" : "outline"} aria-pressed={name === span} onClick={() => setSpan(name)}>
             One {name}
@@ -35,7 +35,7 @@ export function Charts({ path }: { path: string }) {
         {(found) => (
           <>
             <Text color="fg.muted" mb={2}>
-              Each point stands for {duration(found.piece_s)}. {summary(found)}
+              Each point covers {duration(found.piece_s)}. {summary(found)}
             </Text>
             {tables ? found.series.map((one) => <AsTable key={one.producer} producer={one.producer} points={one.points} />) : <Drawings found={found} />}
             <Happened found={found} />
@@ -57,11 +57,11 @@ function Drawings({ found }: { found: ChartsOf }) {
   const capture = found.series.find(({ producer }) => producer === "capture")?.points ?? [];
   const of = (points: Point[], pick: (point: Point) => number | null) => points.map((point) => ({ x: point.at * 1000, y: pick(point) }));
   const fresh: Drawn[] = found.series.flatMap(({ producer, points }) => [
-    { name: `${shortened(producer, 40)}, half of the commits`, points: of(points, (point) => point.p50_s) },
-    { name: `${shortened(producer, 40)}, 95 % of the commits`, points: of(points, (point) => point.p95_s) },
+    { name: `${shortened(producer, 40)}, p50`, points: of(points, (point) => point.p50_s) },
+    { name: `${shortened(producer, 40)}, p95`, points: of(points, (point) => point.p95_s) },
   ]);
   const charts: { title: string; lines: Drawn[] }[] = [
-    { title: "Behind its source, in seconds", lines: [{ name: "at most", points: of(capture, (point) => point.lag_s) }] },
+    { title: "Lag behind the source, in seconds", lines: [{ name: "maximum", points: of(capture, (point) => point.lag_s) }] },
     { title: "Events per second", lines: found.series.map(({ producer, points }) => ({ name: shortened(producer, 40), points: of(points, (point) => point.events_per_s) })) },
     { title: "Freshness, in seconds after the commit", lines: fresh },
     { title: "CPU of the capture, in percent of one core", lines: [{ name: "capture", points: of(capture, (point) => (point.cpu === null ? null : point.cpu * 100)) }] },
@@ -82,8 +82,8 @@ function AsTable({ producer, points }: { producer: string; points: Point[] }) {
       <Text fontWeight="semibold"><Long text={producer} /></Text>
       <Grid
         label={`Measured by ${producer}`}
-        head={["From", "Events", "Events/s", "Behind its source, s", "Freshness p50 / p95, s", "CPU, %"]}
-        nothing="Nothing was measured in this time."
+        head={["Start", "Events", "Events/s", "Lag, s", "Freshness p50 / p95, s", "CPU, %"]}
+        nothing="No measurements in this time span."
         rows={points.map((point) => ({
           key: String(point.at),
           cells: [
@@ -105,9 +105,9 @@ function Happened({ found }: { found: ChartsOf }) {
         Marks: {Object.entries(SIGNS).map(([kind, { sign }]) => `${sign} ${kind}`).join(", ")}.
       </Text>
       <Grid
-        label="What has happened"
+        label="Marked events"
         head={["When", "What", "Details"]}
-        nothing="No snapshot, schema change or error in this time."
+        nothing="No snapshot, schema change or error in this time span."
         rows={told.map((mark, n) => ({ key: `${mark.at} ${n}`, cells: [new Date(mark.at).toLocaleString(), mark.kind, mark.text] }))}
       />
       {all.length > MOST ? <Text color="fg.muted" mt={2}>The newest {MOST} of {count(all.length)} are listed.</Text> : null}

@@ -14,8 +14,8 @@ export function CheckTab({ path, allowed }: { path: string; allowed: boolean }) 
   }
   return (
     <>
-      <Text mb={2}>The source is asked for everything that capture needs of it, with the connection as it is now. Nothing is changed there.</Text>
-      <Button size="sm" loading={busy} loadingText="The source is asked" onClick={() => void look()}>
+      <Text mb={2}>The check queries the source for everything that capture needs, with the current settings of the connection. It changes nothing at the source.</Text>
+      <Button size="sm" loading={busy} loadingText="Querying the source" onClick={() => void look()}>
         Check now
       </Button>
       <Box mt={3} aria-live="polite">
@@ -41,10 +41,10 @@ export function Findings({ found }: { found: CheckAnswer }) {
       {found.findings.map((one, n) => (
         <Box key={`${n} ${one.what}`} mt={4}>
           <Text fontWeight="semibold" overflowWrap="anywhere" unicodeBidi="isolate">
-            {one.fatal ? "Needed: " : "Advice: "}
+            {one.fatal ? "Required: " : "Recommended: "}
             <Long text={one.what} />
           </Text>
-          <Copied text={one.fix} label={`what mends number ${n + 1}`} />
+          <Copied text={one.fix} label={`fix ${n + 1}`} />
         </Box>
       ))}
     </Box>

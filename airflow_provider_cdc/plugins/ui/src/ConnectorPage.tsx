@@ -58,7 +58,7 @@ export function ConnectorPage() {
             <ActionButtons choices={choicesOf(found)} onChoose={choose} />
             <LastAsked asked={actions} />
             <Tabs.Root lazyMount unmountOnExit value={tabsOf(found).some(([name]) => name === tab) ? tab : "charts"} onValueChange={({ value }) => turnTo(value)} mt={4}>
-              <Tabs.List flexWrap="wrap" aria-label="About the connector">
+              <Tabs.List flexWrap="wrap" aria-label="Connector details">
                 {tabsOf(found).map(([name, title]) => (
                   <Tabs.Trigger key={name} value={name}>
                     {title}
@@ -72,7 +72,7 @@ export function ConnectorPage() {
               <Tabs.Content value="batches"><BatchesTab path={path} targets={found.targets} /></Tabs.Content>
               <Tabs.Content value="offsets">
                 <GapReport path={path} found={found} onChoose={choose} />
-                <Section title="Offsets that it has had">
+                <Section title="Offset history">
                   <ActionButtons choices={offsetChoicesOf(found)} onChoose={choose} />
                   <Box mt={3}><OffsetsTab path={path} /></Box>
                 </Section>
@@ -81,7 +81,7 @@ export function ConnectorPage() {
               <Tabs.Content value="configuration"><ConfigurationTab path={path} /></Tabs.Content>
               <Tabs.Content value="events">
                 <AskedForList path={path} />
-                <Section title="What has happened"><EventsTab path={path} /></Section>
+                <Section title="Notifications"><EventsTab path={path} /></Section>
               </Tabs.Content>
               <Tabs.Content value="row"><RowStory path={path} targets={found.targets} /></Tabs.Content>
             </Tabs.Root>
@@ -119,18 +119,18 @@ function Facts({ found }: { found: Detail }) {
       ))}
       {line.error ? (
         <Box my={2} p={3} borderWidth="1px" borderRadius="md" data-testid="last-error">
-          <Text color="red.fg">The last run has failed{line.error.at ? `, ${ago(line.error.at)}` : ""}:</Text>
+          <Text color="red.fg">The last run failed{line.error.at ? ` ${ago(line.error.at)}` : ""}:</Text>
           <Text fontWeight="semibold" whiteSpace="pre-wrap"><Long text={line.error.what} /></Text>
           <Parts parts={line.error} />
         </Box>
       ) : null}
-      {found.trouble ? <Failure error={new Error(`The change log cannot be read from here: ${found.trouble}`)} /> : null}
+      {found.trouble ? <Failure error={new Error(`The API server cannot read the change log: ${found.trouble}`)} /> : null}
       {found.work.map((work) => (
         <Text key={String(work.text)}>At work: <Long text={String(work.text)} /></Text>
       ))}
       <Text mt={1}>
-        Source <Long text={line.source ?? "not known"} />; position <Exact text={position(line.position)} />; batch {count(line.batch)}; offset moved {ago(line.moved_at)}; behind its source {lag(line)}
-        {line.freshness ? <>; {line.freshness.where === "tables" ? "tables are" : "the change log is"} {duration(line.freshness.p50_s)} (p50) and {duration(line.freshness.p95_s)} (p95) after the source, worst <Long text={line.freshness.worst_topic} /> with {duration(line.freshness.worst_s)}</> : ""}
+        Source <Long text={line.source ?? "not known"} />; position <Exact text={position(line.position)} />; batch {count(line.batch)}; offset moved {ago(line.moved_at)}; lag {lag(line)}
+        {line.freshness ? <>; freshness of the {line.freshness.where} {duration(line.freshness.p50_s)} (p50), {duration(line.freshness.p95_s)} (p95), worst: <Long text={line.freshness.worst_topic} />, {duration(line.freshness.worst_s)}</> : ""}
       </Text>
       <LogEnds line={line} />
       {found.targets.map((target) => (

@@ -14,7 +14,7 @@ export function FirstUse() {
   const [chosen, setChosen] = useState("");
   return (
     <Box data-testid="first-use">
-      <Text>No connector has run yet, or none that you may see. Three steps to the first one, or have the <Anchor asChild variant="underline"><Link to={`${ROOT}/new`}>wizard</Link></Anchor> take you through them.</Text>
+      <Text>No connector that you may see has run yet. Create the first one in three steps, or use the <Anchor asChild variant="underline"><Link to={`${ROOT}/new`}>wizard</Link></Anchor>.</Text>
       <Shown asked={asked}>
         {({ sources }) => {
           const source = sources.find(({ kind }) => kind === chosen) ?? sources.find(({ kind }) => kind === "mariadb") ?? sources[0];
@@ -29,12 +29,12 @@ export function FirstUse() {
               </HStack>
               <List.Root as="ol" ps={6} my={2} gap={1}>
                 <List.Item>
-                  Make a <Anchor asChild variant="underline"><Link to="/connections">connection</Link></Anchor> of the type <Exact text={source?.connection_type ?? ""} />, and test it: the test says what the database lacks.
+                  Create a <Anchor asChild variant="underline"><Link to="/connections">connection</Link></Anchor> of the type <Exact text={source?.connection_type ?? ""} />, and test it. The test lists missing prerequisites.
                 </List.Item>
                 <List.Item>
                   Check it: <Exact text={`airflow cdc check --conn-id shop_${source?.kind}`} />
                 </List.Item>
-                <List.Item>Put a DAG with a definition into your DAG folder, and unpause it:</List.Item>
+                <List.Item>Save a DAG with a definition in your DAG folder, and unpause it:</List.Item>
               </List.Root>
               {source ? <Written key={source.kind} found={source.example} /> : null}
             </>

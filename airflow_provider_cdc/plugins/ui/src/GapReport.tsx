@@ -20,10 +20,10 @@ export function GapReport({ path, found, onChoose }: { path: string; found: Deta
     }
   }, [lost, allowed, look]);
   return (
-    <Section title="Does the source's log still hold the position?">
+    <Section title="Does the source's log still contain the position?">
       {allowed ? (
-        <Button size="sm" variant="outline" loading={busy} loadingText="The source is asked" onClick={() => void look()}>
-          Ask the source
+        <Button size="sm" variant="outline" loading={busy} loadingText="Querying the source" onClick={() => void look()}>
+          Check the log
         </Button>
       ) : (
         <Text color="fg.muted">Querying the source requires the right to operate this connector.</Text>
@@ -49,14 +49,14 @@ function Report({ answer, found, onChoose }: { answer: GapAnswer; found: Detail;
           {typeof why === "string" ? <Text><Long text={why} /></Text> : null}
         </Alert.Content>
       </Alert.Root>
-      {answer.ways.length > 0 ? <Text mt={3}>Options to continue. {repairs ? "Each button says first what it would do; so does each command without --confirm:" : "Without --confirm each command only says what it would do; to repair it here needs the right to administer this connector:"}</Text> : null}
+      {answer.ways.length > 0 ? <Text mt={3}>Ways to continue. {repairs ? "Each button shows its plan first; without --confirm, each command only shows its plan:" : "Without --confirm, each command only shows its plan. Repairing the gap on this page requires the right to administer this connector:"}</Text> : null}
       {answer.ways.map((way) => (
         <Box key={way.repair} mt={3}>
           <Text>
             {way.loses ? <Badge colorPalette="red" me={2}>loses changes</Badge> : null}
             <Long text={way.effect} />
           </Text>
-          <Copied text={way.command} label={`the command of ${way.repair}`} />
+          <Copied text={way.command} label={`the command for ${way.repair}`} />
           {repairs ? <ActionButtons choices={[repairOf(way.repair)]} onChoose={onChoose} /> : null}
         </Box>
       ))}

@@ -105,7 +105,7 @@ export function Line({ title, lines, marks, since, until }: Props) {
         {title}
       </Heading>
       <Box h="200px" color="fg.muted">
-        <canvas ref={canvas} role="img" aria-label={`${title}: ${last === undefined || last === null ? "nothing measured" : `${last.toFixed(1)} last`}`} />
+        <canvas ref={canvas} role="img" aria-label={`${title}: ${last === undefined || last === null ? "no data" : `latest ${last.toFixed(1)}`}`} />
       </Box>
     </Box>
   );

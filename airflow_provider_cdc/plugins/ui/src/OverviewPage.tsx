@@ -36,7 +36,7 @@ const FILTERS = ["text", "state", "source", "tag"] as const;
 
 type Chosen = Record<(typeof FILTERS)[number], string>;
 
-const HEAD = ["Connector", "What it does", "What is wrong", "Freshness p50 / p95", "Lag", "Events/s", "Next run"];
+const HEAD = ["Connector", "Status", "Problems", "Freshness p50 / p95", "Lag", "Events/s", "Next run"];
 
 function Lines({ data, chosen, onChoose }: { data: Overview; chosen: Chosen; onChoose: (name: keyof Chosen, value: string) => void }) {
   const lines = data.connectors.filter((line) => fits(line, chosen));
@@ -51,7 +51,7 @@ function Lines({ data, chosen, onChoose }: { data: Overview; chosen: Chosen; onC
           {lines.length} of {data.total}
         </Text>
       </HStack>
-      <Grid label="Connectors" head={HEAD} nothing="No connector fits." rows={lines.map((line) => ({ key: line.connector, cells: cells(line) }))} />
+      <Grid label="Connectors" head={HEAD} nothing="No connector matches." rows={lines.map((line) => ({ key: line.connector, cells: cells(line) }))} />
     </>
   );
 }
@@ -130,9 +130,9 @@ function cells(line: Line) {
     <Box key="lag">
       {lag(line)}
       <LogEnds line={line} />
-      {line.oldest_transaction ? <Text color="fg.muted">a transaction is open since {duration(line.oldest_transaction.age_s)}: <Long text={line.oldest_transaction.id} most={60} /></Text> : null}
+      {line.oldest_transaction ? <Text color="fg.muted">a transaction has been open for {duration(line.oldest_transaction.age_s)}: <Long text={line.oldest_transaction.id} most={60} /></Text> : null}
     </Box>,
     <Spark key="rate" line={line} />,
-    next ? (next.paused ? "its DAG is paused" : next.at ? ago(next.at) : "by event or by hand") : "not known",
+    next ? (next.paused ? "its DAG is paused" : next.at ? ago(next.at) : "on an event or manually") : "not known",
   ];
 }

@@ -18,9 +18,11 @@ interface Holder {
 
 const EQUAL = new Map([[true, "equal to the newest change"], [false, "not equal to the newest change"], [null, "cannot be compared with the newest change"]]);
 
+const STATES: Record<string, string> = { row: "", "no row": "the row does not exist", "not looked at": "not read" };
+
 function holders(story: Story): Holder[] {
   const { row, source } = story;
-  const says = row.state === "unknown" ? "the kept change log does not show whether the row exists" : row.row ? "" : "the row does not exist";
+  const says = row.state === "unknown" ? "the retained change log does not show whether the row exists" : row.row ? "" : "the row does not exist";
   return [
     { title: "Change log", row: row.row ?? null, lacking: row.unavailable ?? [], says },
     ...(story.targets ?? []).map((one) => ({
@@ -28,7 +30,7 @@ function holders(story: Story): Holder[] {
       row: one.row ?? null,
       lacking: [],
       says: [
-        one.state === "row" ? "" : one.state,
+        STATES[one.state] ?? one.state,
         one.mode && one.mode !== "current" ? `mode ${one.mode}` : "",
         one.versions ? `${count(one.versions)} rows with this key` : "",
         one.batch ? `as of batch ${count(one.batch)}` : "",

@@ -12,6 +12,9 @@ import { useLook } from "./useLook";
 /** Targets whose tables are files, which the connector's own storage leads to. */
 const LAKES = ["delta", "iceberg"];
 
+/** States of a change at a target that people read by other words. */
+const STATES: Record<string, string> = { waits: "not applied yet", unknown: "not known" };
+
 /** Every change of one row, what it is now, or was at a time, at the targets and at the source. Each look is recorded. */
 export function RowStory({ path, targets }: { path: string; targets: Detail["targets"] }) {
   const tables = useAsked<Tables>(`${path}/tables`);
@@ -43,21 +46,21 @@ export function RowStory({ path, targets }: { path: string; targets: Detail["tar
           {key.columns ? (
             key.columns.map(({ name, type, form }) => <Entry key={name} label={`${name} (${type})`} hint={form} value={values[name] ?? ""} onChange={(v) => setValues({ ...values, [name]: v })} />)
           ) : (
-            <Entry label="Key: values, or one JSON object" hint="several values with commas between them" value={text} onChange={setText} required />
+            <Entry label="Key: values, or a JSON object" hint="separate several values with commas" value={text} onChange={setText} required />
           )}
           <Entry label="As of, in UTC (empty: now)" type="datetime-local" value={local(asOf)} onChange={(v) => setAsOf(v && `${v}Z`)} />
-          {targets.some(({ target }) => !LAKES.includes(target)) ? <Entry label="Connections to target databases" hint="to read the row there; comma-separated" value={connections} onChange={setConnections} /> : null}
+          {targets.some(({ target }) => !LAKES.includes(target)) ? <Entry label="Connections to target databases" hint="comma-separated; to read the row there" value={connections} onChange={setConnections} /> : null}
         </HStack>
         <HStack gap={3} my={2} flexWrap="wrap">
-          <Button type="submit" size="sm" loading={busy} loadingText="The change log is read" disabled={key.awaited}>
-            Look
+          <Button type="submit" size="sm" loading={busy} loadingText="Searching the change log" disabled={key.awaited}>
+            Look up
           </Button>
           <Checkbox.Root checked={compare} onCheckedChange={(e) => setCompare(e.checked === true)}>
             <Checkbox.HiddenInput />
             <Checkbox.Control />
             <Checkbox.Label>Compare with the source</Checkbox.Label>
           </Checkbox.Root>
-          <Text color="fg.muted">Each look is recorded: who, when, which row.</Text>
+          <Text color="fg.muted">Each look-up is recorded: the user, the time and the row.</Text>
         </HStack>
       </form>
       {tables.error ? <Failure error={tables.error} /> : null}
@@ -110,9 +113,9 @@ function Told({ story, onAsOf }: { story: Story; onAsOf: (moment: string) => voi
         <Text key={note}><Long text={note} /></Text>
       ))}
       <Text color="fg.muted">
-        Batches {count(story.first_batch ?? 0)} to {count(story.last_batch ?? 0)} were searched; {changes.length === 0 ? "they have no change of this row" : `${count(changes.length)} change${changes.length === 1 ? "" : "s"}`}.
+        Batches {count(story.first_batch ?? 0)} to {count(story.last_batch ?? 0)} were searched: {changes.length === 0 ? "they contain no change of this row" : `${count(changes.length)} change${changes.length === 1 ? "" : "s"}`}.
       </Text>
-      {(story.left_out ?? []).length > 0 ? <Text fontWeight="semibold">The timeout ended before all batches were searched: search again to continue from here.</Text> : null}
+      {(story.left_out ?? []).length > 0 ? <Text fontWeight="semibold">The timeout ended before all batches were searched: look the row up again to continue from here.</Text> : null}
       {changes.map((change, n) => (
         <OneChange key={`${change.seq} ${n}`} change={change} onAsOf={onAsOf} />
       ))}
@@ -128,17 +131,17 @@ function OneChange({ change, onAsOf }: { change: Change; onAsOf: (moment: string
     !found ? "" : lacking?.includes(name) ? "(not in the log)" : name in found ? <Exact key={name} text={found[name] === null ? "NULL" : value(found[name])} /> : "(left out)";
   const again = change.operation === "truncate" && change.snapshot;
   const times = [
-    `captured ${change.captured_at ? ago(change.captured_at) : "at a time that is not known"}`,
+    `${change.captured_at ? `captured ${ago(change.captured_at)}` : "capture time not known"}`,
     ...(change.batch_at ? [`in the change log ${ago(change.batch_at)}`] : []),
-    ...(change.applied ?? []).map((one) => `${one.target} at ${one.location}: ${one.state}${one.at ? ` ${one.at_latest ? "by " : ""}${ago(one.at)}` : ""}`),
+    ...(change.applied ?? []).map((one) => `${one.target} at ${one.location}: ${STATES[one.state] ?? one.state}${one.at ? ` ${one.at_latest ? "at the latest " : ""}${ago(one.at)}` : ""}`),
   ];
   return (
     <Section title={`${again ? "emptied before a snapshot" : change.operation}${change.snapshot && !again ? ` (snapshot: ${change.snapshot})` : ""}, ${moment(change.committed_at)}`}>
       {change.key ? (
         <Text>
           <Long text={`${change.table} ${named(change.key)}`} />
-          {change.previous_key ? <>, before <Long text={named(change.previous_key)} /></> : null}
-          {change.next_key ? <>, since then <Long text={named(change.next_key)} /></> : null}
+          {change.previous_key ? <>, previously <Long text={named(change.previous_key)} /></> : null}
+          {change.next_key ? <>, later <Long text={named(change.next_key)} /></> : null}
         </Text>
       ) : null}
       {images ? (
@@ -158,7 +161,7 @@ function OneChange({ change, onAsOf }: { change: Change; onAsOf: (moment: string
       </Text>
       <Text color="fg.muted"><Long text={times.join("; ")} /></Text>
       <Button size="2xs" variant="outline" mt={1} onClick={() => onAsOf(change.committed_at)}>
-        The row as of then
+        Show the row at this time
       </Button>
     </Section>
   );

@@ -22,9 +22,9 @@ export function WizardPage() {
         <Link to={ROOT}>CDC connectors</Link>
       </Anchor>
       <Heading as="h1" size="xl" my={2}>
-        A new connector
+        New connector
       </Heading>
-      <Text>What is chosen here becomes a definition to copy. Nothing is stored, and nothing is changed at the source.</Text>
+      <Text>Your choices become a definition to copy. The wizard stores nothing, and changes nothing at the source.</Text>
       <Shown asked={asked}>{(offers) => <Steps offers={offers} />}</Shown>
     </>
   );
@@ -67,7 +67,7 @@ function Steps({ offers }: { offers: Offers }) {
     <>
       <Section title="1. Connection">
         <Choice label="Connection" value={known ? connId : ""} onChoose={choose}>
-          <option value="">Another one, by its id</option>
+          <option value="">Other connection, by id</option>
           {offers.connections.map((one) => (
             <option key={one.conn_id} value={one.conn_id}>
               {shortened(one.conn_id, 80)} ({shortened(one.kind, 40)})
@@ -83,13 +83,13 @@ function Steps({ offers }: { offers: Offers }) {
               ))}
             </Choice>
             <Text>
-              Or make one <Anchor asChild variant="underline"><Link to="/connections">in Airflow</Link></Anchor>, of the type <Long text={source?.connection_type ?? ""} />.
+              Or create one <Anchor asChild variant="underline"><Link to="/connections">in Airflow</Link></Anchor>, with the type <Long text={source?.connection_type ?? ""} />.
             </Text>
           </HStack>
         )}
         {(source?.places ?? []).length > 0 ? (
           <Box mt={3}>
-            <Text mb={1}>What is read, no connection says. One of these has to:</Text>
+            <Text mb={1}>The connection does not define the input. Set one of these properties:</Text>
             {source?.places.map(({ name: place, what, example }) => (
               <Field.Root key={place} mb={2} maxW="40rem">
                 <Field.Label>{place}</Field.Label>
@@ -104,12 +104,12 @@ function Steps({ offers }: { offers: Offers }) {
         <Tables key={connId} connId={connId} places={places} chosen={tables} onChoose={setTables} onList={setListed} />
       ) : (
         <Section title="2. Prerequisites and tables">
-          <Text color="fg.muted">Choose a connection first: its source is then asked what it needs, and which tables it has.</Text>
+          <Text color="fg.muted">Choose a connection first. The wizard can then check the source and list its tables.</Text>
         </Section>
       )}
       {modes.length > 0 ? (
-        <Section title="3. What a new connector reads">
-          <RadioGroup.Root value={mode} onValueChange={({ value }) => setMode(value ?? "initial")} aria-label="What a new connector reads">
+        <Section title="3. Snapshot mode">
+          <RadioGroup.Root value={mode} onValueChange={({ value }) => setMode(value ?? "initial")} aria-label="Snapshot mode">
             {modes.map(([value, what]) => (
               <RadioGroup.Item key={value} value={value} display="flex" mb={1}>
                 <RadioGroup.ItemHiddenInput />
@@ -122,10 +122,10 @@ function Steps({ offers }: { offers: Offers }) {
           </RadioGroup.Root>
         </Section>
       ) : null}
-      <Section title="4. Where changes go">
+      <Section title="4. Change log and target">
         <HStack gap={3} flexWrap="wrap" alignItems="flex-end">
-          <Entry label="Name of the connector (it never changes)" value={name} onChange={setName} />
-          <Entry label="Change log: folder, or s3://…" value={changelog} onChange={setChangelog} />
+          <Entry label="Name of the connector (cannot be changed later)" value={name} onChange={setName} />
+          <Entry label="Change log: folder or s3://…" value={changelog} onChange={setChangelog} />
           <Choice label="Target" value={target} onChoose={setTarget}>
             {Object.entries(offers.targets).map(([value, what]) => (
               <option key={value} value={value}>
@@ -141,10 +141,10 @@ function Steps({ offers }: { offers: Offers }) {
         <Button size="sm" loading={made.busy} disabled={!connId || !name} onClick={write}>
           Write the definition
         </Button>
-        {!connId || !name ? <Text color="fg.muted" mt={1}>It needs {[...(connId ? [] : ["a connection"]), ...(name ? [] : ["a name of the connector"])].join(" and ")}.</Text> : null}
+        {!connId || !name ? <Text color="fg.muted" mt={1}>Required: {[...(connId ? [] : ["a connection"]), ...(name ? [] : ["a name for the connector"])].join(" and ")}.</Text> : null}
         <Box mt={3} aria-live="polite">
           {made.error ? <Failure error={made.error} /> : null}
-          {made.data && madeOf !== JSON.stringify(wanted) ? <Stale text="Something else was chosen since this was written: write it again." /> : null}
+          {made.data && madeOf !== JSON.stringify(wanted) ? <Stale text="Your choices have changed since this definition was written: write it again." /> : null}
           {made.data ? <Written found={made.data} /> : null}
         </Box>
       </Section>
@@ -181,13 +181,13 @@ function Tables({ connId, places, chosen, onChoose, onList }: { connId: string; 
   const stale = beyond || (checked !== undefined && checked.places !== JSON.stringify(places));
   return (
     <Section title="2. Prerequisites and tables">
-      <Button size="sm" loading={busy} loadingText="The source is asked" onClick={check}>
-        Check, and list what there is
+      <Button size="sm" loading={busy} loadingText="Querying the source" onClick={check}>
+        Check, and list the tables
       </Button>
       <Box mt={3} aria-live="polite">
         {error ? <Failure error={error} /> : null}
-        {data && !data.asked ? <Text>Only a worker sees these files: the first run says whether something is missing, and tables come with their events.</Text> : null}
-        {data && stale ? <Stale text="Something else was chosen since this was checked: what the source lacks for it, another check says." /> : null}
+        {data && !data.asked ? <Text>Only workers can read these files. The first run checks the prerequisites, and tables appear with their events.</Text> : null}
+        {data && stale ? <Stale text="Your choices have changed since this check: check again." /> : null}
         {data?.asked ? <Findings found={{ ready: data.ready, findings: data.findings, position: null, waiting: null }} /> : null}
       </Box>
       {data?.asked ? (
@@ -201,7 +201,7 @@ function Tables({ connId, places, chosen, onChoose, onList }: { connId: string; 
               Choose none
             </Button>
             <Text color="fg.muted" aria-live="polite">
-              {count(chosen.length)} of {count(data.total)} chosen{chosen.length === 0 ? ": without a choice, all are captured" : ""}
+              {count(chosen.length)} of {count(data.total)} chosen{chosen.length === 0 ? "; if none is chosen, all are captured" : ""}
             </Text>
           </HStack>
           <Box role="group" aria-label="Tables" maxH="20rem" overflowY="auto" tabIndex={0} borderWidth="1px" borderRadius="md" p={2}>
@@ -211,17 +211,17 @@ function Tables({ connId, places, chosen, onChoose, onList }: { connId: string; 
                 <Checkbox.Control />
                 <Checkbox.Label overflowWrap="anywhere" unicodeBidi="isolate">
                   {shortened(table, 200)}
-                  {keyless.has(table) ? " (no key: its rows are kept as a bag)" : ""}
+                  {keyless.has(table) ? " (no key: stored as a multiset)" : ""}
                 </Checkbox.Label>
               </Checkbox.Root>
             ))}
-            {data.total > data.tables.length ? <Text color="fg.muted">The source has {count(data.total)}; only {count(data.tables.length)} are listed. Write the names of others into the definition.</Text> : null}
+            {data.total > data.tables.length ? <Text color="fg.muted">The source has {count(data.total)} tables; only {count(data.tables.length)} are listed. Add the names of others to the definition.</Text> : null}
             {fitting.length > SHOWN ? <Text color="fg.muted">And {count(fitting.length - SHOWN)} more: search for them.</Text> : null}
           </Box>
         </Box>
       ) : (
         <Field.Root mt={3} maxW="40rem">
-          <Field.Label>Or their names, one a line; without any, all are captured</Field.Label>
+          <Field.Label>Or enter the names of tables, one per line; if empty, all are captured</Field.Label>
           <Textarea rows={3} defaultValue={chosen.join("\n")} onChange={(e) => onChoose(e.target.value.split("\n").map((one) => one.trim()).filter(Boolean))} />
         </Field.Root>
       )}
@@ -237,10 +237,10 @@ export function Written({ found }: { found: WrittenDefinition }) {
       {found.lacks.length > 0 ? (
         <Alert.Root status="warning" mb={2}>
           <Alert.Indicator />
-          <Alert.Title>To be filled in before it runs: <Long text={found.lacks.join("; ")} /></Alert.Title>
+          <Alert.Title>Fill in before the first run: <Long text={found.lacks.join("; ")} /></Alert.Title>
         </Alert.Root>
       ) : null}
-      <HStack gap={2} mb={2} role="group" aria-label="Form">
+      <HStack gap={2} mb={2} role="group" aria-label="Format">
         {(["python", "yaml"] as const).map((one) => (
           <Button key={one} size="xs" variant={one === form ? "solid" : "outline"} aria-pressed={one === form} onClick={() => setForm(one)}>
             {one === "python" ? "Python" : "YAML"}
@@ -248,7 +248,7 @@ export function Written({ found }: { found: WrittenDefinition }) {
         ))}
       </HStack>
       <Text>
-        As <Long text={file} /> {form === "python" ? "into the DAG folder; then unpause its DAG." : "into the folder that a DAG file hands to cdc_dags(); then unpause its DAG."}
+        Save it as <Long text={file} /> {form === "python" ? "in the DAG folder, then unpause its DAG." : "in the folder that a DAG file passes to cdc_dags(), then unpause its DAG."}
       </Text>
       <Copied text={found[form]} label="the definition" />
     </Box>

@@ -75,7 +75,7 @@ async function reached(address: string, request: RequestInit): Promise<Response>
     if (request.signal?.aborted) {
       throw e;
     }
-    throw new Error("Airflow's API server cannot be reached: is it running, and does the network of this browser lead to it?");
+    throw new Error("Airflow's API server cannot be reached. Check that it is running, and that this browser's network can reach it.");
   }
 }
 
@@ -92,6 +92,6 @@ async function problemOf(answer: Response): Promise<Problem> {
     const detail = typeof found.detail === "string" ? found.detail : (found.detail ?? []).map(({ loc, msg }) => `${loc.slice(1).join(" ")}: ${msg}`).join("; ");
     return { detail: detail || text, error: found.error ?? null };
   } catch {
-    return { detail: `The API server answers with status ${answer.status}.`, error: null };
+    return { detail: `The API server returned status ${answer.status}.`, error: null };
   }
 }

@@ -23,7 +23,7 @@ export function State({ word }: { word: string }) {
   );
 }
 
-const TROUBLE = ["fine", "rests", "late", "in trouble"];
+const TROUBLE = ["OK", "inactive", "late", "needs attention"];
 
 export function Trouble({ line }: { line: Line }) {
   const colour = ["green", "gray", "orange", "red"][line.trouble] ?? "gray";
@@ -71,7 +71,7 @@ export function Loading() {
   return (
     <HStack role="status" color="fg.muted" my={2}>
       <Spinner size="sm" aria-hidden="true" />
-      <Text>{late ? `Loading: there was no answer for ${LATE_S} seconds` : "Loading"}</Text>
+      <Text>{late ? `Loading: no answer for ${LATE_S} seconds` : "Loading"}</Text>
     </HStack>
   );
 }
@@ -90,7 +90,7 @@ export function Shown<T>({
       {asked.late && asked.data !== undefined ? (
         <Alert.Root status="warning" data-testid="late">
           <Alert.Indicator />
-          <Alert.Title>{`The API has not answered since ${asked.late.toLocaleTimeString()}: what is shown is from before.`}</Alert.Title>
+          <Alert.Title>{`The API has not answered since ${asked.late.toLocaleTimeString()}: the page shows older data.`}</Alert.Title>
         </Alert.Root>
       ) : null}
       {asked.data !== undefined ? children(asked.data) : asked.error ? null : <Loading />}
@@ -193,7 +193,7 @@ export function LogEnds({ line }: { line: Line }) {
   return (
     <Text color="fg.muted">
       {behind ? `${bytes(behind)} of the source's log left to read` : ""}
-      {gone ? `${behind ? "; " : ""}the source removes the log there ${ago(gone)}` : ""}
+      {gone ? `${behind ? "; " : ""}the source removes the log at the position ${ago(gone)}` : ""}
     </Text>
   );
 }

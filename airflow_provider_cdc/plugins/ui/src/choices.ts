@@ -24,16 +24,16 @@ const TITLES: Record<string, string> = {
   stop: "Stop",
   resume: "Resume",
   run: "Run now",
-  snapshot: "Read tables again",
-  "stop-snapshot": "Stop a snapshot",
-  verify: "Compare with the source",
-  repair: "Compare and repair",
-  rebuild: "Build tables again",
-  "restore-offset": "Go back to an earlier offset",
-  "set-offset": "Edit the offset",
-  "reset-offset": "Forget the offset",
+  snapshot: "Snapshot tables",
+  "stop-snapshot": "Stop snapshots",
+  verify: "Verify tables",
+  repair: "Verify and repair",
+  rebuild: "Rebuild tables",
+  "restore-offset": "Restore an earlier offset",
+  "set-offset": "Set the offset",
+  "reset-offset": "Reset the offset",
   "repair-gap": "Repair the gap",
-  "forget-target": "Release a target",
+  "forget-target": "Forget a target",
 };
 
 export const titleOf = (action: string) => TITLES[action] ?? action;
@@ -53,7 +53,7 @@ export function choicesOf(found: Detail): Choice[] {
   ];
   const administer = [
     ...(applied ? [choice("rebuild", { tables: "named", target: true })] : []),
-    ...found.targets.map(({ target, location }) => choice("forget-target", { title: `Release ${target} at ${location}`, body: { target, location } })),
+    ...found.targets.map(({ target, location }) => choice("forget-target", { title: `Forget ${target} at ${location}`, body: { target, location } })),
   ];
   return [...(found.rights.includes("operate") ? operate : []), ...(found.rights.includes("administer") ? administer : [])];
 }

@@ -17,7 +17,7 @@ export function Copied({ text, label }: { text: string; label: string }) {
       range.selectNodeContents(shown.current ?? document.body);
       getSelection()?.removeAllRanges();
       getSelection()?.addRange(range);
-      setDone(document.execCommand("copy") ? "Copied" : "Selected: copy it by Ctrl+C");
+      setDone(document.execCommand("copy") ? "Copied" : "Selected: press Ctrl+C");
     }
   };
   return (

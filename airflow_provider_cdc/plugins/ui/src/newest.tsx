@@ -32,7 +32,7 @@ export function Older({ of: { asked, limit, awaited, more } }: { of: Newest<unkn
       <Text color="fg.muted" aria-live="polite">The newest {count(shown)} are shown.</Text>
       {shown < MOST ? (
         <Button size="xs" variant="outline" loading={awaited} loadingText="Loading" onClick={more}>
-          Show older ones
+          Show older entries
         </Button>
       ) : null}
     </HStack>

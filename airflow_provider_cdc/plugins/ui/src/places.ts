@@ -9,5 +9,5 @@ export const TABS = {
   check: "Check",
   configuration: "Configuration",
   events: "Events",
-  row: "A row's story",
+  row: "Row history",
 } as const;

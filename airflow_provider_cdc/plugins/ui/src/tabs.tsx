@@ -38,13 +38,13 @@ export function TablesTab({ path }: Of) {
           <Input aria-label="Search tables" placeholder="Search tables" maxW="20rem" mb={2} value={text} onChange={(e) => setText(e.target.value)} />
           <Grid
             label="Tables"
-            head={["Table", "Key", "Schema version", "Events", "Rows read", "Snapshot", "Targets: freshness p50 / p95", "Last comparison with the source"]}
-            nothing={tables.length ? "No table fits." : "No table was captured yet."}
+            head={["Table", "Key", "Schema version", "Events", "Rows read", "Snapshot", "Targets: freshness p50 / p95", "Last verification"]}
+            nothing={tables.length ? "No table matches." : "No table was captured yet."}
             rows={fitting.slice(0, MOST_TABLES).map((one) => ({
               key: one.table,
               cells: [
                 one.table, one.key.join(", ") || "none", one.version, count(one.events), count(one.rows_read),
-                one.pending ? "to be read" : one.chunk_rows !== null ? `${count(one.chunk_rows)} rows so far` : "",
+                one.pending ? "pending" : one.chunk_rows !== null ? `${count(one.chunk_rows)} rows so far` : "",
                 (one.targets ?? []).map((t) => <Text key={`${t.target} ${t.place}`}><Long text={t.target} />: {duration(t.freshness_p50_s)} / {duration(t.freshness_p95_s)}</Text>),
                 one.comparisons?.length ? one.comparisons.map((c) => <Compared key={`${c.target} ${c.place}`} found={c} />) : <Text key="never" color="fg.muted">never</Text>,
               ],
@@ -74,7 +74,7 @@ export function SignalsTab({ path }: Of) {
       {(signals) => (
         <Grid
           label="Signals"
-          head={["Number", "Type", "Data", "Sent", "State", "What became of it"]}
+          head={["Number", "Type", "Data", "Sent", "State", "Result"]}
           nothing="No signal was sent."
           rows={signals.map((one) => ({
             key: String(one.number),
@@ -95,7 +95,7 @@ export function SchemaTab({ path }: Of) {
       {(changes) => (
         <Grid
           label="Schema changes"
-          head={["When", "What has changed", "Statement", "Position"]}
+          head={["When", "Changes", "Statement", "Position"]}
           nothing="No schema was recorded yet."
           rows={changes.map((one) => ({
             key: String(one.number),
@@ -125,14 +125,14 @@ export function BatchesTab({ path, targets }: Of & { targets: Detail["targets"] 
       {(batches) => (
         <Grid
           label="Batches"
-          head={["Batch", "Committed", "Events", "Size", "Topics", "Applied", "Position after it"]}
-          nothing="There is no batch yet."
+          head={["Batch", "Committed", "Events", "Size", "Topics", "Applied", "End position"]}
+          nothing="No batch was committed yet."
           rows={batches.map((one) => ({
             key: String(one.batch),
             cells: [
               <Anchor asChild key="link"><Link to={`${ROOT}/${path}/batches/${one.batch}`}>{one.batch}</Link></Anchor>,
               ago(one.created_at), count(one.events), bytes(one.bytes), Object.keys(one.topics).length,
-              targets.map((t) => `${called(t)}: ${t.last_batch >= one.batch ? "yes" : "waits"}`).join(", ") || "no target",
+              targets.map((t) => `${called(t)}: ${t.last_batch >= one.batch ? "yes" : "not yet"}`).join(", ") || "no target",
               position(one.position),
             ],
           }))}
@@ -149,8 +149,8 @@ export function OffsetsTab({ path }: Of) {
       {(offsets) => (
         <Grid
           label="Offsets"
-          head={["Version", "Moved", "Why", "Position", "Batch", "Seq"]}
-          nothing="There was no offset yet."
+          head={["Version", "Moved", "Reason", "Position", "Batch", "Seq"]}
+          nothing="No offset was stored yet."
           rows={offsets.map((one) => ({
             key: String(one.version),
             cells: [one.version, ago(one.created_at), one.reason, position(one.offset.position as Record<string, unknown>), value(one.offset.batch), value(one.offset.seq)],
@@ -170,7 +170,7 @@ export function ConfigurationTab({ path }: Of) {
           <Text mb={2}><Long text={Object.entries(connections).map(([what, name]) => `${what}: ${name}`).join("; ")} /></Text>
           <Grid
             label="Properties"
-            head={["Property", "Value", "From", "What it does"]}
+            head={["Property", "Value", "Set by", "Description"]}
             nothing="No definition is recorded."
             rows={properties.map((one) => ({
               key: one.name,
@@ -189,9 +189,9 @@ export function EventsTab({ path }: Of) {
     <Listed newest={newest}>
       {(events) => (
         <Grid
-          label="Events"
-          head={["When", "About", "What", "Details"]}
-          nothing="Nothing has happened yet."
+          label="Notifications"
+          head={["When", "About", "Event", "Details"]}
+          nothing="No notifications yet."
           rows={events.map((one) => ({
             key: String(one.number),
             cells: [
