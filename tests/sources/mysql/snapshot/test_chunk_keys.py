@@ -250,7 +250,7 @@ def test_keys_of_events_find_their_rows_and_bound_ranges(places: Any, server: st
         assert parsed == events
         if reason := _irreversible(kind, mode, sent):
             with pytest.raises(QueryRejected, match=reason):
-                reader.keys(schema, schema.key, parsed)
+                reader.to_source_keys(schema, schema.key, parsed)
             return
         keys = reader.to_source_keys(schema, schema.key, parsed)
         for at, one in enumerate(keys):
