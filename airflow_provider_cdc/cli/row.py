@@ -98,7 +98,7 @@ def format_row_history(story: RowHistory) -> Iterator[str]:
 
 def _now(story: RowHistory) -> str:
     if story.row.state == "unknown":
-        return "the kept change log does not show whether the row exists"
+        return "the retained change log does not show whether the row exists"
     if story.row.row is None:
         return "the row does not exist"
     lacking = dict.fromkeys(story.row.unavailable, "(not known)")
@@ -107,8 +107,8 @@ def _now(story: RowHistory) -> str:
 
 def _change(change: RowChange) -> Iterator[str]:
     key = "" if change.key is None else f" {_key(change.key)}"
-    moved = f", before {_key(change.previous_key)}" if change.previous_key else ""
-    moved += f", since then {_key(change.next_key)}" if change.next_key else ""
+    moved = f", previously {_key(change.previous_key)}" if change.previous_key else ""
+    moved += f", later {_key(change.next_key)}" if change.next_key else ""
     snapshot = f" (snapshot: {change.snapshot})" if change.snapshot else ""
     again = change.operation == "truncate" and change.snapshot is not None
     operation = "emptied before a snapshot" if again else change.operation

@@ -164,7 +164,7 @@ class ConnectorConfig(DefaultSourceConfig):
     signal_allowed_types: ChannelTypes = Field(
         {},
         alias="signal.allowed.types",
-        description="Ours. Signal types that each channel may send, as channel:type,type. Separate several channels by semicolons. The word "
+        description="Not in Debezium. Signal types that each channel may send, as channel:type,type. Separate several channels by semicolons. The word "
         "additional-conditions allows conditions and SELECT statements from the sender, and * allows everything. Of the channels not "
         "listed, airflow may send everything, and all others everything except position changes and SQL.",
     )
@@ -217,14 +217,14 @@ class ConnectorConfig(DefaultSourceConfig):
     incremental_snapshot_chunk_max_bytes: int = Field(
         CHUNK_BYTES,
         alias="incremental.snapshot.chunk.max.bytes",
-        description="Ours. Maximum memory of the rows of a chunk: a chunk ends when its rows reach this size, however few they are. Chunks that "
+        description="Not in Debezium. Maximum memory of the rows of a chunk: a chunk ends when its rows reach this size, however few they are. Chunks that "
         "wait together may use four times as much.",
         ge=1024,
     )
     incremental_snapshot_chunk_target_ms: int = Field(
         0,
         alias="incremental.snapshot.chunk.target.ms",
-        description="Ours. Target duration of one chunk read: chunks grow and shrink to match it. 0 = all chunks have the same size.",
+        description="Not in Debezium. Target duration of one chunk read: chunks grow and shrink to match it. 0 = all chunks have the same size.",
         ge=0,
     )
     incremental_snapshot_watermarking_strategy: WatermarkStrategy = Field(
@@ -241,7 +241,7 @@ class ConnectorConfig(DefaultSourceConfig):
     position_lost_mode: LostPositionMode = Field(
         LostPositionMode.FAIL,
         alias="position.lost.mode",
-        description="Ours. Action when the log no longer contains the position of the offset: fail and report the loss (fail), snapshot all tables "
+        description="Not in Debezium. Action when the log no longer contains the position of the offset: fail and report the loss (fail), snapshot all tables "
         "again as with snapshot.mode=when_needed (snapshot), or resume at the oldest position and read the tables by an incremental "
         "snapshot (incremental).",
     )
@@ -260,48 +260,51 @@ class ConnectorConfig(DefaultSourceConfig):
         500, alias="poll.interval.ms", description="How often to check an idle source for new events.", ge=1
     )
     batch_max_rows: int = Field(
-        1_000_000, alias="batch.max.rows", ge=1, description="Ours. Maximum number of events in a batch."
+        1_000_000, alias="batch.max.rows", ge=1, description="Not in Debezium. Maximum number of events in a batch."
     )
     batch_max_bytes: int = Field(
-        268_435_456, alias="batch.max.bytes", ge=1_048_576, description="Ours. Maximum size of a batch in bytes."
+        268_435_456,
+        alias="batch.max.bytes",
+        ge=1_048_576,
+        description="Not in Debezium. Maximum size of a batch in bytes.",
     )
     batch_max_ms: int = Field(
         60_000,
         alias="batch.max.ms",
         ge=100,
-        description="Ours. Maximum time that an event waits for its batch to be closed.",
+        description="Not in Debezium. Maximum time that an event waits for its batch to be closed.",
     )
     changelog_retention_ms: int = Field(
         604_800_000,
         alias="changelog.retention.ms",
         ge=-1,
-        description="Ours. How long to keep a batch in the change log after all targets have applied it; -1 = forever. Maintenance deletes older batches.",
+        description="Not in Debezium. How long to keep a batch in the change log after all targets have applied it; -1 = forever. Maintenance deletes older batches.",
     )
     changelog_retention_bytes: int = Field(
         -1,
         alias="changelog.retention.bytes",
         ge=-1,
-        description="Ours. Maximum size of the change log: beyond it, batches that all targets have applied are deleted before changelog.retention.ms; -1 = any size.",
+        description="Not in Debezium. Maximum size of the change log: beyond it, batches that all targets have applied are deleted before changelog.retention.ms; -1 = any size.",
     )
     state_retention_offset_history_ms: Kept = Field(
         KEPT_MS,
         alias="state.retention.offset.history.ms",
-        description="Ours. How long earlier offsets of the connector can be restored; -1 = forever. `airflow cdc maintain` deletes older ones.",
+        description="Not in Debezium. How long earlier offsets of the connector can be restored; -1 = forever. `airflow cdc maintain` deletes older ones.",
     )
     state_retention_batches_ms: Kept = Field(
         KEPT_MS,
         alias="state.retention.batches.ms",
-        description="Ours. How long to list committed batches; -1 = forever. `airflow cdc maintain` deletes older entries and does not change the change log itself.",
+        description="Not in Debezium. How long to list committed batches; -1 = forever. `airflow cdc maintain` deletes older entries and does not change the change log itself.",
     )
     state_retention_notifications_ms: Kept = Field(
         KEPT_MS,
         alias="state.retention.notifications.ms",
-        description="Ours. How long to list notifications; -1 = forever. `airflow cdc maintain` deletes older ones.",
+        description="Not in Debezium. How long to list notifications; -1 = forever. `airflow cdc maintain` deletes older ones.",
     )
     state_retention_signals_ms: Kept = Field(
         KEPT_MS,
         alias="state.retention.signals.ms",
-        description="Ours. How long to list signals after they have ended; -1 = forever. `airflow cdc maintain` deletes older ones.",
+        description="Not in Debezium. How long to list signals after they have ended; -1 = forever. `airflow cdc maintain` deletes older ones.",
     )
     heartbeat_interval_ms: int = Field(
         0,

@@ -112,7 +112,7 @@ class TableConfig(ConnectorConfig):
     schema_change_rewrite_mode: RewriteMode = Field(
         RewriteMode.SNAPSHOT,
         alias="schema.change.rewrite.mode",
-        description="Ours. Action when a DDL statement may have changed existing rows without row events (a lossy type change, a new "
+        description="Not in Debezium. Action when a DDL statement may have changed existing rows without row events (a lossy type change, a new "
         "column with a computed default): 'snapshot' snapshots the table again, 'fail' stops, 'ignore' continues.",
     )
     heartbeat_action_query: str | None = Field(

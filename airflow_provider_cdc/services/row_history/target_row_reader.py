@@ -134,7 +134,9 @@ class _TargetReader:
         for name, origin in self._origins.items():
             if origin.get("table") == self._table.full_name and name in self._report["stands"]:
                 return topic_of(self._report, name)
-        raise TargetNotInspected("the kept change log has no change of the row, so the table at the target is unknown")
+        raise TargetNotInspected(
+            "the retained change log has no change of the row, so the table at the target is unknown"
+        )
 
     def _of_topic(self, name: str) -> bool:
         from airflow_provider_cdc.changelog.reports.apply_report_store import topic_of

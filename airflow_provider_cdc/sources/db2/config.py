@@ -41,28 +41,30 @@ class Db2Config(RelationalConfig):
     database_authentication: Authentication | None = Field(
         None,
         alias="database.authentication",
-        description="Ours. How the user name and password are sent; by default as the server requires.",
+        description="Not in Debezium. How the user name and password are sent; by default as the server requires.",
     )
     database_ssl_mode: Db2SslMode = Field(
         Db2SslMode.DISABLED,
         alias="database.ssl.mode",
-        description="Ours. required: the connection uses TLS from the first byte, and the server's certificate must be "
+        description="Not in Debezium. required: the connection uses TLS from the first byte, and the server's certificate must be "
         "trusted.",
     )
     database_ssl_ca: str | None = Field(
         None,
         alias="database.ssl.ca",
-        description="Ours. File with the certificates that are trusted with TLS (PEM or ARM), on the workers.",
+        description="Not in Debezium. File with the certificates that are trusted with TLS (PEM or ARM), on the workers.",
     )
     database_ssl_hostname_validation: bool = Field(
         True,
         alias="database.ssl.hostname.validation",
-        description="Ours. Whether the server's certificate must match the host name of the connection.",
+        description="Not in Debezium. Whether the server's certificate must match the host name of the connection.",
     )
     schema_include_list: Patterns = Field(
-        (), alias="schema.include.list", description="Ours. Schemas to capture; all others are excluded."
+        (), alias="schema.include.list", description="Not in Debezium. Schemas to capture; all others are excluded."
     )
-    schema_exclude_list: Patterns = Field((), alias="schema.exclude.list", description="Ours. Schemas to exclude.")
+    schema_exclude_list: Patterns = Field(
+        (), alias="schema.exclude.list", description="Not in Debezium. Schemas to exclude."
+    )
     time_precision_mode: TimePrecision = Field(
         TimePrecision.ADAPTIVE,
         alias="time.precision.mode",
@@ -77,7 +79,7 @@ class Db2Config(RelationalConfig):
         "ASNCDC",
         alias="asn.capture.schema",
         min_length=1,
-        description="Ours. Schema of the control tables of the ASN capture agent (capture_schema of asncap).",
+        description="Not in Debezium. Schema of the control tables of the ASN capture agent (capture_schema of asncap).",
     )
     snapshot_isolation_mode: IsolationMode = Field(
         IsolationMode.REPEATABLE_READ,
@@ -96,7 +98,7 @@ class Db2Config(RelationalConfig):
         120_000,
         alias="snapshot.agent.timeout.ms",
         ge=1,
-        description="Ours. How long a snapshot with locks waits until the capture agent has published all changes that "
+        description="Not in Debezium. How long a snapshot with locks waits until the capture agent has published all changes that "
         "were committed before the locks.",
     )
     snapshot_select_statement_overrides: dict[str, str] = Field(
@@ -108,7 +110,7 @@ class Db2Config(RelationalConfig):
     lob_handling_mode: LobHandling = Field(
         LobHandling.RESELECT,
         alias="lob.handling.mode",
-        description="Ours. Change tables contain no values of LOB and XML columns: reselect reads them from the table, by the "
+        description="Not in Debezium. Change tables contain no values of LOB and XML columns: reselect reads them from the table, by the "
         "key of the row; unavailable omits them.",
     )
 

@@ -54,7 +54,11 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
         "comes from the Airflow connection.",
     )
     mongodb_port: int = Field(
-        27017, alias="mongodb.port", ge=1, le=65535, description="Ours. Port, if the connection has only a host."
+        27017,
+        alias="mongodb.port",
+        ge=1,
+        le=65535,
+        description="Not in Debezium. Port, if the connection has only a host.",
     )
     mongodb_user: str = Field("", alias="mongodb.user", description="Account; comes from the Airflow connection.")
     mongodb_password: SecretStr = Field(

@@ -118,7 +118,7 @@ class DocumentFormatConfig(ConnectorConfig):
     document_columns_list: Patterns = Field(
         (),
         alias="document.columns.list",
-        description="Ours. Collections whose documents become typed columns, as database.collection; documents of other "
+        description="Not in Debezium. Collections whose documents become typed columns, as database.collection; documents of other "
         "collections are captured as text.",
     )
     document_columns_depth: int = Field(
@@ -126,7 +126,7 @@ class DocumentFormatConfig(ConnectorConfig):
         alias="document.columns.depth",
         ge=1,
         le=8,
-        description="Ours. With document.columns.list: maximum nesting depth of documents that become columns; deeper "
+        description="Not in Debezium. With document.columns.list: maximum nesting depth of documents that become columns; deeper "
         "documents are captured as text.",
     )
     document_columns_max: int = Field(
@@ -134,13 +134,13 @@ class DocumentFormatConfig(ConnectorConfig):
         alias="document.columns.max",
         ge=0,
         le=5000,
-        description="Ours. With document.columns.list: maximum number of columns of a collection; all further fields "
+        description="Not in Debezium. With document.columns.list: maximum number of columns of a collection; all further fields "
         "are in the column _rest.",
     )
     document_columns_schema: dict[str, str] = Field(
         {},
         alias="document.columns.schema",
-        description="Ours. The property with this name, a dot and the collection name declares columns: a JSON Schema, or the "
+        description="Not in Debezium. The property with this name, a dot and the collection name declares columns: a JSON Schema, or the "
         "word validator for the collection's own validator. Fields that it does not declare become columns when "
         "they first occur.",
     )
@@ -148,7 +148,7 @@ class DocumentFormatConfig(ConnectorConfig):
     document_variant_list: Patterns = Field(
         (),
         alias="document.variant.list",
-        description="Ours. Collections whose documents are VARIANT in Delta and Iceberg tables instead of text, as "
+        description="Not in Debezium. Collections whose documents are VARIANT in Delta and Iceberg tables instead of text, as "
         "database.collection.",
     )
 

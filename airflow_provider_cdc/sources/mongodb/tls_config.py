@@ -36,17 +36,17 @@ class TlsConfig(ConnectorConfig):
         description="Whether a certificate need not match the host name of the connection.",
     )
     mongodb_ssl_ca: str | None = Field(
-        None, alias="mongodb.ssl.ca", description="Ours. File of trusted certificates (PEM), on the workers."
+        None, alias="mongodb.ssl.ca", description="Not in Debezium. File of trusted certificates (PEM), on the workers."
     )
     mongodb_ssl_certificate: str | None = Field(
         None,
         alias="mongodb.ssl.certificate",
-        description="Ours. File with the client's certificate and its key (PEM), on the workers; for X.509.",
+        description="Not in Debezium. File with the client's certificate and its key (PEM), on the workers; for X.509.",
     )
     mongodb_ssl_certificate_password: SecretStr = Field(
         SecretStr(""),
         alias="mongodb.ssl.certificate.password",
-        description="Ours. Password of the client's key; comes from the Airflow connection.",
+        description="Not in Debezium. Password of the client's key; comes from the Airflow connection.",
     )
 
     @property

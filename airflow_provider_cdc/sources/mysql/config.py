@@ -69,13 +69,13 @@ class MySqlConfig(RelationalConfig):
         description="Whether connections are encrypted, and how the server's certificate is verified.",
     )
     database_ssl_ca: str | None = Field(
-        None, alias="database.ssl.ca", description="Ours. PEM file of the trusted authorities."
+        None, alias="database.ssl.ca", description="Not in Debezium. PEM file of the trusted authorities."
     )
     database_ssl_cert: str | None = Field(
-        None, alias="database.ssl.cert", description="Ours. PEM file with the client's certificate."
+        None, alias="database.ssl.cert", description="Not in Debezium. PEM file with the client's certificate."
     )
     database_ssl_key: str | None = Field(
-        None, alias="database.ssl.key", description="Ours. PEM file of the client's key."
+        None, alias="database.ssl.key", description="Not in Debezium. PEM file of the client's key."
     )
     connect_timeout_ms: int = Field(
         30_000, alias="connect.timeout.ms", description="How long connecting may take.", ge=1

@@ -53,35 +53,35 @@ class OracleConfig(RelationalConfig):
     database_protocol: NetworkProtocol = Field(
         NetworkProtocol.TCP,
         alias="database.protocol",
-        description="Ours. tcps: the connection uses TLS from the first byte, and the server must match its certificate.",
+        description="Not in Debezium. tcps: the connection uses TLS from the first byte, and the server must match its certificate.",
     )
     database_ssl_ca: str | None = Field(
         None,
         alias="database.ssl.ca",
-        description="Ours. PEM file with the authorities that are trusted with tcps; without it and without a wallet, "
+        description="Not in Debezium. PEM file with the authorities that are trusted with tcps; without it and without a wallet, "
         "the system's trusted authorities are used.",
     )
     database_ssl_wallet: str | None = Field(
         None,
         alias="database.ssl.wallet",
-        description="Ours. Folder with ewallet.pem: trusted authorities, and the client's certificate if the server "
+        description="Not in Debezium. Folder with ewallet.pem: trusted authorities, and the client's certificate if the server "
         "requires one.",
     )
     database_ssl_wallet_password: SecretStr = Field(
         SecretStr(""),
         alias="database.ssl.wallet.password",
-        description="Ours. Password of the key in ewallet.pem; comes from the Airflow connection, never from a definition.",
+        description="Not in Debezium. Password of the key in ewallet.pem; comes from the Airflow connection, never from a definition.",
     )
     database_ssl_server_dn_match: bool = Field(
         True,
         alias="database.ssl.server.dn.match",
-        description="Ours. Whether the server's certificate must match the host name of the connection, or "
+        description="Not in Debezium. Whether the server's certificate must match the host name of the connection, or "
         "database.ssl.server.cert.dn.",
     )
     database_ssl_server_cert_dn: str | None = Field(
         None,
         alias="database.ssl.server.cert.dn",
-        description="Ours. Distinguished name that the server's certificate must have, instead of the host name.",
+        description="Not in Debezium. Distinguished name that the server's certificate must have, instead of the host name.",
     )
     database_pdb_name: str | None = Field(
         None,
