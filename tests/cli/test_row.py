@@ -48,7 +48,7 @@ def test_the_story_as_text(shop: Shop, capfd: Any) -> None:
     run("row", "inventory.orders", "7")
     said = capfd.readouterr().out.splitlines()
     assert said[0] == 'inventory.orders id=7 (shop): id=7, note="two"'
-    assert any("key change inventory.orders id=7, before id=1" in line for line in said)
+    assert any("key change inventory.orders id=7, previously id=1" in line for line in said)
     (changed,) = [line for line in said if line.split()[:2] == ["*", "note"]]
     assert changed.split() == ["*", "note", '"one"', '"two"']
     assert any("captured 2" in line and "in the change log 2" in line for line in said)
