@@ -25,7 +25,8 @@ from airflow_provider_cdc.targets.database.events.event_reader import TableEvent
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.delta import array_commit as delta_commit
 from airflow_provider_cdc.targets.lake.formats.iceberg import copy_on_write
-from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, ObservedProgress, WriteConflict
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker, ObservedProgress
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
 from airflow_provider_cdc.targets.lake.write import write_strategy
 from tests.support.pytest_runs.sampled import Sampled
 from tests.support.signals import snapshot

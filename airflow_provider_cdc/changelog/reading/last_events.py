@@ -59,7 +59,7 @@ def not_on_arrays(pending: PendingBatches) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LastEvents:
-    """The last event of each key; implements :class:`airflow_provider_cdc.targets.lake.formats.target_interface.KeyedChanges`.
+    """The last event of each key; implements :class:`airflow_provider_cdc.targets.lake.formats.table_values.KeyedChanges`.
 
     :param schema: of all rows
     :param keys: the key columns; each key once

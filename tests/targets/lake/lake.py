@@ -23,7 +23,7 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.target_interface import Owner
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Owner
 from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges, ApplyRunReport
 from airflow_provider_cdc.targets.lake.session.spark_session import open_spark_session
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name

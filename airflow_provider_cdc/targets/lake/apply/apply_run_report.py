@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_provider_cdc.changelog.reports.apply_report_store import merge_steps
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.target_interface import WriteMetrics
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteMetrics
 
 
 @dataclasses.dataclass(slots=True)

@@ -18,14 +18,9 @@ from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTab
 from airflow_provider_cdc.targets.lake.apply.table_batch_writer import bring_up, one_batch_at_a_time
 from airflow_provider_cdc.targets.lake.apply.table_owner_check import applied_batch, put_back
 from airflow_provider_cdc.targets.lake.formats.jvm_errors import lost_with_an_executor
-from airflow_provider_cdc.targets.lake.formats.target_interface import (
-    NEVER,
-    Marker,
-    ObservedProgress,
-    Owner,
-    Target,
-    WriteConflict,
-)
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER, Marker, ObservedProgress, Owner
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.placement.recorded_rule_check import another_place, another_rule, same_rule
 from airflow_provider_cdc.targets.lake.rules.projection import WHOLE, Projection
 from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch

@@ -19,7 +19,10 @@ from airflow_provider_cdc.changelog.reading.partial_document_updates import find
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from airflow_provider_cdc.targets.lake.events import event_reduction, row_images
-from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, Target, WriteConflict
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
+from airflow_provider_cdc.targets.lake.formats.target_roles import TargetIdentity
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import ORIGIN, SEQ, UNKNOWN, inherit_values, last_per_key
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import AbsentRows, compute_difference
 from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import ABSENT, NUMBER
@@ -278,7 +281,7 @@ def _replace(write: TableWrite, rows: Callable[[], DataFrame]) -> None:
         raise _absent(write.target, write.pending) from e
 
 
-def _absent(target: Target, pending: PendingBatches) -> ChangeLogDamaged:
+def _absent(target: TargetIdentity, pending: PendingBatches) -> ChangeLogDamaged:
     return ChangeLogDamaged(
         "The change log removes a row that the table does not have: the table and the change log do not belong together.",
         where=f"{target.location}, batches {pending.first} to {pending.last}",

@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.target_interface import APPS, NEVER, Owner, Target
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import APPS, NEVER, Owner
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
+from airflow_provider_cdc.targets.lake.formats.target_roles import TargetIdentity
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.apply.table_owner_check")
 
@@ -45,7 +47,9 @@ def applied_batch(target: Target, owner: Owner, *, adopt: bool = False) -> int |
     return markers.get(owner.application_name, NEVER)
 
 
-def _check_free(target: Target, owner: Owner, there: Owner | None, markers: dict[str, int], *, adopt: bool) -> None:
+def _check_free(
+    target: TargetIdentity, owner: Owner, there: Owner | None, markers: dict[str, int], *, adopt: bool
+) -> None:
     """Check that a table may be taken over.
 
     :param there: whose it is by now
@@ -90,7 +94,7 @@ def _check_free(target: Target, owner: Owner, there: Owner | None, markers: dict
         )
 
 
-def another_log(target: Target, owner: Owner, there: Owner | None, *, adopts: bool = False) -> TargetError:
+def another_log(target: TargetIdentity, owner: Owner, there: Owner | None, *, adopts: bool = False) -> TargetError:
     """Build the error for a table of this connector that was made from another change log.
 
     :param there: what the table records
@@ -113,7 +117,7 @@ def another_log(target: Target, owner: Owner, there: Owner | None, *, adopts: bo
     )
 
 
-def put_back(target: Target, owner: Owner, batch: int) -> TargetError:
+def put_back(target: TargetIdentity, owner: Owner, batch: int) -> TargetError:
     """Build the error for a table whose last batch is another one in the change log by now."""
     return TargetError(
         f"The table is at batch {batch}, but the change log now has another batch with this number: it was restored to an earlier state and continued "
@@ -124,7 +128,7 @@ def put_back(target: Target, owner: Owner, batch: int) -> TargetError:
     )
 
 
-def _refused(target: Target, owner: Owner, why: str, remedy: str) -> TargetError:
+def _refused(target: TargetIdentity, owner: Owner, why: str, remedy: str) -> TargetError:
     return TargetError(
         f"{why}. The apply writes only to its own tables and folders.",
         where=f"{target.location} (for {owner})",

@@ -17,7 +17,8 @@ from airflow_provider_cdc.targets.lake.apply.unreported_writes import find_unrep
 from airflow_provider_cdc.targets.lake.apply.up_to_date_check import read_table_stamp
 from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import BacklogState
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
-from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER, Owner, Target
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER, Owner
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.placement.recorded_rule_check import other_texts
 from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 

@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.model.batch_manifest import BatchContents, Manifest
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
-from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER
 from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.backlog.reported_apply_state")

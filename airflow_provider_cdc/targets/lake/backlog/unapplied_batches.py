@@ -11,7 +11,7 @@ from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopi
 from airflow_provider_cdc.changelog.reading.table_start_batch import TableStart, TableStartFinder
 from airflow_provider_cdc.core.model.batch_manifest import BatchContents
 from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import BacklogState, group_batches
-from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER
 from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.backlog.unapplied_batches")

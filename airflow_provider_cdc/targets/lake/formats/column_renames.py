@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.target_interface import ColumnEvolution
+from airflow_provider_cdc.targets.lake.formats.table_values import ColumnEvolution
 
 
 def list_renames(evolution: ColumnEvolution) -> list[tuple[str, str]]:

@@ -10,7 +10,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.targets.lake.formats.target_interface import Owner, WriteConflict
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Owner
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
 
 _SIGN = "_cdc_creating"
 

@@ -19,23 +19,20 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.changelog.reading.arrow_row_matching import match_keys
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.format_descriptor import TableFormat
-from airflow_provider_cdc.targets.lake.formats.target_interface import (
-    NEVER,
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER, Marker, ObservedProgress, Owner
+from airflow_provider_cdc.targets.lake.formats.table_values import (
     NO_COMMENTS,
     PLAIN_LAYOUT,
     ColumnEvolution,
     KeyedChanges,
     KeyedMerge,
-    Marker,
-    ObservedProgress,
-    Owner,
     PinnedTableState,
     TableComments,
     TableLayout,
-    Target,
     WriteConflict,
     WriteMetrics,
 )
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rows.keyless_row_locator import locate_rows
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import MultisetDifference

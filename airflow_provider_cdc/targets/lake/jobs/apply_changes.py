@@ -40,7 +40,8 @@ from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import (
 )
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
 from airflow_provider_cdc.targets.lake.formats import known_profile, known_writes, load_format
-from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER, Target
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.jobs.apply_arguments import parse_arguments, this_job
 from airflow_provider_cdc.targets.lake.jobs.connector_spec import ConnectorSpec
 from airflow_provider_cdc.targets.lake.jobs.continuous_apply import ContinuousApply

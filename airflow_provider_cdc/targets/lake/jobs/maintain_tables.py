@@ -30,8 +30,9 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.format_descriptor import known_keep
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import SHARED
 from airflow_provider_cdc.targets.lake.formats.table_location import one_name
-from airflow_provider_cdc.targets.lake.formats.target_interface import SHARED, MaintenanceStepResult, WriteConflict
+from airflow_provider_cdc.targets.lake.formats.table_values import MaintenanceStepResult, WriteConflict
 from airflow_provider_cdc.targets.lake.session.spark_session import (
     open_changelog,
     open_spark_session,

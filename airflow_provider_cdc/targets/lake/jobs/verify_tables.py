@@ -41,7 +41,10 @@ from airflow_provider_cdc.core.config.target_table_rules import MatchedRule, Tab
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.target_interface import Owner, PinnedTableState, Target
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Owner
+from airflow_provider_cdc.targets.lake.formats.table_values import PinnedTableState
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
+from airflow_provider_cdc.targets.lake.formats.target_roles import TargetIdentity
 from airflow_provider_cdc.targets.lake.jobs.verify_arguments import parse_arguments
 from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import ABSENT
 from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
@@ -368,7 +371,7 @@ def _not_compared(result: TableVerification, why: Exception) -> None:
         result.not_compared = f"it could not be read: {str(why).strip().splitlines()[0][:300]}"
 
 
-def _variants(target: Target, pinned: PinnedTableState) -> dict[str, str]:
+def _variants(target: TargetIdentity, pinned: PinnedTableState) -> dict[str, str]:
     """Column of the source → the table's column that it continues in.
 
     What has been recorded a moment ago may not be there yet.

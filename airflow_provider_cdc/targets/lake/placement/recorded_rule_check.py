@@ -8,7 +8,8 @@ from typing import Any
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.table_schema import TableSchema
-from airflow_provider_cdc.targets.lake.formats.target_interface import Owner, Target
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Owner
+from airflow_provider_cdc.targets.lake.formats.target_roles import TargetIdentity
 from airflow_provider_cdc.targets.lake.rules.projection import Projection
 from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch
 from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
@@ -34,7 +35,7 @@ def changes_rows(made_by: str) -> bool:
     return bool(_read(made_by).keys() - {"partition_by", "cluster_by"})
 
 
-def another_place(target: Target, owner: Owner, place: RouteBranch) -> TargetError | None:
+def another_place(target: TargetIdentity, owner: Owner, place: RouteBranch) -> TargetError | None:
     """Build an error if the table has the rows of another place than this one; ``None`` if it does not."""
     found = _read(target.read_rule()).get("place")
     if found == place.to_identity():
@@ -49,7 +50,7 @@ def another_place(target: Target, owner: Owner, place: RouteBranch) -> TargetErr
     )
 
 
-def another_rule(target: Target, owner: Owner, shape: Projection) -> TargetError:
+def another_rule(target: TargetIdentity, owner: Owner, shape: Projection) -> TargetError:
     """Build the error that the table was made by another rule."""
     before, now = _read(target.read_rule()), _read(shape.format_recorded_rule())
     differs = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
@@ -63,7 +64,7 @@ def another_rule(target: Target, owner: Owner, shape: Projection) -> TargetError
     )
 
 
-def other_texts(table: TargetTable, known: Mapping[str, Any], where: Target) -> TargetError | None:
+def other_texts(table: TargetTable, known: Mapping[str, Any], where: TargetIdentity) -> TargetError | None:
     """Build an error if the rows of a topic in a shared table have other texts than its next ones would get.
 
     ``None`` if they have the same. Named groups of a pattern are no part of the rule that a table records, and it has the rows of several topics.

@@ -13,8 +13,9 @@ from airflow_provider_cdc.core.config.target_table_rules import PLAIN, MatchedRu
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import BacklogState
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER
 from airflow_provider_cdc.targets.lake.formats.table_location import table_location
-from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER, Target
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rules.projection import Projection
 from airflow_provider_cdc.targets.lake.rules.projection_builder import build_projection
 from airflow_provider_cdc.targets.lake.rules.row_routing import ELSE, RouteBranch

@@ -16,7 +16,10 @@ from airflow_provider_cdc.targets.lake.apply.batch_applier import tell_of_what_i
 from airflow_provider_cdc.targets.lake.apply.table_batch_writer import bring_up, from_the_beginning
 from airflow_provider_cdc.targets.lake.apply.table_owner_check import another_log
 from airflow_provider_cdc.targets.lake.formats.format_descriptor import TableFormat
-from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER, Marker, Owner, Target, WriteConflict
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER, Marker, Owner
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
+from airflow_provider_cdc.targets.lake.formats.target_roles import TargetIdentity
 from airflow_provider_cdc.targets.lake.placement.recorded_rule_check import another_rule, same_rule
 from airflow_provider_cdc.targets.lake.rebuild.full_change_log import FullChangeLog
 from airflow_provider_cdc.targets.lake.rebuild.tables_to_rebuild import RebuildTargets, nobody_says
@@ -238,7 +241,7 @@ class SeparateRebuild(RebuildStrategy):
         return batch
 
 
-def _taken(target: Target, table: TargetTable, found: str, more: str = "") -> TargetError:
+def _taken(target: TargetIdentity, table: TargetTable, found: str, more: str = "") -> TargetError:
     return TargetError(
         f"The table of {table.topic} cannot be built at this location: {found}.",
         where=target.location,

@@ -20,8 +20,8 @@ from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableR
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import BacklogState
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER
 from airflow_provider_cdc.targets.lake.formats.table_location import table_location
-from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER
 from airflow_provider_cdc.targets.lake.placement.affected_route_tables import RoutedTables
 from airflow_provider_cdc.targets.lake.placement.table_placement import TablePlacement
 from airflow_provider_cdc.targets.lake.rebuild.full_change_log import FullChangeLog

@@ -16,7 +16,7 @@ def build_merged_table(there: DataFrame, rows: DataFrame, key: tuple[str, ...], 
     """Return the whole table after a merge.
 
     :param there: the rows of the table
-    :param rows: as of :class:`airflow_provider_cdc.targets.lake.formats.target_interface.KeyedMerge`
+    :param rows: as of :class:`airflow_provider_cdc.targets.lake.formats.table_values.KeyedMerge`
     :param types: column of the change log → its type; other columns of the table stay as they are
     """
     same = reduce(and_, [F.col(f"t.{quote_name(c)}").eqNullSafe(F.col(f"s.{quote_name(c)}")) for c in key])

@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.config.name_suggestions import names_in
 from airflow_provider_cdc.core.config.target_table_rules import FLAGS, PLAIN, TableRule
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.table_schema import TableSchema
-from airflow_provider_cdc.targets.lake.formats.target_interface import NO_COMMENTS, TableComments, TableLayout
+from airflow_provider_cdc.targets.lake.formats.table_values import NO_COMMENTS, TableComments, TableLayout
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import FROM, KEPT, OP, OURS, SEQ, UNKNOWN
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, spark_type
 from airflow_provider_cdc.targets.lake.types.variant_spark_udfs import VARIANT, as_variant

@@ -26,6 +26,7 @@ from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableSchema
 from airflow_provider_cdc.targets.lake.events import event_reduction
 from airflow_provider_cdc.targets.lake.formats.target_interface import Target
+from airflow_provider_cdc.targets.lake.formats.target_roles import TargetIdentity
 from airflow_provider_cdc.targets.lake.rules.projection import Projection, RetiredColumn, lower_names
 from airflow_provider_cdc.targets.lake.types.spark_types import find_common_type, spark_type
 
@@ -62,14 +63,14 @@ class ColumnVariants:
     def format_record(self, app: str) -> str:
         """Format the variants as the table records them.
 
-        Schema versions are those of an application name (:attr:`airflow_provider_cdc.targets.lake.formats.target_interface.Owner.app`).
+        Schema versions are those of an application name (:attr:`airflow_provider_cdc.targets.lake.formats.owners_and_markers.Owner.application_name`).
         """
         names = {str(v): dict(found) for v, found in self.names.items()}
         began = {str(v): dict(found) for v, found in self.began.items()}
         return json.dumps({"app": app, "until": self.until, "names": names, "began": began}, ensure_ascii=False)
 
 
-def read_recorded_variants(target: Target, app: str) -> ColumnVariants:
+def read_recorded_variants(target: TargetIdentity, app: str) -> ColumnVariants:
     """Return the variants that a table has; none if they are those of another owner."""
     text = target.read_variants()
     found = json.loads(text) if text else {}
@@ -79,7 +80,7 @@ def read_recorded_variants(target: Target, app: str) -> ColumnVariants:
     return ColumnVariants(int(found["until"]), names, {int(v): dict(columns) for v, columns in found["began"].items()})
 
 
-def project_recorded_version(target: Target, app: str, shape: Projection, version: int) -> Projection:
+def project_recorded_version(target: TargetIdentity, app: str, shape: Projection, version: int) -> Projection:
     """Return the shape of the rows that a table has at a schema version."""
     known = read_recorded_variants(target, app)
     return replace(shape, variants=known.select_names(version)) if known else shape

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.target_interface import ColumnEvolution
+from airflow_provider_cdc.targets.lake.formats.table_values import ColumnEvolution
 from airflow_provider_cdc.targets.lake.types.spark_types import can_hold_type, quote_name
 from airflow_provider_cdc.targets.lake.types.variant_spark_udfs import VARIANT
 

@@ -15,7 +15,8 @@ from airflow_provider_cdc.changelog.reading.pending_batches import (
     trace_columns,
 )
 from airflow_provider_cdc.targets.lake.events import event_reduction
-from airflow_provider_cdc.targets.lake.formats.target_interface import ColumnEvolution, Target, WriteConflict
+from airflow_provider_cdc.targets.lake.formats.table_values import ColumnEvolution, WriteConflict
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rules.projection import Projection, lower_names
 from airflow_provider_cdc.targets.lake.schema.lossy_casts import Changed, check_exact
 from airflow_provider_cdc.targets.lake.types.spark_types import (

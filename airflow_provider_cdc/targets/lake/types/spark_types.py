@@ -163,7 +163,7 @@ def find_common_type(a: str, b: str) -> str | None:
 def build_fill_value(text: str | None, type_: str) -> Expression:
     """Build the value that a column's fill stands for.
 
-    Fills are those of :class:`airflow_provider_cdc.targets.lake.formats.target_interface.ColumnEvolution`.
+    Fills are those of :class:`airflow_provider_cdc.targets.lake.formats.table_values.ColumnEvolution`.
     """
     return F.lit(text).cast(type_)
 

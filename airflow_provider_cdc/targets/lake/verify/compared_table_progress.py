@@ -12,8 +12,10 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Owner
 from airflow_provider_cdc.targets.lake.formats.table_location import table_location
-from airflow_provider_cdc.targets.lake.formats.target_interface import Owner, PinnedTableState, Target
+from airflow_provider_cdc.targets.lake.formats.table_values import PinnedTableState
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 from airflow_provider_cdc.targets.lake.verify.source_reference import SourceReference
 from airflow_provider_cdc.verify.batches_after_reference import NotComparable

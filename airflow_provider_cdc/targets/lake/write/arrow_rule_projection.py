@@ -75,7 +75,7 @@ def _arrow(type_: str) -> pa.DataType:
 
 @dataclass(frozen=True)
 class ProjectedReduction:
-    """The rows of some batches; implements :class:`airflow_provider_cdc.targets.lake.formats.target_interface.KeyedChanges`.
+    """The rows of some batches; implements :class:`airflow_provider_cdc.targets.lake.formats.table_values.KeyedChanges`.
 
     :param shape: one of which :func:`needs_spark` says that arrays do
     """

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.targets.lake.formats.target_interface import KeyedMerge, PinnedTableState
+from airflow_provider_cdc.targets.lake.formats.table_values import KeyedMerge, PinnedTableState
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import ANEW, KEPT, OP, OURS, build_key_condition
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
@@ -33,7 +33,7 @@ class CollectLimitExceeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CollectedChanges:
-    """The rows of some batches; implements :class:`airflow_provider_cdc.targets.lake.formats.target_interface.KeyedChanges`.
+    """The rows of some batches; implements :class:`airflow_provider_cdc.targets.lake.formats.table_values.KeyedChanges`.
 
     :param deletes: how many of the keys have no row; ``None`` if the table need not have had them
     """

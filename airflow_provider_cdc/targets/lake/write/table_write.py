@@ -13,15 +13,14 @@ from pyspark.sql import types as T
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches, base_version, trace_columns
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.events import event_reduction
-from airflow_provider_cdc.targets.lake.formats.target_interface import (
-    NEVER,
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER, Marker
+from airflow_provider_cdc.targets.lake.formats.table_values import (
     ColumnEvolution,
     KeyedMerge,
-    Marker,
     PinnedTableState,
-    Target,
     WriteConflict,
 )
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
     ANEW,
     KEPT,

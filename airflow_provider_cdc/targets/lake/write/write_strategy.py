@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from airflow_provider_cdc.changelog.reading.last_events import LastEvents, not_on_arrays
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
-from airflow_provider_cdc.targets.lake.formats.target_interface import Target
+from airflow_provider_cdc.targets.lake.formats.target_roles import TargetColumns, TargetRows
 from airflow_provider_cdc.targets.lake.rules.projection import Projection
 from airflow_provider_cdc.targets.lake.write.arrow_rule_projection import needs_spark
 
@@ -39,7 +39,7 @@ class WriteStrategy:
     reduce: Callable[[PendingBatches], LastEvents]
     writes: str = "auto"
 
-    def needs_spark(self, target: Target, pending: PendingBatches, shape: Projection) -> str:
+    def needs_spark(self, target: TargetColumns, pending: PendingBatches, shape: Projection) -> str:
         """Why Spark has to make the rows of these batches for a table with a key; empty if arrays do."""
         if pending.changes:
             return "the table's columns change"
@@ -55,7 +55,9 @@ class WriteStrategy:
             return f"its columns differ from the source columns: {', '.join(sorted(more))}"
         return ""
 
-    def find_merge_reason(self, target: Target, pending: PendingBatches, shape: Projection, *, by_spark: bool) -> str:
+    def find_merge_reason(
+        self, target: TargetRows, pending: PendingBatches, shape: Projection, *, by_spark: bool
+    ) -> str:
         """Why Spark has to write these batches, and merge them into a table with a key; empty if they may be committed as arrays.
 
         :param by_spark: whether Spark makes their rows, so that it would be in vain if the table refused them

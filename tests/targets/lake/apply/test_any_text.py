@@ -19,8 +19,9 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.targets.lake.formats import load_format
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker
 from airflow_provider_cdc.targets.lake.formats.table_location import table_location
-from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, Target
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerificationReport, VerifyTables
 from airflow_provider_cdc.targets.lake.session.spark_session import own_session
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, quote_text

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
 from tests.support.connectors import memory_connector
 from tests.support.pytest_runs.sampled import Sampled
 from tests.targets.lake.lake import Child, Database, Lake, new_lake

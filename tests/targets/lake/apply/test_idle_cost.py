@@ -18,7 +18,7 @@ from airflow_provider_cdc.targets.lake.apply.batch_applier import BatchApplier
 from airflow_provider_cdc.targets.lake.apply.up_to_date_check import nothing_new
 from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import view_of
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
-from airflow_provider_cdc.targets.lake.formats.target_interface import Owner
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Owner
 from airflow_provider_cdc.targets.lake.rebuild.full_change_log import FullChangeLog
 from tests.support.change_log.manifests import manifest
 

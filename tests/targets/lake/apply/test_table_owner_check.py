@@ -17,8 +17,10 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.creation_owner_file import CreationMarker, format_marker_name
 from airflow_provider_cdc.targets.lake.formats.delta.jvm_access import DeltaTableFolder
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker, Owner
 from airflow_provider_cdc.targets.lake.formats.table_location import split_table_name, table_location
-from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, Owner, Target, WriteConflict
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.session.spark_session import own_session
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.with_catalog import apply

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats.delta.file_reader import DeltaFileReader
-from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
 from airflow_provider_cdc.targets.lake.types.spark_types import spark_type
 from tests.support.patience import LONGEST_S
 from tests.targets.lake.apply.test_readers import COLUMNS, FULL, READERS, _agree

@@ -9,13 +9,9 @@ import pytest
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.target_interface import (
-    ColumnEvolution,
-    KeyedMerge,
-    Marker,
-    Target,
-    WriteConflict,
-)
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker
+from airflow_provider_cdc.targets.lake.formats.table_values import ColumnEvolution, KeyedMerge, WriteConflict
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OP
 from airflow_provider_cdc.targets.lake.session.spark_session import own_session
 from airflow_provider_cdc.targets.lake.types.spark_types import build_struct_type

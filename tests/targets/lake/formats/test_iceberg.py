@@ -22,7 +22,8 @@ from airflow_provider_cdc.targets.lake.formats.iceberg import jvm_access as jvm
 from airflow_provider_cdc.targets.lake.formats.iceberg.table import IcebergTarget
 from airflow_provider_cdc.targets.lake.formats.iceberg.table_locations import FolderLocation
 from airflow_provider_cdc.targets.lake.formats.iceberg.table_schema import RESERVED
-from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, WriteConflict
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
 from airflow_provider_cdc.targets.lake.session.spark_session import own_session
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from tests.support.workloads.memory_work import Workload

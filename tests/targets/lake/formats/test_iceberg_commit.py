@@ -20,7 +20,7 @@ from airflow_provider_cdc.targets.lake.formats.iceberg import compaction, copy_o
 from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import IcebergArrayCommit
 from airflow_provider_cdc.targets.lake.formats.iceberg.data_file_writer import IcebergFileWriter
 from airflow_provider_cdc.targets.lake.formats.iceberg.table import IcebergTarget
-from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
 from airflow_provider_cdc.targets.lake.types.spark_types import spark_type
 from tests.support.patience import LONGEST_S
 from tests.targets.lake.apply.test_readers import COLUMNS, OF_ICEBERG, _agree

@@ -20,7 +20,7 @@ from airflow_provider_cdc.targets.lake.formats.delta import copy_on_write as del
 from airflow_provider_cdc.targets.lake.formats.delta import maintenance as delta_upkeep
 from airflow_provider_cdc.targets.lake.formats.format_descriptor import known_keep
 from airflow_provider_cdc.targets.lake.formats.iceberg import compaction, copy_on_write
-from airflow_provider_cdc.targets.lake.formats.target_interface import MaintenanceStepResult
+from airflow_provider_cdc.targets.lake.formats.table_values import MaintenanceStepResult
 from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables, MaintenanceRunResult
 from tests.targets.lake.lake import Lake
 

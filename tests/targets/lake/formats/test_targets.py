@@ -16,15 +16,9 @@ from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.apply.table_owner_check import applied_batch
 from airflow_provider_cdc.targets.lake.formats import TARGETS, load_format
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
-from airflow_provider_cdc.targets.lake.formats.target_interface import (
-    NEVER,
-    ColumnEvolution,
-    KeyedMerge,
-    Marker,
-    Owner,
-    Target,
-    WriteConflict,
-)
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER, Marker, Owner
+from airflow_provider_cdc.targets.lake.formats.table_values import ColumnEvolution, KeyedMerge, WriteConflict
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import KEPT, OP, SEQ
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import AbsentRows, MultisetDifference, compute_difference
 from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import NUMBER

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.target_interface import Marker
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker
 from airflow_provider_cdc.targets.lake.jobs import apply_changes
 from airflow_provider_cdc.targets.lake.session.spark_session import STORAGE_OPTIONS, open_changelog
 from dev import paths

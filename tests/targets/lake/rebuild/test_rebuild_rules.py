@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED, MemoryTableState
-from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, Owner
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker, Owner
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables, RebuiltTable
 from airflow_provider_cdc.targets.lake.rebuild.tables_to_rebuild import _text
 from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch

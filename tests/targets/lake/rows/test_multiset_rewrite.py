@@ -22,7 +22,7 @@ from airflow_provider_cdc.targets.lake.formats.delta.array_commit import DeltaCl
 from airflow_provider_cdc.targets.lake.formats.iceberg import copy_on_write as of_iceberg
 from airflow_provider_cdc.targets.lake.formats.iceberg.table import IcebergTarget
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
-from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
 from airflow_provider_cdc.targets.lake.rows.keyless_row_locator import may_be_among
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import SEQ
 from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import NUMBER, follow_images

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
-from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
 from airflow_provider_cdc.targets.lake.types.spark_types import build_struct_type
 from airflow_provider_cdc.targets.lake.write.arrow_rule_projection import _arrow, _exact
 from airflow_provider_cdc.targets.lake.write.driver_collected_changes import collect_changes

@@ -29,8 +29,9 @@ from airflow_provider_cdc.targets.lake.formats.delta.copy_on_write import MOST_B
 from airflow_provider_cdc.targets.lake.formats.delta.data_file_writer import GREGORIAN, DeltaFileWriter
 from airflow_provider_cdc.targets.lake.formats.delta.file_reader import DeltaDataFile, DeltaFileReader
 from airflow_provider_cdc.targets.lake.formats.delta.file_schema import DeltaFileLayout, is_ordered
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker
 from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import ArrowUnsupported
-from airflow_provider_cdc.targets.lake.formats.target_interface import KeyedChanges, Marker, WriteMetrics
+from airflow_provider_cdc.targets.lake.formats.table_values import KeyedChanges, WriteMetrics
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 

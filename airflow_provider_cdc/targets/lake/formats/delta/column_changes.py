@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.column_renames import list_renames, rename_column_types
-from airflow_provider_cdc.targets.lake.formats.target_interface import ColumnEvolution, TableComments
+from airflow_provider_cdc.targets.lake.formats.table_values import ColumnEvolution, TableComments
 from airflow_provider_cdc.targets.lake.types.spark_types import can_hold_type, quote_name, quote_text
 
 MAPPING = {"delta.columnMapping.mode": "name"}

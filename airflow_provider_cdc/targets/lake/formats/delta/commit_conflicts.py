@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from airflow_provider_cdc.targets.lake.formats.jvm_errors import failed_with, find_error_condition
-from airflow_provider_cdc.targets.lake.formats.target_interface import MaintenanceStepResult, WriteConflict
+from airflow_provider_cdc.targets.lake.formats.table_values import MaintenanceStepResult, WriteConflict
 
 _CONFLICTS = (
     "ConcurrentWriteException", "ConcurrentAppendException", "ConcurrentDeleteReadException", "ConcurrentDeleteDeleteException",

@@ -11,7 +11,7 @@ from airflow_provider_cdc.changelog.reading.arrow_row_matching import match_keys
 from airflow_provider_cdc.targets.lake.formats.delta.data_file_writer import DeltaFileWriter
 from airflow_provider_cdc.targets.lake.formats.delta.file_reader import DeltaDataFile, DeltaFileReader
 from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import ArrowUnsupported, ranges_of
-from airflow_provider_cdc.targets.lake.formats.target_interface import KeyedChanges
+from airflow_provider_cdc.targets.lake.formats.table_values import KeyedChanges
 
 MOST_BYTES = 64 << 20
 """Bytes of a table whose rows the driver may hold."""

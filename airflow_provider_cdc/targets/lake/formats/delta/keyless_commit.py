@@ -21,8 +21,9 @@ from airflow_provider_cdc.targets.lake.formats.delta.array_commit import (
 )
 from airflow_provider_cdc.targets.lake.formats.delta.copy_on_write import MOST_BYTES, MOST_FILES
 from airflow_provider_cdc.targets.lake.formats.delta.file_reader import DeltaDataFile
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker
 from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import ArrowUnsupported
-from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, WriteMetrics
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteMetrics
 from airflow_provider_cdc.targets.lake.rows.keyless_row_locator import exclude_rows, locate_rows
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import LocatedRows, MultisetDifference

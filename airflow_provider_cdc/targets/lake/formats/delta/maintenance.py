@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.targets.lake.formats.delta.array_commit import DeltaClasses
-from airflow_provider_cdc.targets.lake.formats.target_interface import MaintenanceStepResult
+from airflow_provider_cdc.targets.lake.formats.table_values import MaintenanceStepResult
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 SMALL_FILE, LARGE_FILE = 32 << 20, 256 << 20

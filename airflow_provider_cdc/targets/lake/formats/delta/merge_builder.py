@@ -11,7 +11,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.targets.lake.formats.delta.jvm_access import DeltaTableFolder
-from airflow_provider_cdc.targets.lake.formats.target_interface import KeyedMerge
+from airflow_provider_cdc.targets.lake.formats.table_values import KeyedMerge
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import ANEW, KEPT, OP
 from airflow_provider_cdc.targets.lake.types.spark_types import build_fill_value, quote_name
 

@@ -53,25 +53,28 @@ from airflow_provider_cdc.targets.lake.formats.delta.partition_value_check impor
     unfit_partitions,
 )
 from airflow_provider_cdc.targets.lake.formats.delta.write_metrics import read_write_metrics
-from airflow_provider_cdc.targets.lake.formats.owners_and_markers import build_owner_properties, owner_of
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import (
+    NEVER,
+    Marker,
+    Owner,
+    build_owner_properties,
+    owner_of,
+)
 from airflow_provider_cdc.targets.lake.formats.reserved_names import refuse_reserved
 from airflow_provider_cdc.targets.lake.formats.table_location import is_path
-from airflow_provider_cdc.targets.lake.formats.target_interface import (
-    NEVER,
+from airflow_provider_cdc.targets.lake.formats.table_values import (
     PLAIN_LAYOUT,
     ColumnEvolution,
     KeyedChanges,
     KeyedMerge,
     MaintenanceStepResult,
-    Marker,
-    Owner,
     PinnedTableState,
     TableComments,
     TableLayout,
-    Target,
     Upkeep,
     WriteConflict,
 )
+from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import MultisetDifference
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, quote_text
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_provider_cdc.targets.lake.formats.target_interface import Marker, WriteMetrics
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteMetrics
 
 _MERGE = {
     "rows": ("numTargetRowsInserted", "numTargetRowsUpdated"),

@@ -37,7 +37,7 @@ from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import (
 )
 from airflow_provider_cdc.targets.lake.formats.iceberg.row_positions import RowPositionFinder
 from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import ArrowUnsupported
-from airflow_provider_cdc.targets.lake.formats.target_interface import KeyedChanges, WriteMetrics
+from airflow_provider_cdc.targets.lake.formats.table_values import KeyedChanges, WriteMetrics
 from airflow_provider_cdc.targets.lake.types.spark_types import iso_text, quote_name
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.formats.iceberg")

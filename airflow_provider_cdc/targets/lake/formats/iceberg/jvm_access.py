@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.jvm_errors import failed_with
-from airflow_provider_cdc.targets.lake.formats.target_interface import WriteConflict
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
 
 ICEBERG = "org.apache.iceberg"
 FASTER = ("CommitFailedException", "AlreadyExistsException", "NoSuchTableException")

@@ -23,7 +23,7 @@ from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import (
 )
 from airflow_provider_cdc.targets.lake.formats.iceberg.copy_on_write import IcebergCopyOnWrite
 from airflow_provider_cdc.targets.lake.formats.iceberg.data_file_writer import IcebergFileWriter
-from airflow_provider_cdc.targets.lake.formats.target_interface import WriteMetrics
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteMetrics
 from airflow_provider_cdc.targets.lake.rows.keyless_row_locator import locate_rows
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import MultisetDifference
 

@@ -20,7 +20,7 @@ from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import (
     load_jvm_class,
     to_python_dict,
 )
-from airflow_provider_cdc.targets.lake.formats.target_interface import MaintenanceStepResult
+from airflow_provider_cdc.targets.lake.formats.table_values import MaintenanceStepResult
 
 FEW = 5
 """So many small files, or manifests, are left alone."""

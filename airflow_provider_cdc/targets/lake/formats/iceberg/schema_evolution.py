@@ -14,7 +14,7 @@ from airflow_provider_cdc.targets.lake.formats.iceberg.table_schema import (
     iceberg_types,
     to_iceberg_type,
 )
-from airflow_provider_cdc.targets.lake.formats.target_interface import ColumnEvolution
+from airflow_provider_cdc.targets.lake.formats.table_values import ColumnEvolution
 from airflow_provider_cdc.targets.lake.types.spark_types import can_hold_type
 
 

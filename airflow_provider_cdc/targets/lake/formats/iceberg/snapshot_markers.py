@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, load_jvm_class, to_python_dict
-from airflow_provider_cdc.targets.lake.formats.target_interface import NEVER
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER
 
 SNAPSHOT_MARKER = "cdc.batch."
 """Property of a snapshot, followed by the application's name: its batch."""

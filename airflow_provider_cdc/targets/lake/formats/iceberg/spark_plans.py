@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, activate_session, load_jvm_class
-from airflow_provider_cdc.targets.lake.formats.target_interface import KeyedMerge
+from airflow_provider_cdc.targets.lake.formats.table_values import KeyedMerge
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import ANEW, KEPT, OP
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, quote_text
 

@@ -25,8 +25,8 @@ from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import (
     load_jvm_class,
 )
 from airflow_provider_cdc.targets.lake.formats.jvm_errors import failed_with
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Owner
 from airflow_provider_cdc.targets.lake.formats.table_location import is_path, split_table_name
-from airflow_provider_cdc.targets.lake.formats.target_interface import Owner
 
 _LOCK = "_cdc_lock"
 

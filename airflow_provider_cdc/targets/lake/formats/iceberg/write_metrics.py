@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import to_python_dict
-from airflow_provider_cdc.targets.lake.formats.target_interface import WriteMetrics
+from airflow_provider_cdc.targets.lake.formats.table_values import WriteMetrics
 
 
 def read_write_metrics(way: str, table: Any) -> WriteMetrics:
