@@ -102,7 +102,7 @@ def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_
     assert "iceberg at lake.{database}.{table}: Cannot execute" in told
     out = capsys.readouterr().out
     if form == "table":
-        assert "Batches 1 to 3 go" in out
+        assert "Batches 1 to 3 are removed" in out
         assert "compact: 34 files became 1" in out
         return
     found = json.loads(out)

@@ -42,7 +42,7 @@ def _equal(server: Any, lake: Lake, database: str) -> None:
         full = f"{database}.{table}"
         expected, target = source_rows(server, database, table), lake.target(full)
         owner = target.read_owner()
-        variants = read_recorded_variants(target, owner.app)
+        variants = read_recorded_variants(target, owner.application_name)
         placed = variants.select_names(variants.until)
         names = {name: placed.get(name, name) for name in _columns(server, database, table)}
         found = lake.frame(full).select(*[F.col(quote_name(there)).alias(name) for name, there in names.items()])

@@ -159,7 +159,7 @@ def test_a_table_of_a_backup_says_that_it_cannot_go_on(memory: Lake) -> None:
         in failed["p.s.a"]
     )
     assert (
-        "move the table away and run the apply: before that, `airflow cdc snapshot test s.a --replace"
+        "move the table away, and run the apply again, but first run `airflow cdc snapshot test s.a --replace"
         in failed["p.s.a"]
     )
     read_again(memory, "a")
