@@ -146,7 +146,7 @@ def test_a_filter_that_is_bad_sql_fails_its_table_and_no_other(
     connector.capture()
     state, message = signal_state(connector, number)
     assert state == "failed"
-    assert "shop.a: The database does not understand the condition: n <> <>" in message
+    assert "shop.a: The database cannot parse the condition: n <> <>" in message
     assert scans(connector) == {"shop.a": "SQL_EXCEPTION", "shop.b": "SUCCEEDED"}
     equal(connector, db, "shop.b")
     fill(db, "shop.c", range(2000, 2003))

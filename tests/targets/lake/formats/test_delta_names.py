@@ -111,8 +111,8 @@ def test_a_table_that_the_catalog_has_elsewhere_is_written_there(lake: Lake, sch
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        ("CREATE TABLE {}.orders (id BIGINT) USING parquet", "a table of another format called"),
-        ("CREATE VIEW {}.orders AS SELECT 1 AS id", "a view called"),
+        ("CREATE TABLE {}.orders (id BIGINT) USING parquet", "in use for a table of another format"),
+        ("CREATE VIEW {}.orders AS SELECT 1 AS id", "in use for a view"),
         ("CREATE TABLE {}.orders (id BIGINT) USING delta", "does not belong to a connector"),
     ],
 )

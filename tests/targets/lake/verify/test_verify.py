@@ -125,7 +125,7 @@ def test_tables_and_columns_that_are_not_there_are_differences(lake: Lake) -> No
     assert not verified.is_equal
     assert _of(verified, "late").problem.startswith("the table does not exist")
     assert _of(verified, "orders").problem == "the table has no column c"
-    assert _of(verified, "bag").problem == "column b is bigint at the source and string in the table"
+    assert _of(verified, "bag").problem == "column b has the type bigint at the source and string in the table"
     assert (_of(verified, "orders").source, _of(verified, "orders").target) == (50, 50)
 
 

@@ -211,7 +211,7 @@ def test_rows_without_the_names_of_their_columns_are_counted_and_never_guessed(
         for story in stories:
             story.write(next(t for t in story.tables if not t.startswith("out_")))
         server.sql("SET GLOBAL binlog_row_metadata = 'FULL'")
-        with pytest.raises(UnreadableValue, match=r"the log does not name the columns(.|\n)*snapshot\.mode=always"):
+        with pytest.raises(UnreadableValue, match=r"the log does not contain column names(.|\n)*snapshot\.mode=always"):
             connector.capture()
         connector.capture({"snapshot.mode": "always"})
         equal(connector, db, *tables)
