@@ -1,7 +1,7 @@
 """Checks ``tests/compatibility``, the account of which documented requirement is met, by which test: ``dev/ledger``.
 
 - Each requirement under ``done`` names one test function that pytest collects. ``--run`` runs these tests: each must pass.
-- No requirement stands twice.
+- No requirement stands twice, and each has its text in ``requirements.tsv``: ``--show`` prints it.
 - Each property that the documents name (``properties.toml``) is known to the sources: honoured, accepted without effect with a reason,
   or refused with one. The account, ``docs/configuration.md`` and the code say the same of it.
 """
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import tomllib
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from dev.properties import PAGE
 
 FOLDER = paths.ROOT / "tests" / "compatibility"
 PROPERTIES = FOLDER / "properties.toml"
+REQUIREMENTS = FOLDER / "requirements.tsv"
 AROUND = "around"
 """The section of what Kafka Connect and the engine take, which all sources know."""
 
@@ -53,6 +54,11 @@ def entries(folder: Path = FOLDER) -> list[Entry]:
         for section, said in tomllib.loads(file.read_text()).items():
             found += [Entry(id_, section, text) for key, text in said.items() for id_ in ids(key)]
     return found
+
+
+def requirement_texts(file: Path = REQUIREMENTS) -> dict[str, str]:
+    """Return the text of each requirement, by its id."""
+    return dict(line.split("\t", 1) for line in file.read_text().splitlines())
 
 
 def ids(key: str) -> list[str]:
@@ -84,6 +90,23 @@ def wrong_tests(said: list[Entry], collected: set[str]) -> Iterator[str]:
             yield f"{', '.join(of)}: {test} is a whole file; name the test that fails without the feature"
         elif test not in collected:
             yield f"{', '.join(of)}: there is no test {test}"
+
+
+def without_text(said: list[Entry], texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield the requirements of the account that have no text, and the texts that are in no account."""
+    ids_said = {entry.id for entry in said}
+    yield from (f"{id_} has no text in {REQUIREMENTS.name}" for id_ in sorted(ids_said - {*texts}))
+    yield from (f"nothing is said of {id_}: {text}" for id_, text in texts.items() if id_ not in ids_said)
+
+
+def describe_requirement(id_: str, said: list[Entry], texts: Mapping[str, str]) -> str:
+    """Return the text of a requirement, and what the account says of it.
+
+    >>> describe_requirement("X-1", [Entry("X-1", "done", "tests/a.py::test_b")], {"X-1": "It works."})
+    'X-1  It works.\\n     done: tests/a.py::test_b'
+    """
+    found = next((f"{entry.section}: {entry.text}" for entry in said if entry.id == id_), "not in the account")
+    return f"{id_}  {texts.get(id_, 'unknown')}\n{' ' * len(id_)}  {found}"
 
 
 def repeated(said: list[Entry]) -> Iterator[str]:
@@ -210,10 +233,14 @@ def main() -> int:
         prog="dev/ledger", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--run", nargs="*", metavar="ID", help="run the tests of these requirements, or of all")
+    parser.add_argument("--show", nargs="+", metavar="ID", help="print these requirements, and how each is met")
     given = parser.parse_args()
     logging.disable(logging.WARNING)  # each property that has no effect would be told of
-    said = entries()
-    wrong = [*repeated(said), *wrong_tests(said, collected()), *wrong_properties(said)]
+    said, texts = entries(), requirement_texts()
+    if given.show:
+        print("\n".join(describe_requirement(id_, said, texts) for id_ in given.show))
+        return 0
+    wrong = [*repeated(said), *without_text(said, texts), *wrong_tests(said, collected()), *wrong_properties(said)]
     if given.run is not None and not wrong:
         wanted = [e for e in said if e.section == "done" and (not given.run or e.id in given.run)]
         print(f"{len(wanted)} requirements are shown by {len({e.text for e in wanted})} tests.", flush=True)

@@ -13,7 +13,16 @@ from pydantic import Field
 from airflow_provider_cdc import sources
 from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from dev import compatibility, paths
-from dev.compatibility import Entry, entries, ids, repeated, wrong_properties, wrong_tests
+from dev.compatibility import (
+    Entry,
+    entries,
+    ids,
+    repeated,
+    requirement_texts,
+    without_text,
+    wrong_properties,
+    wrong_tests,
+)
 
 
 def test_each_requirement_that_is_met_names_one_test_that_can_be_run(every_test: set[str]) -> None:
@@ -32,6 +41,16 @@ def test_who_opens_the_file_of_a_named_test_finds_it_there() -> None:
 
 def test_no_requirement_stands_twice() -> None:
     assert list(repeated(entries())) == []
+
+
+def test_each_requirement_has_a_text_and_each_text_is_in_the_account() -> None:
+    texts = requirement_texts()
+    assert list(without_text(entries(), texts)) == []
+    assert len(texts) > 2000
+    assert [id_ for id_, text in texts.items() if len(text) < 8] == []
+    assert list(without_text([Entry("X-1", "done", "t")], {"X-2": "It works."})) == [
+        "X-1 has no text in requirements.tsv", "nothing is said of X-2: It works."
+    ]  # fmt: skip
 
 
 def test_code_documentation_and_account_say_the_same_of_each_documented_property() -> None:
