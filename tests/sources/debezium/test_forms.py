@@ -308,7 +308,7 @@ def test_only_selected_topics_are_read(tmp_path: Path) -> None:
         ({"snapshot.mode": "initial"}, "only never"),
         ({"position.lost.mode": "snapshot"}, "only fail"),
         ({"decimal.handling.mode": "string"}, "has no effect here"),
-        ({"events.path.options": "[]"}, "give a JSON object"),
+        ({"events.path.options": "[]"}, "must be a JSON object"),
         ({"events.path": ""}, "events.path"),
     ],
 )

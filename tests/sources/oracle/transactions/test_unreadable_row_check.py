@@ -144,7 +144,7 @@ def test_the_check_names_such_a_table_with_what_to_do(
     made(type_)
     (finding,) = (f for f in check_prerequisites(settings(schema, schema__include__list="APP")) if "APP.ODD" in f.what)
     assert not finding.fatal
-    assert r"table.exclude.list=APP\.ODD" in finding.fix
+    assert "table.exclude.list=APP.ODD" in finding.fix
 
 
 @pytest.mark.parametrize("code", [1, 2, 3])
