@@ -260,10 +260,10 @@ def test_blanks_around_a_type_do_not_count() -> None:
         ("{'a': 1}", "its data is not JSON: "),
         ("[" * 100_000, "its data is not JSON: "),
         ("[]", "its data is a JSON array, not an object"),
-        ('"x"', "its data is a JSON text, not an object"),
+        ('"x"', "its data is a JSON string, not an object"),
         ("5", "its data is a JSON number, not an object"),
         ("null", "its data is a JSON null, not an object"),
-        ("true", "its data is a JSON truth value, not an object"),
+        ("true", "its data is a JSON boolean, not an object"),
         (f'{{"message": "{"x" * LARGEST}"}}', "the limit is 1,048,576"),
     ],
 )

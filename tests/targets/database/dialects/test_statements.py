@@ -541,7 +541,7 @@ def _of_db2(state: str) -> sa.exc.DBAPIError:
 @pytest.mark.parametrize(
     ("name", "answer", "why"),
     [
-        ("oracle", (12, 2, 0, 1, 0), "private temporary tables .version 18 or newer"),
+        ("oracle", (12, 2, 0, 1, 0), "private temporary tables (version 18 or newer)"),
         ("oracle", (18, 0, 0, 0, 0), None),
         ("db2", _of_db2("42727"), "the user has no table space for temporary tables"),
         ("mssql", ("shop]", 0), "the database shop] does not allow snapshot isolation"),
