@@ -109,7 +109,7 @@ def test_purged_logs_are_an_error_that_names_them_and_the_repair(server: Oracle)
         assert sequences(logs.collect(oldest, server.scn())) == [(1, 4, False), (1, 5, False), (1, 6, False)]
     text = str(error.value)
     assert "thread 1 (sequence 1 to 3)" in text
-    assert f"from SCN {start} on" in text
+    assert f"from SCN {start}," in text
     assert f"before SCN {oldest}" in text
     assert f"oldest SCN that can still be mined is {oldest}" in text
     assert "RMAN> RESTORE ARCHIVELOG FROM SEQUENCE 1 UNTIL SEQUENCE 3 THREAD 1" in text
