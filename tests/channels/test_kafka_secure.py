@@ -135,7 +135,7 @@ def test_a_broker_of_another_name_is_not_talked_to(broker: Kafka, topic: str, au
 def test_what_was_asked_to_be_encrypted_is_never_sent_as_plain_text(
     broker: Kafka, topic: str, consumer: dict[str, str]
 ) -> None:
-    with pytest.raises(ConfigError, match=r"(?s)would speak .*set signal\.consumer\.security\.protocol=") as caught:
+    with pytest.raises(ConfigError, match=r"(?s)would use .*set signal\.consumer\.security\.protocol=") as caught:
         _channel(broker, topic, "", **consumer)
     assert PASSWORD not in str(caught.value)
 
