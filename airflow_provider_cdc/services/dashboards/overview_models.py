@@ -18,7 +18,7 @@ class _Model(BaseModel):
 
 
 class AttentionLevel(IntEnum):
-    """How urgently a connector needs attention; the highest level comes first."""
+    """Levels of attention that a connector needs; the highest one comes first."""
 
     NONE = 0
     RESTING = 1
