@@ -35,7 +35,7 @@ class CdcDBManager(BaseDBManager):
     migration_dir = (_FOLDER / "migrations").as_posix()
     alembic_file = (_FOLDER / "alembic.ini").as_posix()
     supports_table_dropping = True
-    revision_heads_map = {"0.1.0": "0006"}
+    revision_heads_map = {"0.1.0": "0001"}
 
     def downgrade(self, to_revision: str, from_revision: str | None = None, show_sql_only: bool = False) -> None:
         """Go back to an older revision; ``base`` drops the tables."""

@@ -4,8 +4,7 @@ A connector of 1,000 tables that are still to be read would otherwise write 1,00
 history. A row is valid for the versions from ``since_version`` on and below ``until_version``, so that every offset of the history is whole again
 when it is read: a row that a later offset does not have any more is closed, never changed.
 
-An offset that has such rows says so by ``by_table`` in its document. One without it has everything in its document, as earlier releases wrote it;
-they refuse one with it, and so do not take it for an offset without tables.
+An offset that has such rows says so by ``by_table`` in its document; a reader looks for no rows of others.
 
     >>> small, states = split_document({"seq": 7, "snapshot": {"pending": {"shop.orders": {}}}})
     >>> small
@@ -61,7 +60,7 @@ def split_document(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Of
 def restore_document(document: Mapping[str, Any], states: Sequence[OffsetTableState]) -> dict[str, Any]:
     """Restore the whole document of an offset.
 
-    :param states: in their order; without effect if the document has everything itself
+    :param states: in their order; without effect if the document does not say that it has such
     """
     whole = dict(document)
     if not whole.pop(MARK, False):

@@ -1,7 +1,6 @@
 """The schema history: every recorded change, and a base that has what came of the older ones, so that a run reads the base and what came since.
 
-The base is a row for each table that ever was. It names the last change that is in it; if that change is not there, as after an earlier release has
-forgotten the connector, the base is of another history and not used.
+The base is a row for each table that ever was. It names the last change that is in it.
 """
 
 from __future__ import annotations
@@ -87,10 +86,6 @@ class SchemaHistories:
                 base = c.execute(statement).all()
         upto = base[0].upto if base else 0
         rows = self._changes(connector, upto)
-        if base and (not rows or rows[0].id != upto):
-            base, upto, rows = [], 0, self._changes(connector, 0)
-        elif base:
-            rows = rows[1:]
         return StoredSchemas(
             base=[CompactedSchema.model_validate(row.state) for row in base],
             since=[SchemaChangeRecord.model_validate(row.record) for row in rows],
@@ -110,10 +105,10 @@ class SchemaHistories:
                 if rows:
                     c.execute(sa.insert(SchemaBaseRow), rows)
 
-    def _changes(self, connector: str, start: int) -> Sequence[sa.Row[Any]]:
-        """Read changes from one on, that one included."""
+    def _changes(self, connector: str, after: int) -> Sequence[sa.Row[Any]]:
+        """Read the changes after one."""
         r = SchemaHistoryRow
-        statement = sa.select(r.id, r.record).where(r.connector == connector, r.id >= start).order_by(r.id)
+        statement = sa.select(r.id, r.record).where(r.connector == connector, r.id > after).order_by(r.id)
         for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement).all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 import airflow_provider_cdc.state
-from airflow_provider_cdc.core.model.connector_offset import Offset, SnapshotState
-from airflow_provider_cdc.core.spi.store_interfaces import StoredOffset
-from airflow_provider_cdc.state.models import VERSION_TABLE, Base, OffsetHistoryRow, OffsetRow
+from airflow_provider_cdc.state.models import VERSION_TABLE, Base
 from airflow_provider_cdc.state.state_store import StateStore
 
 FOLDER = Path(airflow_provider_cdc.state.__file__).parent
@@ -107,37 +104,6 @@ def test_the_store_works_on_migrated_tables(engine: sa.Engine) -> None:
     with store.acquire_lease("shop", "a test", wait_s=0) as lease:
         assert lease.epoch == 1
     store.close()
-
-
-def test_offsets_go_through_the_migration_and_back(engine: sa.Engine) -> None:
-    """Those of the earlier form go on as they are; going back makes those of the new form whole for the earlier release."""
-    names = [f"shop.{n}" for n in range(30)]
-    offset = Offset(position={"entry": 1}).with_snapshot(SnapshotState().add_pending(dict.fromkeys(names, True)))
-    migrate(engine, "0003")
-    columns = "connector, version, epoch, seq, batch, source, updated_at"
-    insert = (
-        f"INSERT INTO cdc_offset ({columns}, offset) VALUES ('shop', 7, 1, 0, 0, 'memory', '2026-01-01 00:00:00', :o)"
-    )
-    with engine.begin() as c:
-        c.execute(sa.text(insert.replace("offset)", '"offset")' if engine.dialect.name != "mysql" else "`offset`)")), {"o": json.dumps(offset.to_document())})  # fmt: skip
-    migrate(engine, "head")
-    store = StateStore(engine.url.render_as_string(hide_password=False), patience_s=0)
-    assert store.load_offset("shop") == StoredOffset(offset, 7)
-    read = offset.with_snapshot(offset.snapshot.record_read(names[:10], {"entry": 5}))
-    with store.acquire_lease("shop", "a test", wait_s=0) as lease:
-        store.advance_offset(lease, store.load_offset("shop"), read)
-    assert store.load_offset("shop") == StoredOffset(read, 8)
-    store.close()
-    with engine.connect() as connection:
-        config = Config(str(FOLDER / "alembic.ini"))
-        config.set_main_option("script_location", str(FOLDER / "migrations"))
-        config.attributes.update(connection=connection, schema=None)
-        command.downgrade(config, "0003")
-        connection.commit()
-    with engine.connect() as c:
-        for table in (OffsetRow, OffsetHistoryRow):
-            documents = {row.version: row.offset for row in c.execute(sa.select(table.version, table.offset))}
-            assert Offset.model_validate(documents[8]) == read, table
 
 
 def test_tables_are_put_into_the_schema_that_airflow_uses(postgres: Any) -> None:

@@ -98,39 +98,6 @@ def test_a_rewind_has_the_tables_of_that_offset_again(store: StateStore, lease: 
     assert [r.offset for r in store.offset_history("c")] == [done, done.restore_position(half), done, half, first]
 
 
-def test_offsets_of_earlier_releases_go_on_and_are_read_in_the_history(store: StateStore, lease: Lease) -> None:
-    """They have everything in their document, and may come between offsets of this release while workers are upgraded."""
-    old = waiting(5)
-    store.advance_offset(lease, store.load_offset("c"), old)
-    with store.database.open_transaction() as c:
-        c.execute(sa.delete(OffsetTableRow))
-        for row in (OffsetRow, OffsetHistoryRow):
-            c.execute(sa.update(row).values(offset=old.to_document()))
-    assert store.load_offset("c") == StoredOffset(old, 1)
-    newer = old.with_snapshot(old.snapshot.remove_pending(["shop.table_0002"]))
-    stored = store.advance_offset(lease, store.load_offset("c"), newer)
-    assert store.load_offset("c") == stored == StoredOffset(newer, 2)
-    with store.database.open_transaction() as c:  # a worker that is not upgraded yet knows nothing of the rows
-        between = Offset(position={"entry": 3})
-        c.execute(sa.update(OffsetRow).values(offset=between.to_document(), version=3))
-        values = {"connector": "c", "version": 3, "offset": between.to_document(), "epoch": 1, "reason": "x"}
-        created = sa.select(OffsetHistoryRow.created_at).limit(1).scalar_subquery()
-        c.execute(sa.insert(OffsetHistoryRow).values(created_at=created, **values))
-    assert store.load_offset("c") == StoredOffset(between, 3)
-    last = waiting(2)
-    store.advance_offset(lease, store.load_offset("c"), last)
-    assert store.load_offset("c") == StoredOffset(last, 4)
-    assert [r.offset for r in store.offset_history("c")] == [last, between, newer, old]
-
-
-def test_an_earlier_release_refuses_an_offset_whose_tables_are_stored_by_table(store: StateStore, lease: Lease) -> None:
-    store.advance_offset(lease, store.load_offset("c"), waiting(1))
-    with store.database.engine.connect() as c:
-        document = c.scalar(sa.select(OffsetRow.offset))
-    with pytest.raises(ValueError, match="by_table"):  # as every release reads a document
-        Offset.model_validate(document)
-
-
 def test_what_is_refused_writes_no_table(store: StateStore, lease: Lease) -> None:
     store.advance_offset(lease, store.load_offset("c"), waiting(2))
     before = table_rows(store)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.errors import LeaseLost
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory, StoredSchemas
 from airflow_provider_cdc.core.spi.store_interfaces import Lease
-from airflow_provider_cdc.state.models import SchemaBaseRow, SchemaHistoryRow
+from airflow_provider_cdc.state.models import SchemaHistoryRow
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.support.change_log.manifests import SCHEMA, manifest
 
@@ -84,17 +84,3 @@ def test_only_the_run_that_holds_the_lease_makes_a_base(store: StateStore, lease
     with pytest.raises(LeaseLost):
         store.compact_schemas(Lease("c", "old", lease.epoch - 1), [], 0)
     assert store.load_schemas("c") == before
-
-
-def test_a_base_of_another_history_is_not_used(store: StateStore, lease: Lease) -> None:
-    """An earlier release, which does not know of bases, has forgotten the connector; one of the same name has begun."""
-    commit(store, lease, 3)
-    compact(store, lease)
-    with store.database.open_transaction() as c:
-        c.execute(sa.delete(SchemaHistoryRow))
-    assert store.load_schemas("c") == StoredSchemas([], [], 0)
-    with store.database.open_transaction() as c:
-        c.execute(sa.update(SchemaBaseRow).values(upto=-5))
-    commit(store, lease, 1)
-    found = store.load_schemas("c")
-    assert (found.base, [r.seq for r in found.since]) == ([], [7, 8])
