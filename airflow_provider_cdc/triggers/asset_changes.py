@@ -18,7 +18,6 @@ from airflow.sdk import Asset
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
-from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.triggers.polling_loop import poll_repeatedly
@@ -147,9 +146,8 @@ class CdcChangeTrigger(BaseEventTrigger):
     def _payload(self, batches: Sequence[BatchRecord]) -> dict[str, Any] | None:
         found: dict[str, int] = {}
         changed = []
-        wanted = {sanitize_name(topic) for topic in self.topics}  # connectors of earlier releases have others
         for batch in batches:
-            events = {t: n for t, n in batch.topics.items() if n and (not wanted or sanitize_name(t) in wanted)}
+            events = {t: n for t, n in batch.topics.items() if n and (not self.topics or t in self.topics)}
             if events:
                 changed.append(batch)
             for topic, n in events.items():

@@ -51,7 +51,7 @@ class History:
         self.history.remove_renamed(changes)
         applied = [one for change in changes if (one := self.history.apply_change(change)) is not None]
         number = len(self.records) + 1
-        self.records.append(SchemaChangeRecord(seq=number, ddl=f"statement {number}", database="d", position={"n": number}, ts_us=number, changes=applied))  # fmt: skip
+        self.records.append(SchemaChangeRecord(seq=number, ddl=f"statement {number}", database="d", position={"n": number}, ts_us=number, captured_us=number, changes=applied))  # fmt: skip
 
     def create(self, name: str, *more: str) -> TableChange:
         id_ = TableId(namespace="d", name=name)

@@ -260,7 +260,7 @@ class DebeziumRenderer:
             if self._form is not None:
                 source = self._form.source(source, record.seq)
             value = {
-                "source": source, "ts_ms": (record.captured_us or record.ts_us) // 1000, "databaseName": database, "schemaName": namespace,
+                "source": source, "ts_ms": record.captured_us // 1000, "databaseName": database, "schemaName": namespace,
                 "ddl": record.ddl, "tableChanges": _table_changes(changes),
             }  # fmt: skip
             described = self._change_schemas(manifest, source) if self._schemas else (None, None)

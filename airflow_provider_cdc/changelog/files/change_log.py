@@ -212,7 +212,7 @@ class ChangeLog:
             number += 1
 
     def read_identity(self, connector: str) -> str:
-        """Identity of the change log; empty if it has none: it has no batch, or an earlier release has begun it. It costs as much as :meth:`find_last_batch`, and one request."""
+        """Identity of the change log; empty if it has no batch. It costs as much as :meth:`find_last_batch`, and one request."""
         newest = self.find_manifest(
             connector, self.find_last_batch(connector, after=max(self.find_first_batch(connector) - 1, 0))
         )
@@ -220,8 +220,8 @@ class ChangeLog:
 
     def _of_another(self, before: Manifest, manifest: Manifest) -> ChangeLogDamaged:
         return ChangeLogDamaged(
-            f"Batch {manifest.batch} belongs to another change log ({manifest.changelog_id or 'without an identity'}) than batch {before.batch} "
-            f"({before.changelog_id or 'without an identity'}): one change log was replaced by the other while a capture was running.",
+            f"Batch {manifest.batch} belongs to another change log ({manifest.changelog_id}) than batch {before.batch} "
+            f"({before.changelog_id}): one change log was replaced by the other while a capture was running.",
             where=self.format_manifest_path(manifest),
             safe="The batch was not applied; targets keep their data.",
             remedy="restore the change log and the state tables from backups of the same time; without backups, "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import re
 import threading
 from typing import Literal
 
@@ -178,8 +177,7 @@ class ParquetBatchWriter:
 
     def _begin(self, topic: str, version: int, passing: bool, schema: pa.Schema) -> PartFile:
         self._numbers += 1
-        safe = re.sub(r"[^A-Za-z0-9.-]", "_", topic)[:120]
-        name = f"{self._numbers:05d}-{safe}-v{version}-{self._writer}.parquet"
+        name = f"{self._numbers:05d}-{topic[:120]}-v{version}-{self._writer}.parquet"
         part = PartFile(topic, version, passing, name, schema, new=self._marked)
         self._parts[part.part_key] = part
         if part.new:

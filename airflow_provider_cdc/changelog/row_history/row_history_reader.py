@@ -221,7 +221,7 @@ def _schema_change(batch: int, record: SchemaChangeRecord, change: TableChange) 
         seq=record.seq, batch=batch, operation="schema change", table=change.id.full_name,
         schema_version=None if change.table is None else change.table.version, columns=[] if change.table is None else list(change.table.column_names),
         position={name: value for name, value in record.source.items() if name not in _COMMON and value is not None} or record.position,
-        committed_at=format_moment(record.ts_us), captured_at=format_moment(record.captured_us) if record.captured_us else None,
+        committed_at=format_moment(record.ts_us), captured_at=format_moment(record.captured_us),
         statement=record.ddl or f"({change.type})",
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ from airflow_provider_cdc.core.capture.signal_handling.signal_processor import S
 from airflow_provider_cdc.core.capture.signal_handling.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.capture.stopped_tables import StoppedTables
 from airflow_provider_cdc.core.config.capture_filters import Filters
-from airflow_provider_cdc.core.config.topic_names import TopicNames, as_earlier_releases
+from airflow_provider_cdc.core.config.topic_names import TopicNames
 from airflow_provider_cdc.core.errors import (
     AccessDenied,
     CdcError,
@@ -172,17 +172,9 @@ class CaptureRun:
         return self._inputs.filters
 
     def _topics_of(self, history: SchemaHistory) -> TopicNames:
-        """Return the connector's topics.
-
-        A connector of an earlier release keeps the topic names of that release: under new ones, tables and consumers would see
-        new tables that begin in the middle.
-        """
-        config = self._inputs.config
-        known = [table for table in history.ever_known_tables if table != self._signal_table]
-        if not as_earlier_releases(config, known):
-            self.batcher.mark_sanitized()
-        topics = TopicNames(config, as_they_are=not self.batcher.sanitized)
-        topics.reserve_topics(known)
+        """Return the connector's topics."""
+        topics = TopicNames(self._inputs.config)
+        topics.reserve_topics(table for table in history.ever_known_tables if table != self._signal_table)
         return topics
 
     def execute(self, run_for_s: float | None) -> None:

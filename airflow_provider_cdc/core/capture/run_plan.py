@@ -217,13 +217,6 @@ class RunPlanner:
 
         if not rows:
             warn("the lists include more tables than before, and snapshot.mode reads no rows", plan.added)
-        if before.unknown:
-            lists = ", ".join(before.unknown)
-            missed = [name for name, schema in left.items() if not self._history.from_the_first(schema.id)]
-            warn(
-                f"the offset does not record the earlier value of {lists}, and no record shows that these tables were ever read",
-                missed,
-            )
         columns = [str(t) for t in before.without_columns(left.values())]
         named = ", ".join(before.find_changed_properties(PropertyEffect.COLUMNS))
         warn(

@@ -11,7 +11,6 @@ added; if existing rows lack something, it warns, naming the tables and the comm
 
 from __future__ import annotations
 
-import enum
 import json
 from collections.abc import Iterable, Mapping
 
@@ -20,9 +19,6 @@ from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.config.select_overrides import name_parts
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
-
-_FIRST = ("database.include.list", "database.exclude.list", "table.include.list", "table.exclude.list")
-"""The lists that offsets of earlier releases have."""
 
 
 def format_filter_lists(config: ConnectorConfig) -> str:
@@ -40,25 +36,17 @@ class RecordedFilterLists:
     :param remembered: what the offset says of its lists
     :ivar config: ``now``, with those lists
     :ivar changed: some list has changed
-    :ivar unknown: lists that decide which tables are captured, and of which the offset says nothing
     """
 
     def __init__(self, now: ConnectorConfig, remembered: str) -> None:
-        found = json.loads(remembered or "{}")
-        whole = "lists" in found
-        lists: Mapping[str, object] = found["lists"] if whole else found
-        named = now.list_capture_properties()
-        known = [name for name in named if whole or name in _FIRST]
+        lists: Mapping[str, object] = json.loads(remembered)["lists"]
         fields = {str(field.alias): name for name, field in type(now).model_fields.items()}
-        # an offset without a list means that it was empty; without a switch, that its value is not known
-        known = [n for n in known if n in lists or not isinstance(getattr(now, fields[n]), (bool, enum.Enum))]
         self._now = now
-        self.config = now.model_copy(update={fields[name]: _as(now, fields[name], lists.get(name)) for name in known})
-        self._fields = {name: fields[name] for name in known}
-        self.changed = not whole or remembered != format_filter_lists(now)
-        self.unknown = sorted(
-            n for n in named if named[n] is PropertyEffect.TABLES and n not in known and n.endswith(".list")
-        )
+        self._fields = {name: fields[name] for name in now.list_capture_properties()}
+        # an offset without a list means that it was empty
+        then = {field: _as(now, field, lists.get(name)) for name, field in self._fields.items()}
+        self.config = now.model_copy(update=then)
+        self.changed = remembered != format_filter_lists(now)
         self.filters = Filters(self.config)
 
     def without_columns(self, tables: Iterable[TableSchema]) -> list[TableId]:

@@ -38,26 +38,23 @@ def sanitize_name(name: str) -> str:
 class TopicNames:
     """The topics of one connector.
 
-        >>> topics = TopicNames(ConnectorConfig.parse({"topic.prefix": "p", "topic.delimiter": "_"}))
-        >>> topics.claim_topic(TableId(namespace="a_b", name="c"))
-        'p_a_b_c'
-        >>> topics.claim_topic(TableId(namespace="a", name="b_c"))
-        Traceback (most recent call last):
-        airflow_provider_cdc.core.errors.ConfigError: The tables a_b.c and a.b_c would both have the topic p_a_b_c...
-
-    :param as_they_are: keep characters that a topic cannot have, as earlier releases did
+    >>> topics = TopicNames(ConnectorConfig.parse({"topic.prefix": "p", "topic.delimiter": "_"}))
+    >>> topics.claim_topic(TableId(namespace="a_b", name="c"))
+    'p_a_b_c'
+    >>> topics.claim_topic(TableId(namespace="a", name="b_c"))
+    Traceback (most recent call last):
+    airflow_provider_cdc.core.errors.ConfigError: The tables a_b.c and a.b_c would both have the topic p_a_b_c...
     """
 
-    def __init__(self, config: ConnectorConfig, *, as_they_are: bool = False) -> None:
-        self._config, self._as_they_are = config, as_they_are
+    def __init__(self, config: ConnectorConfig) -> None:
+        self._config = config
         self._owners: dict[str, TableId] = {}
         self._reserved = _reserved(config)
 
     def resolve_topic(self, table: TableId) -> str:
         """Return the topic that a table has."""
         config = self._config
-        name = config.topic_delimiter.join((config.topic_prefix, table.namespace, table.name))
-        return name if self._as_they_are else sanitize_name(name)
+        return sanitize_name(config.topic_delimiter.join((config.topic_prefix, table.namespace, table.name)))
 
     def reserve_topics(self, tables: Iterable[TableId]) -> None:
         """Reserve the topics of tables that were ever captured, in this order: a topic stays that of its table."""
@@ -87,12 +84,6 @@ class TopicNames:
                 "use another topic.delimiter instead",
             )
         return topic
-
-
-def as_earlier_releases(config: ConnectorConfig, tables: Iterable[TableId]) -> bool:
-    """Return whether some table has a topic of an earlier release, which it would not get today."""
-    before, now = TopicNames(config, as_they_are=True), TopicNames(config)
-    return any(before.resolve_topic(table) != now.resolve_topic(table) for table in tables)
 
 
 def _reserved(config: ConnectorConfig) -> dict[str, str]:

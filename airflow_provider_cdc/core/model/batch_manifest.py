@@ -22,7 +22,7 @@ FORMAT = 1
 
 
 class _ManifestModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid")
 
 
 class DataFile(_ManifestModel):
@@ -61,7 +61,7 @@ class SchemaChangeRecord(_ManifestModel):
     """A DDL statement. ``seq`` is its sequence number among the events of the connector.
 
     :param ts_us: when the database ran it
-    :param captured_us: when it was captured; 0 in what earlier releases wrote
+    :param captured_us: when it was captured
     :param internal: it is no statement, and no record of the JSON form: the source has no structures, and a table came or went
     """
 
@@ -70,10 +70,10 @@ class SchemaChangeRecord(_ManifestModel):
     database: str
     position: dict[str, Any]
     ts_us: int
+    captured_us: int
     source: dict[str, Any] = Field(default_factory=dict)
     changes: list[TableChange]
     snapshot: bool = False
-    captured_us: int = 0
     internal: bool = False
 
 
@@ -97,14 +97,14 @@ class LeftOutRecord(_ManifestModel):
 
 
 class SignalOutcome(_ManifestModel):
-    """The state that a signal has from a commit on. Stored with the key ``fate`` for ``state``.
+    """The state that a signal has from a commit on.
 
     :param number: of the signal
     :param message: why, or what was done
     """
 
     number: int
-    state: SignalState = Field(validation_alias="fate", serialization_alias="fate")
+    state: SignalState
     message: str = ""
 
 
@@ -140,12 +140,11 @@ class Manifest(_ManifestModel):
     :param writer: unique id of that run, part of its file names
     :param offset_before: what the offset was, ``None`` for the first batch of a connector
     :param schemas: topic → version (as text) → captured table schema, for every file and every change of this batch
-    :param sanitized: characters that a Kafka topic cannot have were replaced in topics; earlier releases did not replace them
     :param source_fields: the source's own fields of the ``source`` block → Arrow type, with ``!`` where required; with schema
         changes only, as files of events have them by themselves
     :param left_out: row events that could not be decoded, of tables that are read again
     :param notifications: notifications of the connector since the last batch
-    :param signal_outcomes: states that signals got since then; stored with the key ``answers``
+    :param signal_outcomes: states that signals got since then
     """
 
     format: int = FORMAT
@@ -163,13 +162,10 @@ class Manifest(_ManifestModel):
     files: list[DataFile] = Field(default_factory=list)
     schemas: dict[str, dict[str, TableSchema]] = Field(default_factory=dict)
     schema_changes: list[SchemaChangeRecord] = Field(default_factory=list)
-    sanitized: bool = False
     source_fields: dict[str, str] = Field(default_factory=dict)
     left_out: list[LeftOutRecord] = Field(default_factory=list)
     notifications: list[Notification] = Field(default_factory=list)
-    signal_outcomes: list[SignalOutcome] = Field(
-        default_factory=list, validation_alias="answers", serialization_alias="answers"
-    )
+    signal_outcomes: list[SignalOutcome] = Field(default_factory=list)
 
     @property
     def event_count(self) -> int:
@@ -191,4 +187,4 @@ class Manifest(_ManifestModel):
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True) | {"format": self.format}
+        return self.model_dump(mode="json", exclude_defaults=True) | {"format": self.format}

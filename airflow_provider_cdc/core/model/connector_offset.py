@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class PendingTable(BaseModel):
@@ -58,26 +58,6 @@ class SnapshotState(BaseModel):
 
     pending: dict[str, PendingTable] = Field(default_factory=dict)
     read_at: dict[str, dict[str, Any]] = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_earlier_releases(cls, data: Any) -> Any:
-        """Offsets of earlier releases have a map, or a list, of tables for each property of a pending table."""
-        if not isinstance(data, Mapping) or not (
-            data.keys() & {"tables", "requests", "selects", "streamed", "due"}
-            or any(isinstance(table, bool) for table in data.get("pending", {}).values())
-        ):
-            return data
-        requests, selects = data.get("requests", {}), data.get("selects", {})
-        streamed, due = data.get("streamed", ()), data.get("due", ())
-        pending = {
-            name: {
-                "held": held, "request": requests.get(name), "select": selects.get(name), "streamed": name in streamed,
-                "due": name in due,
-            }
-            for name, held in data.get("pending", {}).items()
-        }  # fmt: skip
-        return {"pending": pending, "read_at": data.get("tables", {})}
 
     @property
     def waiting_tables(self) -> set[str]:
@@ -339,7 +319,7 @@ class Offset(BaseModel):
     :param position: in the log, to continue from; ``None`` before the first snapshot or stream
     :param seq: last sequence number that was given out
     :param batch: number of the last committed batch; 0 before the first
-    :param changelog: identity of the change log that has this batch, made with its first one; empty in logs that earlier releases began, which have none
+    :param changelog: identity of the change log that has this batch, made with its first one; empty before that
     :param snapshot: tables that are not yet, or not yet all, at ``position``
     :param tables_filter: the include and exclude lists in force, to notice that tables were added
     :param incremental: tables that are read in chunks beside the stream

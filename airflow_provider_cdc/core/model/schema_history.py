@@ -19,17 +19,15 @@ from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, T
 class CompactedSchema(BaseModel):
     """History of one table's schema.
 
-    :param version: of its last schema; 0 if it never had one
+    :param version: of its last schema
     :param table: its schema; ``None`` if there is no such table any more
-    :param from_the_first: see :meth:`SchemaHistory.from_the_first`
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: TableId
-    version: int = 0
+    version: int
     table: TableSchema | None = None
-    from_the_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,6 @@ class SchemaHistory:
     def __init__(self) -> None:
         self._tables: dict[TableId, TableSchema] = {}
         self._versions: dict[TableId, int] = {}
-        self._from_the_first: set[TableId] = set()
 
     @classmethod
     def from_stored(cls, stored: StoredSchemas) -> Self:
@@ -65,25 +62,16 @@ class SchemaHistory:
         """Forget everything, and take the history that is stored."""
         self.replay_records(())
         for known in stored.base:
-            if known.version:
-                self._versions[known.id] = known.version
+            self._versions[known.id] = known.version
             if known.table is not None:
                 self._tables[known.id] = known.table
-            if known.from_the_first:
-                self._from_the_first.add(known.id)
         self._replay(stored.since)
 
     def build_base(self) -> list[CompactedSchema]:
         """List what :meth:`load_stored` needs to know of every table instead of all changes so far."""
-        ids = dict.fromkeys([*self._versions, *sorted(self._from_the_first, key=str)])
         return [
-            CompactedSchema(
-                id=id_,
-                version=self._versions.get(id_, 0),
-                table=self._tables.get(id_),
-                from_the_first=id_ in self._from_the_first,
-            )
-            for id_ in ids
+            CompactedSchema(id=id_, version=version, table=self._tables.get(id_))
+            for id_, version in self._versions.items()
         ]
 
     @classmethod
@@ -97,7 +85,6 @@ class SchemaHistory:
         """Forget everything and build the history again."""
         self._tables.clear()
         self._versions.clear()
-        self._from_the_first.clear()
         self._replay(records)
 
     def _replay(self, records: Iterable[SchemaChangeRecord]) -> None:
@@ -105,9 +92,6 @@ class SchemaHistory:
             self.remove_renamed(record.changes)
             for change in record.changes:
                 self._put(change)
-                created = change.type == "CREATE" and record.ddl
-                if record.snapshot or created or change.previous_id in self._from_the_first:
-                    self._from_the_first.add(change.id)
 
     def find_schema(self, table: TableId) -> TableSchema | None:
         return self._tables.get(table)
@@ -115,13 +99,6 @@ class SchemaHistory:
     def has_seen_table(self, table: TableId) -> bool:
         """Check whether the table ever had a schema here, dropped tables included."""
         return table in self._versions
-
-    def from_the_first(self, table: TableId) -> bool:
-        """Check whether it is recorded that the table was read, or created by a statement of the log.
-
-        Otherwise its schema was looked up later, when the log had a change of a table that was not captured before.
-        """
-        return table in self._from_the_first
 
     @property
     def is_empty(self) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _FrozenModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class TableId(_FrozenModel):

@@ -54,8 +54,6 @@ class BatchBuilder:
 
     :ivar stored: the committed offset
     :ivar committed: the batches of this run
-    :ivar sanitized: of the batches before, and of those that are made; see
-        :class:`~airflow_provider_cdc.core.model.batch_manifest.Manifest`
     """
 
     def __init__(
@@ -84,7 +82,6 @@ class BatchBuilder:
         self._channels, self._sinks = channels, "sink" in config.get("notification.enabled.channels", ())
         self._notifications: list[Notification] = []
         self._signal_outcomes: list[SignalOutcome] = []
-        self.sanitized = True
         self.stored = self._adopt(store.load_offset(connector))
         self._seq = self.committed_offset.seq
         self.committed = BatchTotals()
@@ -121,10 +118,6 @@ class BatchBuilder:
     @property
     def buffered_bytes(self) -> int:
         return self._writer.buffered_bytes if self._writer is not None else 0
-
-    def mark_sanitized(self) -> None:
-        """Manifests say ``sanitized`` from this batch on."""
-        self.sanitized = True
 
     def add_events(self, batch: EventBatch) -> None:
         """Write events, whose sequence numbers must follow, and record their schema."""
@@ -248,7 +241,6 @@ class BatchBuilder:
             files=files,
             schemas=self._schemas,
             schema_changes=self._changes,
-            sanitized=self.sanitized,
             source_fields=self._source_fields if self._changes else {},
             left_out=list(self._left_out.values()),
             notifications=self._notifications,
@@ -337,7 +329,6 @@ class BatchBuilder:
                 self._refuse_removed(offset)
                 return stored
             _verify(manifest, offset)
-            self.sanitized = manifest.sanitized
             self._refuse_signals(manifest, offset)
             path = self._changelog.format_manifest_path(manifest)
             stored = self._store.commit_batch(self._lease, stored, manifest, path)
@@ -387,7 +378,6 @@ class BatchBuilder:
         last = self._belongs(last, offset)
         self._keeps_its_name(last, "topic.prefix", self.connector)
         self._keeps_its_name(last, "topic.delimiter", ".")
-        self.sanitized = last.sanitized
         self._changelog.delete_orphan_files(last)
 
     def _belongs(self, last: Manifest | None, offset: Offset) -> Manifest:
@@ -401,7 +391,7 @@ class BatchBuilder:
         if last is None:
             found = "is not in the change log"
         elif last.changelog_id != offset.changelog:
-            found = f"belongs to another change log ({last.changelog_id or 'without an identity'}, not {offset.changelog or 'the change log without an identity'})"
+            found = f"belongs to another change log ({last.changelog_id}, not {offset.changelog})"
         else:
             found = f"ends at seq {last.last_seq} in the change log"
         raise ChangeLogDamaged(

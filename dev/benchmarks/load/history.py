@@ -58,7 +58,7 @@ def make(ours: Ours, batches: int, changes: int, step: Step) -> None:
         document = {
             **empty, "batch": number, "created_at": at.isoformat(), "first_seq": seq + 1, "last_seq": seq + len(records),
             "offset_before": {**offset, "seq": seq, "batch": number - 1}, "offset_after": after,
-            "schema_changes": [record.model_dump(mode="json", by_alias=True, exclude_defaults=True) for record, _ in records],
+            "schema_changes": [record.model_dump(mode="json", exclude_defaults=True) for record, _ in records],
             "schemas": {topic: {str(r.changes[0].table.version): as_document(r.changes[0].table)} for r, topic in records if r.changes[0].table},
         }  # fmt: skip
         path = changelog.path_of(CONNECTOR, number)
@@ -72,7 +72,7 @@ def make(ours: Ours, batches: int, changes: int, step: Step) -> None:
             "bytes": 0, "topics": {}, "position": batch.position, "epoch": before.epoch, "created_at": at,
         })  # fmt: skip
         rows[SchemaHistoryRow] += [
-            {"connector": CONNECTOR, "seq": r.seq, "batch": number, "record": r.model_dump(mode="json", by_alias=True, exclude_defaults=True), "created_at": at}
+            {"connector": CONNECTOR, "seq": r.seq, "batch": number, "record": r.model_dump(mode="json", exclude_defaults=True), "created_at": at}
             for r, _ in records
         ]  # fmt: skip
         seq += len(records)
@@ -125,5 +125,5 @@ class _Changes:
         )  # fmt: skip
         what = "ADD COLUMN years INT" if adds else "DROP COLUMN years"
         return SchemaChangeRecord(
-            seq=seq, ddl=f"ALTER TABLE {after.id.name} {what}", database=after.id.namespace, position=self._position, ts_us=int(at.timestamp() * 1e6), changes=[change],
+            seq=seq, ddl=f"ALTER TABLE {after.id.name} {what}", database=after.id.namespace, position=self._position, ts_us=int(at.timestamp() * 1e6), captured_us=int(at.timestamp() * 1e6), changes=[change],
         )  # fmt: skip

@@ -412,7 +412,7 @@ def test_a_mark_says_which_tables_were_gone_by_then(local: ChangeLog) -> None:
         TableChange(type="DROP", id=one), TableChange(type="DROP", id=two), TableChange(type="CREATE", id=two, table=made),
         TableChange(type="ALTER", id=four, previous_id=three, table=made),
     ]  # fmt: skip
-    record = SchemaChangeRecord(seq=21, ddl="", database="s", position={}, ts_us=5, changes=changes)
+    record = SchemaChangeRecord(seq=21, ddl="", database="s", position={}, ts_us=5, captured_us=5, changes=changes)
     local.commit_manifest(manifest(11, first=21, events=0, changes=0, schema_changes=[record]))
     _fill(local, 1, first=12)
     _applied(local, 12)

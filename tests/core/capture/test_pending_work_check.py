@@ -176,7 +176,7 @@ REASONS: dict[str, Reason] = {
     "definition newer than the last run": (
         lambda shop, db: _update(shop, ConnectorRow, updated_at=datetime.now(UTC) + timedelta(seconds=1)), {}, NEW,
     ),
-    "metrics of an earlier release": (
+    "no metrics": (
         lambda shop, db: _update(shop, ControlRow, metrics={}), {}, "the last run has not recorded the metrics of its schema history",
     ),
     "log purged": (_purged, {}, "the log no longer contains the position"),

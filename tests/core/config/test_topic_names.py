@@ -5,20 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.core.config import topic_names as module
 from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.config.topic_names import TopicNames, sanitize_name
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev.servers import MariaDb
-from tests.support.connectors import Connector, memory_connector, mysql_connector
-from tests.support.workloads.small_tables import KEYED, equal, insert
+from tests.support.connectors import memory_connector, mysql_connector
+from tests.support.workloads.small_tables import KEYED, insert
 
 
 def _topics(**properties: object) -> TopicNames:
@@ -220,45 +218,3 @@ def test_tables_of_a_server_that_come_to_one_topic_stop_the_run(mariadb: MariaDb
             assert [row["id"] for row in connector.replay.advance().rows(topic)] == [1, 2, 3]
         finally:
             one.sql(f"DROP DATABASE {other}")
-
-
-# connectors that began before
-
-
-def _as_an_earlier_release(connector: Connector) -> None:
-    """One run with the names that it gave; its manifests do not say which they are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "sanitize_name", lambda name: name)
-        connector.capture()
-    for path in Path(connector.changelog.storage.join_path("test", "manifests")).iterdir():
-        document = orjson.loads(path.read_bytes())
-        del document["sanitized"]
-        path.write_bytes(orjson.dumps(document))
-
-
-def test_a_connector_that_began_with_other_names_keeps_them(empty: MemoryDatabase, tmp_path: Path) -> None:
-    _two(empty, "shop.a b", "shop.c")
-    connector = memory_connector(empty, tmp_path)
-    _as_an_earlier_release(connector)
-    for i in (2, 3):
-        insert(empty, "shop.a b", i)
-        assert connector.capture().topics == {"test.shop.a b": 1}
-    empty.create_table("shop.a_b", KEYED, key=("id",))
-    insert(empty, "shop.a_b", 9)
-    connector.capture()
-    equal(connector, empty)
-    assert not any(manifest.sanitized for manifest in connector.changelog.read_manifests("test"))
-
-
-def test_a_connector_whose_names_are_the_same_goes_on_with_those_of_today(
-    empty: MemoryDatabase, tmp_path: Path
-) -> None:
-    _two(empty, "shop.a", "shop.c")
-    connector = memory_connector(empty, tmp_path)
-    _as_an_earlier_release(connector)
-    empty.create_table("shop.a b", KEYED, key=("id",))
-    insert(empty, "shop.a b", 1)
-    assert connector.capture().topics == {"test.shop.a_b": 1}
-    insert(empty, "shop.a b", 2)
-    assert connector.capture().topics == {"test.shop.a_b": 1}
-    assert [manifest.sanitized for manifest in connector.changelog.read_manifests("test")] == [False, True, True]

@@ -13,7 +13,7 @@ from tests.support.change_log.manifests import manifest
 
 STORED: dict[str, Any] = {
     **manifest(events=0, changes=0).to_document(),
-    "answers": [{"number": 7, "fate": "refused", "message": "no such table"}, {"number": 8, "fate": "done"}],
+    "signal_outcomes": [{"number": 7, "state": "refused", "message": "no such table"}, {"number": 8, "state": "done"}],
 }
 """As it stands in change logs, with states of signals."""
 
@@ -23,7 +23,7 @@ OUTCOMES = [
 ]
 
 
-def test_states_of_signals_are_read_and_written_under_their_stored_keys() -> None:
+def test_states_of_signals_are_read_as_they_were_written() -> None:
     found = Manifest.model_validate(STORED)
     assert found.signal_outcomes == OUTCOMES
     assert found.to_document() == STORED
@@ -31,8 +31,8 @@ def test_states_of_signals_are_read_and_written_under_their_stored_keys() -> Non
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"number": 7}, {"number": 7, "fate": "lost"}, {"number": 7, "fate": "done", "colour": "red"}]
+    "wrong", [{"number": 7}, {"number": 7, "state": "lost"}, {"number": 7, "state": "done", "colour": "red"}]
 )
 def test_a_state_of_a_signal_that_is_not_understood_is_an_error(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        Manifest.model_validate(STORED | {"answers": [wrong]})
+        Manifest.model_validate(STORED | {"signal_outcomes": [wrong]})

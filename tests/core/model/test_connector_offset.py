@@ -40,29 +40,6 @@ def test_an_offset_means_the_same_after_its_way_through_json(offset: Offset) -> 
     assert Offset.model_validate(json.loads(json.dumps(offset.to_document()))) == offset
 
 
-@given(_snapshots)
-def test_pending_tables_of_earlier_releases_mean_the_same(state: SnapshotState) -> None:
-    """They were stored as a map, or a list, for each of their properties."""
-    pending = state.pending
-    stored = {
-        "pending": {name: table.held for name, table in pending.items()},
-        "tables": state.read_at,
-        "requests": state.request_numbers,
-        "selects": state.select_statements,
-        "streamed": sorted(state.streamed_tables),
-        "due": [name for name, table in pending.items() if table.due],
-    }
-    given_ = {name: value for name, value in stored.items() if value}
-    assert SnapshotState.model_validate(given_) == state
-
-
-def test_a_scan_of_an_older_release_is_read_in_chunks_of_the_connectors_size() -> None:
-    stored = {"incremental": {"scans": [{"table": "s.a", "request": 7, "after": [3], "upto": [9], "rows": 3}]}}
-    found = Offset.model_validate(stored)
-    assert found.incremental.scans[0].chunk_rows is None
-    assert found.to_document() == stored
-
-
 def test_an_offset_of_an_unknown_form_is_refused() -> None:
     """A field of a newer release must not be lost by reading and writing the offset."""
     with pytest.raises(ValidationError, match="Extra inputs"):

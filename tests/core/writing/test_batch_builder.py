@@ -85,7 +85,13 @@ def _nameless(offset: Offset | None) -> Offset:
 def _record(batcher: BatchBuilder) -> SchemaChangeRecord:
     change = TableChange(type="CREATE", id=SCHEMA.id, table=SCHEMA)
     return SchemaChangeRecord(
-        seq=batcher.last_seq + 1, ddl="CREATE", database="shop", position={"entry": 1}, ts_us=0, changes=[change]
+        seq=batcher.last_seq + 1,
+        ddl="CREATE",
+        database="shop",
+        position={"entry": 1},
+        ts_us=0,
+        captured_us=0,
+        changes=[change],
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 
@@ -103,34 +102,6 @@ class Lists(Suite):
                 assert _matching(connector, tables) >= wanted, name
             connector.store.close()
 
-    def test_an_offset_that_does_not_know_all_lists_loads_and_tables_that_may_be_missing_are_named(
-        self, ready: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        """As earlier releases wrote it: with lists of databases and tables only."""
-        other = _another(ready)
-        for n, (name, decides) in enumerate(load_source(ready.kind).Config.list_capture_properties().items()):
-            if decides is not PropertyEffect.TABLES or name == "signal.data.collection":
-                continue
-            narrow, wide = _narrow_and_wide(ready, other, name, decides)
-            connector = ready.connector(tmp_path / str(n))
-            _set(connector, narrow)
-            connector.capture()
-            _forget_lists(connector)
-            _write_everywhere(ready, other, 2000 + 100 * n)
-            _set(connector, wide)
-            caplog.clear()
-            connector.capture()
-            if _told_as_missing(caplog):
-                _read_what_the_warning_names(connector, caplog, "")
-            tables = [
-                (db, table) for db, table in _everything(ready, other) if name not in _narrowed(ready) or db is ready
-            ]
-            assert _matching(connector, tables) >= {(db.namespace, table) for db, table in tables}, name
-            caplog.clear()
-            connector.capture()
-            assert not _told_as_missing(caplog), "it is told once"
-            connector.store.close()
-
 
 def _narrowed(db: Adapter) -> tuple[str, ...]:
     """Lists of which the case is about one namespace."""
@@ -213,14 +184,3 @@ def _read_what_the_warning_names(connector: Connector, caplog: pytest.LogCapture
         number = snapshot(connector, *command[4:-1], replace=True)
         connector.capture()
         assert signal_state(connector, number)[0] == "done"
-
-
-def _forget_lists(connector: Connector) -> None:
-    """Have the offset remember what earlier releases did."""
-    with connector.store.acquire_lease("test", "earlier", wait_s=10) as lease:
-        stored = connector.store.load_offset("test")
-        assert stored.offset is not None
-        lists = json.loads(stored.offset.tables_filter)["lists"]
-        first = {n: v for n, v in lists.items() if n.startswith(("database.", "table."))}
-        old = json.dumps(first) if first else ""
-        connector.store.advance_offset(lease, stored, stored.offset.model_copy(update={"tables_filter": old}))

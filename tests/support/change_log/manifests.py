@@ -21,7 +21,13 @@ def manifest(batch: int = 1, *, first: int = 1, events: int = 2, changes: int = 
     change = TableChange(type="ALTER", id=SCHEMA.id, table=SCHEMA)
     records = [
         SchemaChangeRecord(
-            seq=first + i, ddl=f"DDL {first + i}", database="shop", position={"entry": batch}, ts_us=5, changes=[change]
+            seq=first + i,
+            ddl=f"DDL {first + i}",
+            database="shop",
+            position={"entry": batch},
+            ts_us=5,
+            captured_us=5,
+            changes=[change],
         )
         for i in range(changes)
     ]

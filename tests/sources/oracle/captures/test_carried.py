@@ -232,23 +232,6 @@ def test_an_offset_that_is_set_back_mines_from_its_position(db: Oracle, made: Ca
     assert _files(connector) == []
 
 
-def test_an_offset_of_an_earlier_release_goes_on(db: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made()
-    with closing(db.connect()) as owner:
-        run(owner, "INSERT INTO T VALUES (1, 'open')")
-        connector.capture()
-        store = connector.store
-        with store.acquire_lease("test", "somebody", wait_s=10) as lease:
-            stored = store.load_offset("test")
-            assert stored.offset is not None
-            document = stored.offset.to_document()
-            del document["carried"]
-            store.replace_offset(lease, stored, Offset.model_validate(document), "of an earlier release")
-        connector.capture()
-        run(owner, "COMMIT")
-    assert _ids(captured(connector)) == [1]
-
-
 def test_a_table_that_is_added_has_the_rows_of_transactions_that_were_open_before(
     db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:

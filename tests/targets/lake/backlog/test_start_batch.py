@@ -138,7 +138,7 @@ def test_a_table_that_the_source_has_no_more_is_known_to_be_gone(tmp_path: Path,
         "RENAME": [TableChange(type="ALTER", id=new.id, previous_id=other, table=new)],
         "BACK": [TableChange(type="DROP", id=other), TableChange(type="CREATE", id=other, table=new)],
     }[change]
-    record = SchemaChangeRecord(seq=20, ddl="", database="shop", position={}, ts_us=5, changes=changes)
+    record = SchemaChangeRecord(seq=20, ddl="", database="shop", position={}, ts_us=5, captured_us=5, changes=changes)
     changelog = _log(tmp_path, topics={})
     done = manifest(LAST + 1, first=20, events=0, changes=0, schemas={}, schema_changes=[record])
     mark = TruncationMarker(FIRST, {OTHER: RemovedTopic(2, other)})

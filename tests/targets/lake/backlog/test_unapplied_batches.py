@@ -41,7 +41,9 @@ def _batch(number: int, tables: list[int]) -> Manifest:
         for t in tables
     ]  # fmt: skip
     change = [TableChange(type="ALTER", id=_schema(t).id, table=_schema(t, number)) for t in tables[-1:]]
-    record = SchemaChangeRecord(seq=number, ddl="ALTER", database="s", position={}, ts_us=5, changes=change)
+    record = SchemaChangeRecord(
+        seq=number, ddl="ALTER", database="s", position={}, ts_us=5, captured_us=5, changes=change
+    )
     return manifest(
         number, files=files, schemas={f"p.s.t{t}": {str(number): _schema(t, number)} for t in tables},
         schema_changes=[record] if change else [],
