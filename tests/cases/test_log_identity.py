@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-import orjson
 import pytest
-import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from tests.cases.log_life import InSqlite, Life
@@ -129,54 +127,6 @@ def test_a_log_that_is_replaced_below_a_run_is_found_by_readers(tmp_path: Path) 
     Path(mine).write_bytes(Path(theirs).read_bytes())
     with pytest.raises(ChangeLogDamaged, match="Batch 2 belongs to another change log"):
         list(life.connector.changelog.read_manifests("test"))
-
-
-def test_logs_and_markers_of_earlier_releases_go_on_without_an_identity(tmp_path: Path) -> None:
-    """# A4: a log that an earlier release began has none for ever; its markers get the writer of their batch, and a log that is begun again is refused."""
-    life = _life(tmp_path)
-    _rows(life, (1, 1))
-    _green(life)
-    _without_identity(life)
-    _rows(life, (2, 2))
-    _green(life)
-    life.back_up()
-    _rows(life, (3, 3))
-    _green(life)
-    assert life.connector.changelog.read_identity("test") == ""
-    life.restore(log=True, state=True)
-    _rows(life, (4, 4))
-    assert life.capture()
-    assert "another change log" in life.apply()
-    life.mended()
-    life.delete(with_changelog=True)
-    _rows(life, (5, 5))
-    assert life.capture()
-    assert "another change log" in life.apply()
-
-
-def _without_identity(life: Life) -> None:
-    """Make of log, state and markers what an earlier release has left."""
-    for path in (life.folder / "c/changelog/test/manifests").glob("*.json"):
-        document = orjson.loads(path.read_bytes())
-        del document["offset_after"]["changelog"]
-        path.write_bytes(orjson.dumps(document))
-    engine = sa.create_engine(life.connector.state_url)
-    with engine.begin() as connection:
-        for (table,) in connection.execute(
-            sa.text("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE '%offset%'")
-        ).all():
-            for column in [c["name"] for c in sa.inspect(connection).get_columns(table)]:
-                connection.execute(
-                    sa.text(
-                        f"UPDATE {table} SET {column} = json_remove({column}, '$.changelog') WHERE json_valid({column}) AND {column} LIKE '%changelog%'"
-                    )
-                )
-    engine.dispose()
-    engine = sa.create_engine(f"sqlite:///{life.folder}/target.db")
-    with engine.begin() as connection:
-        for column in ("changelog", "writer"):
-            connection.execute(sa.text(f"ALTER TABLE cdc_applied DROP COLUMN {column}"))
-    engine.dispose()
 
 
 def test_no_run_is_green_while_rows_differ_whatever_happens_to_logs_and_states(

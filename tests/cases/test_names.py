@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -18,8 +17,6 @@ from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableS
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of, load_dialect
-from airflow_provider_cdc.targets.database.progress.binary_collation import build_key_alterations
-from airflow_provider_cdc.targets.database.progress.marker_table import MarkerTable
 from airflow_provider_cdc.targets.database.rebuild_database import RebuildDatabase
 from airflow_provider_cdc.targets.database.schema.target_table import table_of
 from airflow_provider_cdc.targets.database.target_engine import open_engine
@@ -35,11 +32,6 @@ from tests.targets.database.source_table import ID, Table
 oracle, url, every_database = databases.oracle, databases.url, databases.engine
 """Fixtures."""
 COLUMNS = {"id": "int64!", "k": "string"}
-OLD_MARKERS = (
-    "CREATE TABLE cdc_applied (connector VARCHAR(255) NOT NULL, sink VARCHAR(100) NOT NULL, topic VARCHAR(255) NOT NULL, "
-    "batch BIGINT NOT NULL, error TEXT, changed_at VARCHAR(32) NOT NULL, PRIMARY KEY (connector, sink, topic))"
-)
-"""As MySQL and MariaDB have it of earlier versions: in the collation of the database."""
 
 
 @pytest.fixture(params=["mariadb", "mysql"])
@@ -111,33 +103,8 @@ def test_topics_that_differ_in_case_have_markers_of_their_own(
     _mended(folding, source, connector)
 
 
-def test_topics_that_shared_a_marker_of_an_earlier_version_are_both_behind(
-    folding: sa.Engine, source: MemoryDatabase, connector: Connector
-) -> None:
-    """R37, with a target of an earlier version."""
-    execute(folding, OLD_MARKERS)
-    _stopped(folding, source, connector)
-    # as that version has left it: one row for both, and the other topic taken for one that is up to date
-    execute(
-        folding,
-        "DELETE FROM cdc_applied WHERE topic = 'p.s.orders'",
-        *(
-            f"ALTER TABLE cdc_applied MODIFY {column}"
-            for column in (
-                "connector VARCHAR(255) NOT NULL",
-                "sink VARCHAR(100) NOT NULL",
-                "topic VARCHAR(255) NOT NULL",
-            )
-        ),
-    )
-    _mended(folding, source, connector)
-
-
-def test_connectors_that_differ_in_case_have_markers_of_their_own(
-    folding: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_connectors_that_differ_in_case_have_markers_of_their_own(folding: sa.Engine, tmp_path: Path) -> None:
     """A6c"""
-    execute(folding, OLD_MARKERS)
     for name, folder in (("Shop", "x"), ("shop", "y")):
         own = MemoryDatabase(str(tmp_path / folder))
         own.create_table("s.t", COLUMNS, key=("id",))
@@ -145,52 +112,9 @@ def test_connectors_that_differ_in_case_have_markers_of_their_own(
         one = memory_connector(own, tmp_path / folder, topic_prefix=folder)
         one.name = name
         one.capture()
-        with caplog.at_level(logging.WARNING):
-            sink(folding, one).apply()
+        sink(folding, one).apply()
         assert rows(folding, f"{folder}_s_t") == [{"id": 1, "k": name}]
     assert {row["connector"] for row in rows(folding, "cdc_applied")} == {"Shop", "shop"}
-
-
-def test_an_account_that_may_not_change_its_markers_is_told_how(
-    folding: sa.Engine, source: MemoryDatabase, connector: Connector
-) -> None:
-    """R37, with a target of an earlier version and an account with few rights."""
-    execute(folding, OLD_MARKERS)
-    name = folding.url.database
-    execute(
-        folding,
-        "CREATE USER IF NOT EXISTS few IDENTIFIED BY 'few'",
-        f"GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON `{name}`.* TO few",
-    )
-    source.create_table("s.t", COLUMNS, key=("id",))
-    connector.capture()
-    engine = open_engine(
-        DatabaseTargetConfig.parse(
-            {"connection.url": folding.url.set(username="few", password="few").render_as_string(hide_password=False)}
-        )
-    )
-    try:
-        with pytest.raises(TargetError, match="earlier version") as refused:
-            sink(engine, connector).apply()
-        assert refused.value.remedy is not None
-        execute(folding, *refused.value.remedy.removeprefix("run ").partition("; or grant")[0].split("; "))
-        sink(engine, connector).apply()
-    finally:
-        engine.dispose()
-        execute(folding, "DROP USER few")
-
-
-def test_markers_of_sql_server_get_a_binary_collation() -> None:
-    """R37: its databases take texts as equal that differ in their case, too, and change no column of a key. No server of ours runs these."""
-    table = MarkerTable("cdc_applied", "shop")._table
-    dialect = sa.make_url("mssql+pymssql://").get_dialect()()
-    assert build_key_alterations(dialect, table, "PK__cdc") == [
-        "ALTER TABLE [cdc_applied] DROP CONSTRAINT [PK__cdc]",
-        "ALTER TABLE [cdc_applied] ALTER COLUMN connector VARCHAR(255) COLLATE Latin1_General_100_BIN2 NOT NULL",
-        "ALTER TABLE [cdc_applied] ALTER COLUMN sink VARCHAR(100) COLLATE Latin1_General_100_BIN2 NOT NULL",
-        "ALTER TABLE [cdc_applied] ALTER COLUMN topic VARCHAR(255) COLLATE Latin1_General_100_BIN2 NOT NULL",
-        "ALTER TABLE [cdc_applied] ADD PRIMARY KEY (connector, sink, topic)",
-    ]
 
 
 # -- two topics and one table -------------------------------------------------------------------------------------------------
@@ -353,19 +277,6 @@ def test_a_table_that_is_renamed_at_the_source_keeps_its_target(
     put(source, "b.t", row(2, "x"))
     assert not refused(sqlite, connector, **form)
     assert in_order(rows(sqlite, "t")) == source.copy_rows("b.t")
-
-
-def test_of_tables_of_an_earlier_version_the_topic_that_has_one_keeps_it(
-    postgresql: sa.Engine, source: MemoryDatabase, connector: Connector
-) -> None:
-    """A5: a table that was there before tables were claimed."""
-    tables(source, s__orders=[row(1, "small")])
-    assert not refused(postgresql, connector)
-    execute(postgresql, "DROP TABLE cdc_tables")
-    tables(source, s__Orders=[row(1, "large")])
-    put(source, "s.orders", row(2, "small"))
-    assert set(refused(postgresql, connector)) == {"p.s.Orders"}
-    assert in_order(rows(postgresql, "p_s_orders")) == source.copy_rows("s.orders")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -120,9 +119,7 @@ class DatabaseApply(LaggingTableWriter):
         report = self._reports.register_target(TARGET, done.place)
         stands = report.get("stands", {})
         self._written = {topic for topic, one in stands.items() if one["location"]}
-        self._ensure_tables(stands)
-        if self._config.insert_mode is not InsertMode.INSERT:  # to repeat inserts would be an error
-            self._retried(lambda connection: self._markers.split_merged_markers(connection, [*stands]))
+        self._ensure_tables()
         report = self._with_newly_selected(report)
         board = self._changelog.open_progress_board(self._connector)
         work = ProgressReporter("Apply", "batches", where=f"{TARGET} at {done.place}", board=board, logger=log)
@@ -298,19 +295,11 @@ class DatabaseApply(LaggingTableWriter):
         done, total = self._way
         return {"done": done, "total": total, "now": f"at work: {self._at_work}" if self._at_work else ""}
 
-    def _ensure_tables(self, stands: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> None:
-        """Make the tables of our own.
-
-        :param stands: topic → what the last run's report says of its table
-        """
-        form = self._config.name_format
-        before = {
-            topic: self._claim_of(topic, TargetTableName.parse(str(one["location"]), form)).table
-            for topic, one in stands.items()
-        }
+    def _ensure_tables(self) -> None:
+        """Make the tables of our own."""
         tables: list[Callable[[sa.Connection], None]] = [
             self._markers.create_if_missing,
-            lambda connection: self._claims.create_if_missing(connection, before),
+            self._claims.create_if_missing,
             *([self._errors.create_if_missing] if self._config.errors_tolerance is ErrorTolerance.ALL else []),
         ]
         for ensure in tables:

@@ -136,7 +136,7 @@ def _of_another(
     for topic, batch in {ALL: markers.batch, **markers.behind}.items():
         log, writer = markers.logs.get(topic, ("", ""))
         if batch and log != identity:
-            return f"they belong to {log or 'a change log without an identity'}, and the existing one is {identity or 'without an identity'}"
+            return f"they belong to {log}, and the existing one is {identity}"
         if not (batch and writer):
             continue
         if batch not in known:

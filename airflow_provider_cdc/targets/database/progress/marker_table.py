@@ -6,30 +6,19 @@ The row of the topic ``*`` says it of all tables; a table that is behind the oth
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import uuid4
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.targets.database.progress.binary_collation import (
-    TRANSACTIONAL,
-    collation_changes,
-    exact_name,
-)
-from airflow_provider_cdc.targets.database.progress.column_upgrades import build_column_additions, list_missing_columns
-
-log = logging.getLogger(__name__)
+from airflow_provider_cdc.targets.database.progress.binary_collation import TRANSACTIONAL, exact_name
 
 ALL = "*"
 TEXT = sa.Text().with_variant(sa.UnicodeText(), "mssql")
 """Texts of any length in all characters, which those of SQL Server do not have by themselves."""
 _NAME = 255
-_LOGS, _IDENTITY = ("changelog", "writer"), 64
-"""Columns for whose the batch is, which tables of earlier releases do not have."""
+_IDENTITY = 64
 
 
 class MarkersChanged(Exception):
@@ -64,8 +53,7 @@ class MarkerTable:
 
     def __init__(self, name: str, connector: str, sink: str = "", schema: str | None = None) -> None:
         self.of, self._held = {"connector": connector, "sink": sink or ALL}, ""
-        self._merged = False
-        self.changelog, self._has_logs = "", False
+        self.changelog = ""
         self._table = sa.Table(
             name,
             sa.MetaData(),
@@ -75,74 +63,20 @@ class MarkerTable:
             sa.Column("batch", sa.BigInteger, nullable=False),
             sa.Column("error", TEXT),
             sa.Column("changed_at", sa.String(32), nullable=False),
-            *[sa.Column(name, sa.String(_IDENTITY)) for name in _LOGS],
+            sa.Column("changelog", sa.String(_IDENTITY)),
+            sa.Column("writer", sa.String(_IDENTITY)),
             schema=schema,
             quote=True,
             **TRANSACTIONAL,
         )
 
     def create_if_missing(self, connection: sa.Connection) -> None:
-        """Make the table and the connector's row, if they are not there. Another run may do the same now: then the database refuses one of both.
-
-        :raises TargetError: the table is of an earlier version, and the account may not change it
-        """
+        """Make the table and the connector's row, if they are not there. Another run may do the same now: then the database refuses one of both."""
         self._table.create(connection, checkfirst=True)
-        self._upgrade(connection)
         if connection.execute(sa.select(self._table.c.topic).where(self._row(ALL))).first() is None:
             connection.execute(
                 self._table.insert().values(**self.of, topic=ALL, batch=0, changed_at=_now(), changelog=self.changelog)
             )
-
-    def _upgrade(self, connection: sa.Connection) -> None:
-        collations = collation_changes(connection, self._table)
-        statements = [*collations, *build_column_additions(connection, self._table, _LOGS)]
-        try:
-            for statement in statements:
-                connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
-        except sa.exc.DBAPIError as e:
-            if e.connection_invalidated:
-                raise
-            raise TargetError(
-                f"The table {self._table.name} has the form of an earlier version and cannot be altered: {e.orig}",
-                safe="No other table was changed.",
-                remedy=f"run {'; '.join(statements)}; or grant the account ALTER on this table; then run the apply again",
-            ) from e
-        self._merged |= bool(collations)
-
-    def split_merged_markers(self, connection: sa.Connection, topics: Collection[str]) -> None:
-        """Undo that an earlier version had one row for names that differ in their case only: topics that shared one are all behind.
-
-        :param topics: of the tables that are there
-        """
-        if not self._merged:
-            return
-        found = self.read(connection)
-        behind, self.changelog = found.behind, found.logs.get(ALL, ("", ""))[0]  # what is copied is of the same log
-        shared = {
-            topic: batch
-            for known, batch in behind.items()
-            for topic in topics
-            if topic not in behind and topic.lower() == known.lower()
-        }
-        for topic, batch in shared.items():
-            log.warning(
-                "The table of %s is treated as being at batch %d, the batch of a table whose name differs only in case.",
-                topic,
-                batch,
-            )
-            self.store_lagging_table(
-                connection, topic, batch, "an earlier version stored one marker for this topic and another one"
-            )
-        columns, mine = self._table.c, self.of["connector"]
-        same = sa.func.lower(columns.connector) == mine.lower()
-        for other in connection.scalars(sa.select(columns.connector).where(same, columns.connector != mine).distinct()):
-            log.warning(
-                "An earlier version stored one marker for the connectors %s and %s: verify the tables of both "
-                "(`airflow cdc verify`), and rebuild the tables that differ.",
-                mine,
-                other,
-            )
-        self._merged = False
 
     def is_created(self, connection: sa.Connection) -> bool:
         """Check whether anything was applied here."""
@@ -151,11 +85,10 @@ class MarkerTable:
     def read(self, connection: sa.Connection) -> DatabaseMarkers:
         """Read the markers now."""
         columns = self._table.c
-        self._has_logs = self._has_logs or not list_missing_columns(connection, self._table, _LOGS)
-        known = [columns[name] for name in _LOGS if self._has_logs]
-        rows = connection.execute(sa.select(columns.topic, columns.batch, *known).where(self._mine())).all()
+        asked = sa.select(columns.topic, columns.batch, columns.changelog, columns.writer).where(self._mine())
+        rows = connection.execute(asked).all()
         found = {row.topic: int(row.batch) for row in rows}
-        logs = {row.topic: (row.changelog or "", row.writer or "") if known else ("", "") for row in rows}
+        logs = {row.topic: (row.changelog or "", row.writer or "") for row in rows}
         return DatabaseMarkers(found.pop(ALL, 0), found, logs)
 
     def lock_and_read(self, connection: sa.Connection) -> DatabaseMarkers:

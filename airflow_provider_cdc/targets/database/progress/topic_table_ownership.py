@@ -65,10 +65,9 @@ class TableClaims:
             **TRANSACTIONAL,
         )
 
-    def create_if_missing(self, connection: sa.Connection, before: Mapping[str, str]) -> None:
+    def create_if_missing(self, connection: sa.Connection) -> None:
         """Make the table, if it is not there.
 
-        :param before: topic → the table to which an earlier version has written it
         :raises TargetError: the account may not make it
         """
         if sa.inspect(connection).has_table(self._table.name):
@@ -84,8 +83,6 @@ class TableClaims:
                 safe="No table was changed.",
                 remedy=f"grant the account the right to create tables, or run {' '.join(statement.split())}; then run the apply again",
             ) from e
-        first = {table: topic for topic, table in sorted(before.items(), reverse=True)}
-        self._insert(connection, [TableClaim(table, self._connector, topic) for table, topic in first.items()])
 
     def claim_tables(
         self, connection: sa.Connection, wanted: Mapping[str, TableClaim], names: Mapping[str, str]

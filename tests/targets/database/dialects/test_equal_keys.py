@@ -147,7 +147,7 @@ def test_keys_stay_apart_where_another_column_is_unique(
 def test_a_table_that_would_merge_rows_is_refused_with_what_mends_it(
     engine: sa.Engine, source: MemoryDatabase, connector: Connector, collation: str, way: str
 ) -> None:
-    """One of an earlier release, or of somebody else."""
+    """Another program has made it."""
     if engine.dialect.name not in FOLDING:
         pytest.skip("no collation of it takes keys as equal, unless somebody has made one")
     apply: Any = {"sink": sink, "staged": staged}[way]
