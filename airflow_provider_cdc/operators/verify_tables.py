@@ -138,11 +138,10 @@ class VerifyTablesOperator(SparkJobOperator):
         return verified
 
     def _rules(self) -> TableRules:
-        """By which the last apply has kept the tables, as far as that is known."""
+        """By which the last apply has kept the tables."""
         from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, rules_of
-        from airflow_provider_cdc.core.config.target_table_rules import NO_RULES
 
         report = ApplyReports(self.connector_access.open_change_log().storage, self.connector).read(
             self.target, self.location
         )
-        return rules_of(report or {}) or NO_RULES
+        return rules_of(report or {})

@@ -150,7 +150,7 @@ def test_what_a_target_holds_back_is_released(shop: Shop, asked: Asked) -> None:
     access = access_of(record)
     assert access is not None
     reports = ApplyReports(access.open_change_log().storage, "shop")
-    reports.register_target("delta", "/lake", "")
+    reports.register_target("delta", "/lake")
     body = {"target": "delta", "location": "/lake"}
     assert "has applied batches up to 0" in act(asked, "forget-target", body)["lines"][0]
     assert len(reports.list_reports()) == 1

@@ -226,7 +226,7 @@ def test_a_connector_shows_its_targets_and_what_keeps_them_back(shop: Shop, aske
     access = access_of(record)
     assert access is not None
     reports = ApplyReports(access.open_change_log().storage, "shop")
-    report = reports.register_target("delta", "/lake", "")
+    report = reports.register_target("delta", "/lake")
     reports.write({**report, "last_batch": 1, "failed": {"inventory.orders": "column <x> is gone"}})
     found = get(asked, "/shop")
     assert found["trouble"] is None

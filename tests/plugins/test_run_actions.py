@@ -56,7 +56,7 @@ def applied(shop: Shop, *locations: str) -> None:
     assert access is not None
     reports = ApplyReports(access.open_change_log().storage, "shop")
     for location in locations:
-        reports.write({**reports.register_target("delta", location, ""), "last_batch": 1})
+        reports.write({**reports.register_target("delta", location), "last_batch": 1})
 
 
 def test_a_run_of_the_connectors_dag_begins_and_is_recorded(shop: Shop, asked: Asked) -> None:

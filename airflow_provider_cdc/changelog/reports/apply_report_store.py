@@ -58,13 +58,11 @@ class ApplyReports(TargetReports):
     def write(self, report: dict[str, Any]) -> None:
         """Replace the report of a target atomically."""
         super().write({**report, "at": datetime.now(UTC).isoformat(timespec="seconds")})
-        # earlier versions had one report for all locations of a kind
-        self._storage.delete(self._storage.join_path(self._connector, self.FOLDER, f"{report['target']}.json"))
 
-    def register_target(self, target: str, location: str, rules: str = "") -> dict[str, Any]:
+    def register_target(self, target: str, location: str, rules: TableRules = NO_RULES) -> dict[str, Any]:
         """Have a target known before its first apply has done anything, so that nothing is removed that it is about to read. One that is known stays as it is.
 
-        :param rules: as in its report
+        :param rules: by which it is about to apply
         :return: its report
         """
         report = self.read(target, location)
@@ -72,7 +70,8 @@ class ApplyReports(TargetReports):
             self.write(
                 {
                     "connector": self._connector, "target": target, "location": location, "last_batch": 0, "tables": [], "failed": {},
-                    "lagging": {}, "stands": {}, "seconds": 0.0, "rules": rules,
+                    "lagging": {}, "stands": {}, "seconds": 0.0, "rules": rules.compute_digest(),
+                    "table_rules": rules.format_rules() if rules else "",
                 }
             )  # fmt: skip
             report = self.read(target, location)
@@ -108,15 +107,9 @@ def only_registered(report: Mapping[str, Any]) -> bool:
     return not report["last_batch"] and "owner" not in report
 
 
-def rules_of(report: Mapping[str, Any]) -> TableRules | None:
-    """Return the rules of tables by which a run has applied.
-
-    ``None`` if its report, that of an earlier release, does not have them.
-    """
-    if not report.get("rules"):
-        return NO_RULES
-    rules = TableRules.parse(report["table_rules"]) if report.get("table_rules") else NO_RULES
-    return rules if rules.compute_digest() == report["rules"] else None
+def rules_of(report: Mapping[str, Any]) -> TableRules:
+    """Return the rules of tables by which a run has applied."""
+    return TableRules.parse(report["table_rules"]) if report.get("table_rules") else NO_RULES
 
 
 def merge_steps(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
@@ -177,7 +170,7 @@ def merge_by_table(tables: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
     Each has ``topic``, ``location``, ``first_batch``, ``last_batch``, ``rows`` (operation letter → change events), ``position``, ``seconds``,
     and what :class:`airflow_provider_cdc.targets.lake.apply.apply_run_report.TableApplyResult` says of the write: ``rows_written``, ``rows_deleted``, ``bytes_written``, ``files_written``,
-    ``ways`` and ``freshness_s``. Reports of earlier releases do not have these.
+    ``ways`` and ``freshness_s``.
     """
     found: dict[str, dict[str, Any]] = {}
     for table in tables:

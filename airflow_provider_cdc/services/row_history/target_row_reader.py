@@ -110,16 +110,11 @@ class _TargetReader:
     def _rule_of(self) -> TableRule:
         """Return the rule of the table.
 
-        :raises NotLookedAt: its report does not say by which rule the table is kept
+        :raises NotLookedAt: the target has events of the table, not its rows
         """
         from airflow_provider_cdc.changelog.reports.apply_report_store import rules_of
 
-        rules = rules_of(self._report)
-        if rules is None:
-            raise TargetNotInspected(
-                "the last report is from an earlier release and does not have the rules of the tables"
-            )
-        rule = rules.select_rule(self._table)
+        rule = rules_of(self._report).select_rule(self._table)
         if rule.outbox is not None:
             raise TargetNotInspected("the table is an outbox: the target has its events, not its rows")
         return rule

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, rules_of
-from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
 from airflow_provider_cdc.verify.reference_capture import open_verification
@@ -57,7 +57,7 @@ class Followed:
 
             verification._wait = waited  # type: ignore[method-assign]
             report = ApplyReports(self.connector.changelog.storage, self.connector.name).read("delta", self._location)
-            plan = verification.prepare_plan(wait_s=60, rules=rules_of(report or {}) or NO_RULES)
+            plan = verification.prepare_plan(wait_s=60, rules=rules_of(report or {}))
             verified = VerifyTables(
                 self.spark, verification.scratch, self.connector.name, location=self._location, threads=2, plan=plan,
                 source=self.connector.changelog, keys=verification.scratch.storage.build_uri("keys") if repair else "", values=True,

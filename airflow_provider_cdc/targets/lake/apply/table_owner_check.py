@@ -1,6 +1,6 @@
 """Checks the owner of a table: the apply writes to no table or folder of another owner.
 
-From its first commit on, a table names its connector and topic. Tables of earlier releases do not; their markers name them.
+From its first commit on, a table names its connector and topic.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ def applied_batch(target: Target, owner: Owner, *, adopt: bool = False) -> int |
                 target, owner, f"The table does not exist, but {found}", "move it away, or give tables another location"
             )
     there, markers = target.read_owner(), target.read_markers()
-    if there != owner.recorded_owner:
-        _check_free(target, owner, there, markers, adopt=adopt)
     if owner.application_name in markers and (how := target.set_back(owner.application_name)):
         raise TargetError(
             f"The table was restored to a state before batch {markers[owner.application_name]} ({how}), but its marker still names this batch.",
@@ -43,6 +41,7 @@ def applied_batch(target: Target, owner: Owner, *, adopt: bool = False) -> int |
             'snapshot the source table again with "replace": true',
         )
     if there != owner.recorded_owner:
+        _check_free(target, owner, there, markers, adopt=adopt)
         target.record_owner(owner)
     return markers.get(owner.application_name, NEVER)
 
@@ -61,18 +60,13 @@ def _check_free(
         log.warning("The table at %s is adopted for %s: it was built from another change log.", target.location, owner)
         return
     others = sorted(app.removeprefix(APPS) for app in markers if app.startswith(APPS) and app != owner.application_name)
-    if there is None and known and not others:
-        log.info(
-            "The table at %s was created for %s by an earlier version; it now records its owner.",
-            target.location,
-            owner,
-        )
-    elif known:
+    if known:
+        whose = "this connector and of others" if there or others else "this connector"
         raise _refused(
-            target, owner, f"The table belongs to {there or 'no connector'}, but contains batches of this connector and of others",
+            target, owner, f"The table belongs to {there or 'no connector'}, but contains batches of {whose}",
             "move the table away and run the apply again, which rebuilds it from the change log",
         )  # fmt: skip
-    elif not adopt:
+    if not adopt:
         whose = (
             f"belongs to {there}"
             if there
@@ -85,13 +79,12 @@ def _check_free(
             f"give the tables of this connector another location, or move the table away; or, if its rows may be replaced, use "
             f"--adopt '{owner.topic}' (adopt=[{owner.topic!r}] in Airflow) for one run",
         )  # fmt: skip
-    else:
-        log.warning(
-            "The table at %s is adopted for %s. Its previous owner was %s.",
-            target.location,
-            owner,
-            there or "another writer",
-        )
+    log.warning(
+        "The table at %s is adopted for %s. Its previous owner was %s.",
+        target.location,
+        owner,
+        there or "another writer",
+    )
 
 
 def another_log(target: TargetIdentity, owner: Owner, there: Owner | None, *, adopts: bool = False) -> TargetError:
@@ -107,8 +100,8 @@ def another_log(target: TargetIdentity, owner: Owner, there: Owner | None, *, ad
         else ""
     )
     return TargetError(
-        f"The table was built from another change log of {owner.connector} ({made or 'without an identity'}) than the present one "
-        f"({now or 'it has no batch, or none with an identity'}), which was started again or replaced the earlier one: batch numbers "
+        f"The table was built from another change log of {owner.connector} ({made}) than the present one "
+        f"({now or 'it has no batch'}), which was started again or replaced the earlier one: batch numbers "
         "do not show which changes the table lacks.",
         where=f"{target.location} ({owner})",
         safe="The table was not changed; the change log keeps the batches.",

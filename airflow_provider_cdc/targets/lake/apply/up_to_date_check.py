@@ -59,8 +59,6 @@ def nothing_new(
         return None
     if report.get("rules", "") != rules:
         return None  # tables may have other places now
-    if rules and not report.get("table_rules"):
-        return None  # an earlier release did not note them
     if not changelog.ends_with(connector, report["last_batch"], writer=report.get("writer", "")):
         return None
     if len(find_unchanged_topics(changelog, target, report["stands"])) < len(report["stands"]):

@@ -200,7 +200,7 @@ def add_known_routed_tables(view: BacklogState, report: Mapping[str, Any], rules
     :param rules: that are in force
     """
     before = rules_of(report)
-    if before is None or not report.get("last_batch") or report["last_batch"] > view.last or before == rules:
+    if not report.get("last_batch") or report["last_batch"] > view.last or before == rules:
         return view
     found, known = dict[str, int](), dict[str, Any]()
     routed = {name: entry for name, entry in report["stands"].items() if "place" in entry}

@@ -15,7 +15,7 @@ class Owner:
     """The owner of a table's rows. The table records it from its first commit on; no other owner writes to it.
 
     :param shared: the table has rows of other topics of this connector, too
-    :param changelog: identity of the change log whose batches they are; empty if it has none
+    :param changelog: identity of the change log whose batches they are; empty if it has no batch
     """
 
     connector: str
@@ -95,9 +95,8 @@ def build_owner_properties(owner: Owner, names: Sequence[str]) -> dict[str, str]
 
 
 def owner_of(properties: Mapping[str, str], names: Sequence[str]) -> Owner | None:
-    """Parse the owner from properties; ``None`` if there is no owner.
-
-    Tables of earlier releases say nothing of a change log.
-    """
+    """Parse the owner from properties; ``None`` if there is no owner."""
     connector, topic, changelog = (properties.get(name) for name in names)
-    return Owner(connector, topic, changelog=changelog or "") if connector is not None and topic is not None else None
+    if connector is None or topic is None or changelog is None:
+        return None
+    return Owner(connector, topic, changelog=changelog)

@@ -306,7 +306,7 @@ class ApplyChanges:
 
         Before anything is read, the target is known: nothing is removed that it needs.
         """
-        report = self._reports.register_target(self._kind, self._location, self._rules.compute_digest())
+        report = self._reports.register_target(self._kind, self._location, self._rules)
         view = view_of(self._changelog, self._connector, report, self._rules.compute_digest())
         if view.before is not None:
             view = add_known_routed_tables(view, report, self._rules)

@@ -58,7 +58,6 @@ from airflow_provider_cdc.targets.lake.session.spark_session import (
 from airflow_provider_cdc.targets.lake.types.spark_types import find_common_type
 from airflow_provider_cdc.targets.lake.verify.compared_table_progress import VerifiedTables
 from airflow_provider_cdc.targets.lake.verify.projected_table import (
-    NOBODY_SAYS,
     ProjectedTable,
     build_projected_table,
     match_rule,
@@ -232,15 +231,12 @@ class VerifyTables:
         :raises NotComparable: it is not known which they are
         """
         rule, topic = match_rule(self._rules, wanted.reference.schema).rule, wanted.topic
-        if (
-            self._standing.read_report() is None
-        ):  # nor are those compared that are known: of all the others nobody would hear
+        # nor are those compared that are known: of all the others nobody would hear
+        if self._rules is None or self._standing.read_report() is None:
             raise NotComparable(
                 "its rows are in several tables, and only the report of the last apply lists them: set --applied to the change log with this report, "
                 "or run `airflow cdc verify`"
             )
-        if self._rules is None:
-            raise NotComparable(NOBODY_SAYS)
         if not rule.is_routed:
             raise NotComparable(
                 "the last apply had a rule with a route for it, but the given rules have no route for it"

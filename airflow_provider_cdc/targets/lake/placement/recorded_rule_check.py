@@ -25,9 +25,7 @@ def same_rule(made_by: str, now: str, schema: TableSchema) -> bool:
     """
     if made_by == now:
         return True
-    before, after = _relevant(made_by, schema), _relevant(now, schema)
-    # earlier versions have not recorded them
-    return before == (after if "texts" in before else {name: what for name, what in after.items() if name != "texts"})
+    return _relevant(made_by, schema) == _relevant(now, schema)
 
 
 def changes_rows(made_by: str) -> bool:

@@ -22,7 +22,7 @@ from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.formats.target_roles import TargetIdentity
 from airflow_provider_cdc.targets.lake.placement.recorded_rule_check import another_rule, same_rule
 from airflow_provider_cdc.targets.lake.rebuild.full_change_log import FullChangeLog
-from airflow_provider_cdc.targets.lake.rebuild.tables_to_rebuild import RebuildTargets, nobody_says
+from airflow_provider_cdc.targets.lake.rebuild.tables_to_rebuild import RebuildTargets
 from airflow_provider_cdc.targets.lake.rules.projection import Projection
 from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 from airflow_provider_cdc.targets.lake.types.spark_types import find_common_type, quote_name
@@ -85,8 +85,6 @@ class RebuildStrategy(ABC):
 
         :raises TargetError: it was made by another rule
         """
-        if target.read_rule() and not self._places.known:
-            raise nobody_says(table.topic, table.location)
         shape = self._places.build_projection(self._spark, table, pending, strict=False)
         if not same_rule(target.read_rule(), shape.format_recorded_rule(), pending.schema):
             raise another_rule(target, self._owner(table), shape)

@@ -16,8 +16,8 @@ from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopi
 from airflow_provider_cdc.changelog.reading.table_start_batch import unbuildable_error
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, rules_of
 from airflow_provider_cdc.core.config.name_suggestions import names_in
-from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
-from airflow_provider_cdc.core.errors import ConfigError, TargetError
+from airflow_provider_cdc.core.config.target_table_rules import TableRules
+from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import BacklogState
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
 from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER
@@ -25,7 +25,7 @@ from airflow_provider_cdc.targets.lake.formats.table_location import table_locat
 from airflow_provider_cdc.targets.lake.placement.affected_route_tables import RoutedTables
 from airflow_provider_cdc.targets.lake.placement.table_placement import TablePlacement
 from airflow_provider_cdc.targets.lake.rebuild.full_change_log import FullChangeLog
-from airflow_provider_cdc.targets.lake.rules.projection import WHOLE, Projection
+from airflow_provider_cdc.targets.lake.rules.projection import Projection
 from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch
 from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 
@@ -38,7 +38,6 @@ class RebuildTargets:
 
     :param location: as it was given to the apply
     :param rules: by which tables are kept; ``None``: those of the last apply
-    :ivar known: whether the rules are known
     :ivar applied: the last batch that an apply has looked at; 0 if there is no report
     """
 
@@ -47,12 +46,11 @@ class RebuildTargets:
     ) -> None:
         report = ApplyReports(changelog.storage, connector).read(kind, location) or {}
         last = rules_of(report)
-        self.known = rules is not None or last is not None
         self.applied = int(report.get("last_batch", 0))
-        self._rules = rules if rules is not None else last or NO_RULES
+        self._rules = last if rules is None else rules
         self._stands = report.get("stands", {})
         # the report's tables are those of its own rules
-        self._same = last is not None and self._rules == last
+        self._same = self._rules == last
         self._connector, self._location = connector, location
         self._placement = TablePlacement(connector, location, self._rules)
         self._places = RoutedTables(changelog, connector, self._placement, Backlog(changelog, connector))
@@ -106,12 +104,8 @@ class RebuildTargets:
         table = whole.batches.find_table(topic)
         assert table is not None
         found = self._placement.match_rule(table)
-        if not self.known and any(e.get("topic") == topic and "place" in e for e in self._stands.values()):
-            raise nobody_says(topic, self._location)
         if not found.rule.is_routed:
             location = found.rule.location or self._location
-            if not self.known:
-                location = self._stands.get(topic, {}).get("location") or location
             at = table_location(location, self._connector, topic, table, found.groups)
             return [TargetTable(topic, topic, at, bool(found.rule.shard))]
         view = BacklogState(
@@ -173,21 +167,9 @@ class RebuildTargets:
 
         :param strict: as of :func:`airflow_provider_cdc.targets.lake.rules.projection_builder.build_projection`
         """
-        if not self.known:
-            return WHOLE
         return self._placement.build_projection(
             spark, table.topic, pending.schema, strict, table.place, pending.all_column_names
         )
-
-
-def nobody_says(topic: str, where: str) -> TargetError:
-    """Build the error that a table is kept by a rule, and it is not known by which one."""
-    return TargetError(
-        f"The table of {topic} has a rule, but it is unknown which one: the report of the last apply does not contain its rules.",
-        where=where,
-        safe="The table was not changed.",
-        remedy="run the apply once, which records the rules; or give the rules with --rules",
-    )
 
 
 def _topics(batches: BatchesByTopic) -> dict[str, str]:

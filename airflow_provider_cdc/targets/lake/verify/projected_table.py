@@ -29,7 +29,7 @@ from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, spar
 from airflow_provider_cdc.verify.batches_after_reference import NeverComparable, NotComparable
 from airflow_provider_cdc.verify.verification_documents import why_not
 
-NOBODY_SAYS = "it has a rule, but it is unknown which one: the report of the last apply does not contain its rules, and no rules were given"
+NOBODY_SAYS = "it has a rule, but it is unknown which one: there is no report of an apply, and no rules were given"
 _OVER = {"soft_delete": "NOT coalesce(_is_deleted, false)", "history": "_is_current"}
 """Mode → which rows of its tables the source has now."""
 

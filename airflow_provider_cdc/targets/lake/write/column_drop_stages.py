@@ -146,9 +146,6 @@ def build_changed_rows(there: DataFrame, changes: DataFrame, names: Sequence[str
 
 
 def _each(there: DataFrame, changes: DataFrame, names: Sequence[str]) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """Follow the changes with the signs of zeros, then without.
-
-    An earlier release may have written zeros without their signs.
-    """
+    """Follow the changes with the signs of zeros, then without: an image removes any row that is equal to it, as in SQL."""
     for signs in (True, False):
         yield follow_images(there, changes, names, signs=signs)

@@ -192,7 +192,7 @@ def _raise(*_: Any) -> None:
 
 
 def test_what_others_bring_into_a_table_again_and_again_is_told_as_a_whole(memory: Lake) -> None:
-    """By applies of an earlier version: they take no turns, and their markers name no writer of a batch."""
+    """Nothing says who they are: they take no turns, and their markers name no writer of a batch."""
     _filled(memory)
     with Running(memory, "first") as running:
         running.reached()

@@ -70,7 +70,7 @@ def test_a_row_goes_though_the_table_has_it_with_another_zero(memory: Callable[.
     lake.follow()
     target = lake.target("s.bag")
     stored = STORED[target.location]
-    STORED[target.location] = stored.__class__(  # as an earlier release has written it
+    STORED[target.location] = stored.__class__(  # as a statement that groups rows leaves them
         stored.rows.set_column(1, "x", pa.array([0.0, 0.0])), stored.types, stored.owner, stored.markers
     )
     with db.transaction() as t:

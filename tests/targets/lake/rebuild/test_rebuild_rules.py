@@ -339,10 +339,6 @@ def test_what_a_rule_has_given_up_is_left_alone_and_what_nobody_knows_is_refused
     }
     with pytest.raises(TargetError, match="built by another rule than the present one"):
         _rebuild(memory, "s.only_history", rules=TableRules.parse(other))
-    ApplyReports(memory.connector.changelog.storage, "test").write({**_without(memory, ""), "table_rules": ""})
-    for name in ("s.to_current", "s.only_history"):
-        with pytest.raises(TargetError, match="unknown which one"):
-            _rebuild(memory, name)
 
 
 @pytest.mark.parametrize("to", ["", "beside"])

@@ -257,11 +257,6 @@ def test_what_is_not_sure_of_a_route_is_not_called_different(memory: Lake) -> No
     assert all("another rule" in text or text == "the table does not exist" for text in said), said
     wrong = TableRules.parse([{"tables": ".*", "route": {"by": "regoin", "location": "/x/{value}"}}])
     assert "did you mean 'region'?" in verify(memory, rules=wrong).format_text()
-    reports = ApplyReports(memory.connector.changelog.storage, "test")
-    report = reports.read(memory.kind, memory.location)
-    assert report is not None
-    reports.write({**report, "table_rules": ""})  # of an earlier release
-    assert "unknown which one" in verify(memory).format_text()
 
 
 def test_a_source_table_without_rows_has_no_tables_and_is_equal(memory: Lake) -> None:

@@ -132,8 +132,4 @@ class DeltaTableFolder:
 
 def _writer(done: dict[str, Any]) -> str:
     """Return the writer that a commit says; empty if it says none."""
-    try:
-        said = json.loads(done.get("userMetadata") or "{}")
-    except ValueError:  # of an earlier release, in a session that gives all commits a text
-        return ""
-    return str(said.get(WRITER, "")) if isinstance(said, dict) else ""
+    return str(json.loads(done.get("userMetadata") or "{}").get(WRITER, ""))

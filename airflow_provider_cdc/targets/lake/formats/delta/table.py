@@ -248,7 +248,7 @@ class DeltaTarget(Target):
         refuse_reserved("Delta", columns.RESERVED.union(more), names, self.location)
 
     def _check_new(self, names: Iterable[str]) -> None:
-        """Check names that the table does not have, as :meth:`check_columns`: an earlier release may have given it one."""
+        """Check names that the table does not have, as :meth:`check_columns`: a table that was adopted may have one."""
         there = {name.lower() for name in self.read_column_names()}
         self.check_columns(name for name in names if name.lower() not in there)
 
