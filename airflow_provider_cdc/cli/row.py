@@ -123,11 +123,10 @@ def _change(change: RowChange) -> Iterator[str]:
         else f"; transaction {change.transaction['id']}, event {change.transaction['total_order']}"
     )
     yield f"  at {where or 'no position'}{transaction}; seq {change.seq:,}, batch {change.batch:,}"
-    times = [f"captured {change.captured_at}"] if change.captured_at else []
+    times = [f"captured {change.captured_at}"]
     times += [f"in the change log {change.batch_at}"] if change.batch_at else []
     times += [_applied(one) for one in change.applied]
-    if times:
-        yield f"  {'; '.join(times)}"
+    yield f"  {'; '.join(times)}"
 
 
 def _images(change: RowChange) -> Iterator[str]:

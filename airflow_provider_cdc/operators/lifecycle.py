@@ -279,7 +279,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
             access = access_of(find_connector(store, self.connector), self.state_conn_id)
         if access is None:
             raise AirflowFailException(
-                f"The source connection of {self.connector} is not recorded, because the connector last ran with an earlier release. Run it once."
+                f"The source connection of {self.connector} is not recorded, because the connector has never run. Run it once."
             )
         with access.use_current_connection().prepare_lifecycle() as lifecycle:
             yield lifecycle

@@ -71,7 +71,7 @@ class SourceProcedureOperator(StateFields, BaseOperator):
             access = access_of(find_connector(store, self.connector), self.state_conn_id)
         if access is None:
             raise AirflowFailException(
-                f"The source connection of {self.connector} is not recorded, because the connector last ran with an earlier release. Run it once."
+                f"The source connection of {self.connector} is not recorded, because the connector has never run. Run it once."
             )
         with access.use_current_connection().prepare_lifecycle() as lifecycle:
             plan = lifecycle.plan_procedure(self.procedure, self.table, self.flags)

@@ -7,12 +7,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_asset
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 
@@ -32,8 +31,6 @@ from airflow_provider_cdc.services.dashboards.overview_models import LastError
 
 STATIC = Path(__file__).parent / "static"
 """The pages, built by ``dev/setup``."""
-_PAGES = "plugin/cdc"
-"""Where Airflow shows them, below its own base path."""
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": response_models.ProblemAnswer, "description": what}
     for status, what in {
@@ -90,7 +87,7 @@ def export_metrics(store: Store, user: GetUserDep) -> Response:
 
 
 class _BuiltFiles(StaticFiles):
-    """Files that a browser asks for again whenever it has them from an earlier release."""
+    """Files that a browser asks for again each time, since an upgrade replaces them."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         answer = super().file_response(*args, **kwargs)
@@ -99,19 +96,6 @@ class _BuiltFiles(StaticFiles):
 
 
 app.mount("/static", _BuiltFiles(directory=STATIC, check_dir=False), name="static")
-
-
-@app.get("/", include_in_schema=False)
-@app.get("/connectors/{rest:path}", include_in_schema=False)
-def redirect_page(request: Request, rest: str = "") -> Response:
-    """Redirect links to the pages of earlier releases to where the pages are now."""
-    path = f"connectors/{quote(rest)}" if rest else ""
-    return RedirectResponse(f"{_outside(request)}/{_PAGES}/{path}")
-
-
-def _outside(request: Request) -> str:
-    """Airflow's own base path."""
-    return str(request.scope.get("root_path", "")).rstrip("/").removesuffix("/cdc")
 
 
 @app.exception_handler(CdcError)

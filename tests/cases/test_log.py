@@ -155,7 +155,7 @@ def test_a_large_prepared_transaction_at_the_head_of_a_file(
 def test_rows_of_another_transaction_are_not_taken_for_prepared_ones(
     without_gtids: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M1: an offset that an earlier release has written may name the end of the prepared transaction, where another one begins."""
+    """M1: a position that names the end of the prepared transaction, where another one begins, is noticed."""
     with without_gtids.database("log") as db, source_of(db.server) as source:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
         tables = Fixed({t: s for t, s in source.discover_tables().items() if t.namespace == db.name})

@@ -38,7 +38,7 @@ DEAD_S: Final = 300.0
 LOOK_AGAIN_S: Final = 600.0
 """How often a process that makes many temporary folders looks for those of killed ones."""
 _OLD: Final = timedelta(days=2)
-"""The same for one that never had a sign: its owner died within a moment, or is of an earlier release."""
+"""The same for one that never had a sign: its owner died within a moment."""
 _NAME: Final = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
 _KEPT, _LIFE = "kept-", "alive.json"
 _FOLDER: Final = "cdc-scratch-"

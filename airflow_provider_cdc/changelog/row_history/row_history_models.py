@@ -82,7 +82,7 @@ class RowChange(_Model):
     position: Row = Field(default_factory=dict)
     transaction: Row | None = None
     committed_at: str
-    captured_at: str | None = None
+    captured_at: str
     batch_at: str | None = None
     statement: str | None = None
     applied: list[TargetOutcome] = Field(default_factory=list)

@@ -40,7 +40,7 @@ class ConnectorRegistration:
 class ConnectorRecord:
     """All that the state tables hold of one connector.
 
-    :param registration: ``None`` if the connector was captured by a release that did not record it
+    :param registration: ``None`` before its first run, as of one that was paused before
     :param offset: ``None`` before the first commit; ``version`` and ``moved_at`` too
     :param version: number of the offset in the connector's history
     :param moved_at: when the offset was committed

@@ -94,7 +94,7 @@ def resolve_access(record: ConnectorRecord, state_conn_id: str | None = None) ->
         raise CdcError(
             f"The source connection of {record.connector} is not recorded.",
             safe="Nothing was changed.",
-            remedy="run its capture once with this release",
+            remedy="run its capture once",
         )
     return access.use_current_connection()
 

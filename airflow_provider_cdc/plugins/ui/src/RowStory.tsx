@@ -131,7 +131,7 @@ function OneChange({ change, onAsOf }: { change: Change; onAsOf: (moment: string
     !found ? "" : lacking?.includes(name) ? "(not in the log)" : name in found ? <Exact key={name} text={found[name] === null ? "NULL" : value(found[name])} /> : "(left out)";
   const again = change.operation === "truncate" && change.snapshot;
   const times = [
-    `${change.captured_at ? `captured ${ago(change.captured_at)}` : "capture time not known"}`,
+    `captured ${ago(change.captured_at)}`,
     ...(change.batch_at ? [`in the change log ${ago(change.batch_at)}`] : []),
     ...(change.applied ?? []).map((one) => `${one.target} at ${one.location}: ${STATES[one.state] ?? one.state}${one.at ? ` ${one.at_latest ? "at the latest " : ""}${ago(one.at)}` : ""}`),
   ];
