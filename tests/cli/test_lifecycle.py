@@ -91,8 +91,8 @@ def test_status_shows_how_far_targets_are_and_what_the_last_apply_did_to_their_t
         "position": {}, "seconds": 1.25, "ways": {"commit": 1}, "rows_written": 2, "rows_deleted": 0, "bytes_written": 975,
         "files_written": 1, "freshness_s": 2.5,
     }  # fmt: skip
-    report = {"target": "iceberg", "location": "/lake/{table}", "last_batch": 2, "tables": [table]}
-    ApplyReports(Storage(captured.definition.changelog), "shop").write(report)
+    reports = ApplyReports(Storage(captured.definition.changelog), "shop")
+    reports.write({**reports.register_target("iceberg", "/lake/{table}"), "last_batch": 2, "tables": [table]})
     run("status", "shop")
     told = capsys.readouterr().out
     assert "  Target iceberg at /lake/{table}: applied up to batch 2\n" in told

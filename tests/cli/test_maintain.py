@@ -36,8 +36,8 @@ def log(shop: Shop, capsys: pytest.CaptureFixture[str]) -> ChangeLog:
 
 
 def _applied(log: ChangeLog, last: int, of: tuple[str, str] = HERE, **more: Any) -> None:
-    report = {"target": of[0], "location": of[1], "last_batch": last, "tables": [], "failed": {}, "stands": {}}
-    ApplyReports(log.storage, "shop").write({**report, **more})
+    reports = ApplyReports(log.storage, "shop")
+    reports.write({**reports.register_target(*of), "last_batch": last, **more})
 
 
 def test_the_log_is_maintained_alone_or_only_planned(log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:

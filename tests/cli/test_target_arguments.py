@@ -23,7 +23,7 @@ def test_only_targets_that_were_applied_to_are_maintained(shop: Shop) -> None:
     with pytest.raises(SystemExit, match="targets of its applies: none"):
         run("maintain", "shop")
     reports = ApplyReports(Storage(shop.definition.changelog), "shop")
-    reports.write({"target": "delta", "location": "/lake/{table}", "last_batch": 1, "tables": [], "failed": {}})
+    reports.write({**reports.register_target("delta", "/lake/{table}"), "last_batch": 1})
     with pytest.raises(SystemExit, match=r"delta at /lake/\{table\}"):
         run("maintain", "shop", "--location", "/other/{table}")
     with pytest.raises(SystemExit, match="1 hour or longer"):
@@ -53,9 +53,8 @@ def nothing_of_operators_is_loaded() -> Iterator[None]:
 @pytest.mark.usefixtures("nothing_of_operators_is_loaded")
 def test_a_command_that_needs_spark_says_what_to_install(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     capture(shop)
-    ApplyReports(Storage(shop.definition.changelog), "shop").write(
-        {"target": "delta", "location": "/lake/{table}", "last_batch": 1, "tables": [], "failed": {}}
-    )
+    reports = ApplyReports(Storage(shop.definition.changelog), "shop")
+    reports.write({**reports.register_target("delta", "/lake/{table}"), "last_batch": 1})
     monkeypatch.setitem(sys.modules, "airflow.providers.apache.spark.operators.spark_submit", None)
     for line in (("maintain", "shop"), ("verify", "shop"), ("rebuild", "shop", "inventory.orders")):
         with pytest.raises(SystemExit, match=r"not installed\.\n  Repair: pip install 'airflow-provider-cdc\[spark\]'"):
@@ -66,9 +65,8 @@ def test_what_spark_needs_may_be_said_as_to_the_apply(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     capture(shop)
-    ApplyReports(Storage(shop.definition.changelog), "shop").write(
-        {"target": "iceberg", "location": "lake.{database}.{table}", "last_batch": 1, "tables": [], "failed": {}}
-    )
+    reports = ApplyReports(Storage(shop.definition.changelog), "shop")
+    reports.write({**reports.register_target("iceberg", "lake.{database}.{table}"), "last_batch": 1})
     program = tmp_path / "bin" / "spark-submit"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/call\nexit 2\n')
@@ -102,9 +100,7 @@ def test_one_target_is_compared_or_built_again_and_several_are_named(
     capture(shop)
     reports = ApplyReports(Storage(shop.definition.changelog), "shop")
     for table in ("a", "b"):
-        reports.write(
-            {"target": "delta", "location": f"/{table}/{{table}}", "last_batch": 1, "tables": [], "failed": {}}
-        )
+        reports.write({**reports.register_target("delta", f"/{table}/{{table}}"), "last_batch": 1})
     clean(capsys)
     with pytest.raises(SystemExit) as ended:
         run("verify", "shop")

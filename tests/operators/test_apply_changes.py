@@ -107,6 +107,7 @@ def report(*tables: dict[str, Any], last_batch: int = 4, **failed: str) -> dict[
         "failed": failed,
         "seconds": 1.5,
         "lagging": {},
+        "stands": {},
     }
 
 

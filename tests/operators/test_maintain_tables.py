@@ -114,7 +114,8 @@ def _applied(folder: Path, batches: int) -> ChangeLog:
         changelog.commit_manifest(
             manifest(n, first=2 * n, changes=0, connector="shop", files=[], created_at="2026-03-01T00:00:00+00:00")
         )
-    ApplyReports(changelog.storage, "shop").write({"target": "delta", "location": LOCATION, "last_batch": batches})
+    reports = ApplyReports(changelog.storage, "shop")
+    reports.write({**reports.register_target("delta", LOCATION), "last_batch": batches})
     return changelog
 
 

@@ -196,6 +196,11 @@ def build_table_metrics(tables: Iterable[dict[str, Any]], most: int | None = Non
     return {name_of(table): {name: table.get(name) for name in METRICS} for table in counted}
 
 
+_FIELDS: Mapping[str, Any] = {
+    "target": str, "location": str, "last_batch": int, "tables": list, "failed": dict, "lagging": dict, "stands": dict, "seconds": int | float,
+}  # fmt: skip
+
+
 def _checked(found: Any) -> dict[str, Any]:
     """Check a report, and return it.
 
@@ -203,10 +208,7 @@ def _checked(found: Any) -> dict[str, Any]:
     """
     if not isinstance(found, dict):
         raise TypeError("it is not a JSON object")
-    report = {"location": "", "last_batch": 0, "seconds": 0.0, **found}
-    kinds = {"target": str, "location": str, "last_batch": int, "tables": list, "failed": dict}
-    for name, kind in {**kinds, "lagging": dict, "stands": dict}.items():
-        value = report.setdefault(name, kind())
-        if not isinstance(value, kind):
-            raise TypeError(f"its field {name} is {value!r}")
-    return report
+    for name, kind in _FIELDS.items():
+        if not isinstance(found.get(name), kind):
+            raise TypeError(f"its field {name} is {found.get(name)!r}")
+    return found

@@ -71,6 +71,7 @@ def _applied(changelog: ChangeLog, last: int, of: tuple[str, str] = HERE, **more
         "failed": {},
         "lagging": {},
         "stands": {},
+        "seconds": 0.5,
     }
     ApplyReports(changelog.storage, "c").write({**report, **more})
 

@@ -320,7 +320,8 @@ def test_state_from_before_the_beginning_of_the_log_writes_nothing(bench: Bench,
             batcher = bench.batcher(lease)
             bench.add(batcher)
             batcher.commit(Offset(position={"entry": n}))
-    ApplyReports(bench.changelog.storage, "c").write({"target": "delta", "location": "/lake", "last_batch": 5})
+    reports = ApplyReports(bench.changelog.storage, "c")
+    reports.write({**reports.register_target("delta", "/lake"), "last_batch": 5})
     assert Retention(bench.changelog, "c", RetentionLimits(ms=0)).run().keep == 5
     with bench.store.acquire_lease("c", "run 2", wait_s=0) as lease:
         assert bench.batcher(lease).committed_offset.batch == 5

@@ -58,6 +58,7 @@ def report(
     document = {
         "target": "delta",
         "last_batch": last,
+        "tables": [],
         "lagging": lagging or {},
         "failed": failed or {},
         "stands": stands or {},

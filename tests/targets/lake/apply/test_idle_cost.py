@@ -54,7 +54,7 @@ def _report(last: int, folder: Path) -> dict[str, Any]:
     stands = {"p.shop.t": {"location": str(folder / "t"), "batch": last, "stamp": "", "bytes": 1}}
     return {
         "target": "delta", "location": LOCATION, "last_batch": last, "tables": [], "failed": {}, "lagging": {},
-        "stands": stands,
+        "stands": stands, "seconds": 0.5,
     }  # fmt: skip
 
 
