@@ -278,12 +278,6 @@ def test_pages_need_a_login_and_show_no_secret(services: Services, ran: Airflow,
     assert services.request("GET", f"{api}/nope")[0] == 404
 
 
-def test_links_of_earlier_releases_lead_to_the_pages(services: Services, ran: Airflow) -> None:
-    for path in ("", "connectors/inventory", "connectors/inventory/batches/1"):
-        status, where = services.request("GET", f"/cdc/{path}", login=False)
-        assert (status, where) == (307, f"/plugin/cdc/{path}")
-
-
 def test_a_change_wakes_the_waiting_dag(services: Services, ran: Airflow, inventory: Any) -> None:
     services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": False})
     services.until(lambda: task(services, DAG, "wait") == "deferred", 120, "the sensor is deferred")

@@ -310,14 +310,11 @@ def _batch_of(file: DataFile) -> int:
 def committed_ms(footer: Any) -> int:
     """Return the time at which the newest event of a Parquet file was committed at the source, in ms since 1970.
 
-    The file's statistics say it; 0 if they do not.
+    The file's statistics say it; 0 if no event says it.
     """
     from airflow_provider_cdc.changelog.files.parquet_writer import COMMITTED
 
-    names = [footer.schema.column(i).path for i in range(len(footer.schema))]
-    if COMMITTED not in names:
-        return 0
-    at = names.index(COMMITTED)
+    at = [footer.schema.column(i).path for i in range(len(footer.schema))].index(COMMITTED)
     found = (footer.row_group(i).column(at).statistics for i in range(footer.num_row_groups))
     return max((int(s.max) for s in found if s is not None and s.has_min_max), default=0)
 

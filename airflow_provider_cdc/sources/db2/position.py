@@ -117,9 +117,8 @@ class Db2Position:
                 lsn = previous_lsn(lsn)
             acknowledged = {str(t): lsn_bytes(at) for t, at in (document.get("acknowledged") or {}).items()}
             made = {str(t): int(at) for t, at in (document.get("made") or {}).items()}
-            # earlier offsets await a moment of the database's clock; numbers of marks are such moments
-            awaits = int(document.get("awaits") or document.get("awaits_us") or 0)
-            published_us, mark, seen_us = (int(document.get(name) or 0) for name in ("published_us", "mark", "seen_us"))
+            numbers = ("published_us", "mark", "awaits", "seen_us")
+            published_us, mark, awaits, seen_us = (int(document.get(name) or 0) for name in numbers)
             return cls(lsn, published_us, mark, awaits, acknowledged or _NOTHING, made or _NEVER, seen_us)
         except (KeyError, ValueError, TypeError, AttributeError) as e:
             raise ConfigError(

@@ -8,11 +8,10 @@ from typing import Any
 from uuid import uuid4
 
 import orjson
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_cdc.changelog.files.change_log import ChangeLog, batch_name, committed_ms
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog, batch_name
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.errors import (
     BatchesRemoved,
@@ -258,11 +257,3 @@ def test_a_check_tells_when_the_newest_event_of_a_file_was_committed_at_the_sour
         with changelog.open_file("test", file) as opened:
             times = [source["ts_ms"] for source in pq.ParquetFile(opened).read()["source"].to_pylist()]
         assert changelog.check_file("test", file) == max(times)
-
-
-def test_a_file_of_an_earlier_release_does_not_tell(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"seq": [1], "op": ["c"]}), tmp_path / "old.parquet")
-    assert committed_ms(pq.read_metadata(tmp_path / "old.parquet")) == 0
-    source = pa.StructArray.from_arrays([pa.array([5])], names=["ts_ms"])
-    pq.write_table(pa.table({"source": source}), tmp_path / "old.parquet", write_statistics=False)
-    assert committed_ms(pq.read_metadata(tmp_path / "old.parquet")) == 0

@@ -32,10 +32,6 @@ def test_a_position_is_the_same_after_json() -> None:
     assert Db2Position.from_json(Db2Position(LSN, awaits=9).to_json()) == Db2Position(LSN, awaits=9)
 
 
-def test_an_earlier_offset_that_awaits_a_moment_awaits_the_mark_of_that_number() -> None:
-    assert Db2Position.from_json({"commit_lsn": lsn_text(LSN), "awaits_us": 9}) == Db2Position(LSN, awaits=9)
-
-
 def test_an_lsn_is_resized_to_the_length_of_the_databases_lsns() -> None:
     assert resized_lsn(LSN, bytes(16)) == LSN + bytes(6)
     assert resized_lsn(LSN + bytes(6), LSN) == LSN
