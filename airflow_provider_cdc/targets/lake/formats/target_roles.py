@@ -86,7 +86,7 @@ class TargetIdentity(abc.ABC):
 
 
 class TargetProgress(abc.ABC):
-    """How far a table is: the markers of its owners, and the guard against a run that was overtaken."""
+    """The progress of a table: the markers of its owners, and the guard against a run that was overtaken."""
 
     stand: ObservedProgress | None
 
