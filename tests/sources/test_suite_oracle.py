@@ -66,7 +66,6 @@ class TestRedoLogCatalog(SourceSuite):
 
     # lists have nothing to do with how the log is mined: they are widened where a run begins soonest
     test_whatever_list_is_widened_nothing_is_missing_without_a_word = None  # type: ignore[assignment]
-    test_an_offset_that_does_not_know_all_lists_loads_and_tables_that_may_be_missing_are_named = None  # type: ignore[assignment]
 
     @pytest.fixture
     def db(self, container: Oracle) -> Iterator[OracleAdapter]:
@@ -89,7 +88,6 @@ class TestHybridOnCluster(SourceSuite):
 
     # lists have nothing to do with how the log is mined
     test_whatever_list_is_widened_nothing_is_missing_without_a_word = None  # type: ignore[assignment]
-    test_an_offset_that_does_not_know_all_lists_loads_and_tables_that_may_be_missing_are_named = None  # type: ignore[assignment]
     # rows of several tables that are gone have no names in the dictionary of now: an error, as the last test here shows
     test_what_happens_before_a_table_is_read_again_is_captured = None  # type: ignore[assignment]
     # where the column is made anew, nothing has to be read again
@@ -197,7 +195,4 @@ class TestOnlineCatalog:
     test_positions_grow_with_every_transaction = SourceSuite.test_positions_grow_with_every_transaction
     test_whatever_list_is_widened_nothing_is_missing_without_a_word = (
         SourceSuite.test_whatever_list_is_widened_nothing_is_missing_without_a_word
-    )
-    test_an_offset_that_does_not_know_all_lists_loads_and_tables_that_may_be_missing_are_named = (
-        SourceSuite.test_an_offset_that_does_not_know_all_lists_loads_and_tables_that_may_be_missing_are_named
     )
