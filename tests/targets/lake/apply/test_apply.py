@@ -374,7 +374,7 @@ def test_a_type_that_a_table_cannot_hold_beside_the_old_one_is_an_error_and_chan
     lake.follow()
     lake.connector.database.change_column("s.orders", "note", "int64", len)
     before = lake.rows("s.orders")
-    with pytest.raises(TargetError, match=r"note is string in the table.*become bigint"):
+    with pytest.raises(TargetError, match=r"note has the type string in the table.*needs the type bigint"):
         lake.follow()
     assert lake.rows("s.orders") == before
 
