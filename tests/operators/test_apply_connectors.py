@@ -302,7 +302,7 @@ def test_one_of_which_the_job_says_nothing_is_named_and_the_others_are_remembere
     remembered = TaskState()
     with pytest.raises(AirflowException, match="Connector shop: the Spark job reported no result for it") as caught:
         apply(tmp_path).execute(context(task_state_store=remembered))
-    assert "could not be brought" not in str(caught.value)
+    assert "could not be applied" not in str(caught.value)
     assert '"c": 2' in str(remembered)
     spark.will(status=137)
     with pytest.raises(AirflowException, match="137") as caught:  # of none: only Spark's own error is known
