@@ -1,9 +1,11 @@
 """Shared parts of the sources of relational databases, which each of them would otherwise write again, word for word.
 
-Nothing here knows a particular database, or asks one anything. What only looks alike in two sources stays in each of them. A new
-relational source takes what it needs; each module stands alone:
+Nothing here knows a particular database: what is asked of one is the source's. What only looks alike in two sources stays in each of them. A new
+relational source takes what it needs; each module but the chunk reader stands alone:
 
 * :mod:`.config`: its configuration begins with ``RelationalConfig``, a ``TableConfig`` of core's: server, account, converters, what of Debezium's is refused
+* :mod:`.chunk_reader`: a chunk reader begins with ``RelationalChunkReader``, and adds its queries, positions and errors; :mod:`.event_key_decoder` has
+  the errors, and keys of events as keys of rows
 * :mod:`.snapshot_row_blocks`: makes ``READ`` rows of what its queries give, for snapshots and chunks
 * :mod:`.schema_signal`: reads the structures of ``schema-changes`` signals; the source adds its names and types
 * :mod:`.sql_token_cursor` and :mod:`.ddl_statements`: what a reader of DDL is made of, and what it gives, as far as every database has it

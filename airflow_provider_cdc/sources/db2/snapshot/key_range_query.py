@@ -70,11 +70,6 @@ class Db2KeyRangeQuery:
         found = connection.fetch_rows(sql, *source.values)
         return found[0] if found else None
 
-    def condition_check(self) -> str:
-        """Return a statement with no parentheses around the condition, so that it cannot close one that it did not open."""
-        some = f"(SELECT * FROM {quote_table(self.rows.table.id)} FETCH FIRST 1 ROWS ONLY)"  # so that a rare condition does not scan the whole table
-        return f"SELECT 1 FROM {some} {self._alias} WHERE {self.rows.condition}\n"
-
     def _from(self, condition: SqlFragment) -> SqlFragment:
         rows, parts = self.rows, [condition]
         if rows.upto is not None:
@@ -90,3 +85,9 @@ class Db2KeyRangeQuery:
         where = combine_conditions(parts)
         text = f"FROM {quote_table(rows.table.id)} {self._alias}" + (f" WHERE {where.text}" if where.text else "")
         return SqlFragment(text, where.values)
+
+
+def build_condition_check(rows: KeyRange) -> str:
+    """Return a statement with no parentheses around the condition, so that it cannot close one that it did not open."""
+    some = f"(SELECT * FROM {quote_table(rows.table.id)} FETCH FIRST 1 ROWS ONLY)"  # so that a rare condition does not scan the whole table
+    return f"SELECT 1 FROM {some} {quoted_name(rows.table.id.name)} WHERE {rows.condition}\n"

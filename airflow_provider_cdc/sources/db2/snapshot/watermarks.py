@@ -19,6 +19,7 @@ _COLUMNS: Final = 3
 class Db2WatermarkWriter:
     """Writes into the signal table.
 
+    :ivar remedy: makes the table take watermarks
     :raises PrerequisiteError: the table does not exist, has not enough columns, or is not in capture mode
     """
 
@@ -40,6 +41,10 @@ class Db2WatermarkWriter:
                 safe="Nothing was read; capture continues.",
                 remedy=f"{build_registration_sql(signals, config)}; or set read.only=true",
             )
+        self.remedy = (
+            f"GRANT SELECT, INSERT, DELETE ON {self._table} TO USER {quoted_name(config.database_user.upper())}, give the "
+            "table the columns id VARCHAR(42), type VARCHAR(32) and data VARCHAR(2048), or set read.only=true"
+        )
         self._names = [quoted_name(name) for name in schema.column_names[:_COLUMNS]]
 
     def insert_watermark(self, id_: str, type_: str, data: str | None) -> None:
