@@ -18,7 +18,7 @@ from unittest.mock import patch
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.db2.log import stream
 from airflow_provider_cdc.sources.db2.log.change_merger import ChangeMerger
-from airflow_provider_cdc.sources.db2.snapshot import snapshot_row_blocks
+from airflow_provider_cdc.sources.relational import fetch_size
 from dev.servers.db2 import Db2
 from dev.servers.db2.engine.driver import Connection
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
@@ -246,7 +246,7 @@ class Db2Adapter(Adapter):
 
     @contextlib.contextmanager
     def small_fetches(self) -> Iterator[dict[str, Any]]:
-        with patch.object(snapshot_row_blocks, "_FIRST_ROWS", 4):
+        with patch.object(fetch_size, "_FIRST_ROWS", 4):
             yield {}
 
     @contextlib.contextmanager

@@ -14,8 +14,8 @@ import pytest
 
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.oracle.mining import logminer_stream
-from airflow_provider_cdc.sources.oracle.snapshot import fetch_size_and_extents
 from airflow_provider_cdc.sources.oracle.transactions.buffer import transaction_buffer
+from airflow_provider_cdc.sources.relational import fetch_size
 from dev.servers import Oracle
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector
@@ -148,7 +148,7 @@ class OracleAdapter(Adapter):
 
     @contextlib.contextmanager
     def small_fetches(self) -> Iterator[dict[str, Any]]:
-        with patch.object(fetch_size_and_extents, "_FIRST_ROWS", 4):
+        with patch.object(fetch_size, "_FIRST_ROWS", 4):
             yield {}
 
     def rewrites(self) -> dict[str, Callable[[str, Table, str], str]]:

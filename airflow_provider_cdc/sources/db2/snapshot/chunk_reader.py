@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.log_items import RowBlock
@@ -29,13 +29,11 @@ from airflow_provider_cdc.sources.db2.snapshot.event_to_chunk_key import event_k
 from airflow_provider_cdc.sources.db2.snapshot.key_range_query import Db2KeyRangeQuery, build_condition_check
 from airflow_provider_cdc.sources.db2.snapshot.registered_tables import Db2RegisteredTables
 from airflow_provider_cdc.sources.db2.snapshot.snapshot_locks import set_lock_timeout
-from airflow_provider_cdc.sources.db2.snapshot.snapshot_row_blocks import Db2FetchSize, read_block, source_of
+from airflow_provider_cdc.sources.db2.snapshot.snapshot_row_blocks import read_block, source_of
 from airflow_provider_cdc.sources.db2.snapshot.watermarks import Db2WatermarkWriter
 from airflow_provider_cdc.sources.relational.chunk_reader import CatalogRows, ReadMoment, RelationalChunkReader
 from airflow_provider_cdc.sources.relational.event_key_decoder import keys_of_rows
-
-_PARTS: Final = 4
-"""Number of fetches for a full chunk of wide rows."""
+from airflow_provider_cdc.sources.relational.fetch_size import CHUNK_PARTS, FetchSize
 
 
 class Db2ChunkReader(RelationalChunkReader[Db2KeyRangeQuery, Db2Position]):
@@ -52,7 +50,7 @@ class Db2ChunkReader(RelationalChunkReader[Db2KeyRangeQuery, Db2Position]):
         self._config = config
         self._connection = connect_database(config)
         self._registered = Db2RegisteredTables(self._connection, config)
-        self._fetch_sizes: dict[tuple[TableId, int], Db2FetchSize] = {}
+        self._fetch_sizes: dict[tuple[TableId, int], FetchSize] = {}
         try:
             with self._asking("opening a chunk reader"):
                 set_lock_timeout(self._connection, config.snapshot_lock_timeout_ms)
@@ -93,13 +91,13 @@ class Db2ChunkReader(RelationalChunkReader[Db2KeyRangeQuery, Db2Position]):
     ) -> Iterator[tuple[RowBlock, Key]]:
         sizes = self._fetch_sizes.setdefault(
             (query.rows.table.id, max_bytes),
-            Db2FetchSize(self._config.snapshot_fetch_size, lobs=query.columns.lobs, max_bytes=max_bytes // _PARTS),
+            FetchSize(self._config.snapshot_fetch_size, lobs=query.columns.lobs),
         )
         for condition, ordered in query.build_conditions():
             with query.open_cursor(self._connection, condition, ordered, limit) as cursor:
                 while limit > 0 and (fetched := cursor.fetch_rows(min(sizes.rows, limit))):
                     block = read_block(query.columns, fetched, moment.position.commit_lsn, moment.ts_us, first)
-                    sizes.adapt_size(block)
+                    sizes.adapt_size(block, max_bytes // CHUNK_PARTS)
                     limit, first = limit - len(block), first + len(block)
                     yield block, query.key_of(fetched[-1])
             if limit <= 0:

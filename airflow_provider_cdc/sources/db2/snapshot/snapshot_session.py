@@ -44,8 +44,9 @@ from airflow_provider_cdc.sources.db2.snapshot.snapshot_locks import (
     try_share_locks,
     wait_for_agent,
 )
-from airflow_provider_cdc.sources.db2.snapshot.snapshot_row_blocks import Db2FetchSize, read_block
+from airflow_provider_cdc.sources.db2.snapshot.snapshot_row_blocks import read_block
 from airflow_provider_cdc.sources.relational.event_key_decoder import build_query_refused
+from airflow_provider_cdc.sources.relational.fetch_size import MAX_BYTES, FetchSize
 
 log = logging.getLogger(__name__)
 
@@ -202,11 +203,11 @@ class Db2Snapshot(SnapshotSession):
         sql = f"SELECT {', '.join(columns.expressions)} FROM {source} {ALIAS}"
         sql += f" WHERE {chunk.condition}" if chunk.condition else ""
         sql += f" FOR READ ONLY WITH {resolve_isolation_level(self._config.snapshot_isolation_mode)}"
-        size = Db2FetchSize(self._config.snapshot_fetch_size, lobs=columns.lobs)
+        size = FetchSize(self._config.snapshot_fetch_size, lobs=columns.lobs)
         with connection.open_cursor(sql) as cursor:
             while rows := cursor.fetch_rows(size.rows):
                 block = read_block(columns, rows, self.lsn, self.ts_us)
-                size.adapt_size(block)
+                size.adapt_size(block, MAX_BYTES)
                 yield block
 
     def close(self) -> None:

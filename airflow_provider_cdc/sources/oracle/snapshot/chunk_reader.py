@@ -38,12 +38,13 @@ from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCata
 from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table
 from airflow_provider_cdc.sources.oracle.snapshot.chunk_key_binds import KeyColumn, is_rowid
 from airflow_provider_cdc.sources.oracle.snapshot.event_key_conversion import event_key
-from airflow_provider_cdc.sources.oracle.snapshot.fetch_size_and_extents import FetchSize, now_us, read_block, source_of
 from airflow_provider_cdc.sources.oracle.snapshot.range_query import RangeQuery
+from airflow_provider_cdc.sources.oracle.snapshot.row_blocks_and_extents import now_us, read_block, source_of
 from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import RowidKeys, strip_fingerprint
 from airflow_provider_cdc.sources.oracle.snapshot.watermarks import OracleWatermarkWriter
 from airflow_provider_cdc.sources.relational.chunk_reader import CatalogRows, ReadMoment, RelationalChunkReader
 from airflow_provider_cdc.sources.relational.event_key_decoder import keys_of_rows
+from airflow_provider_cdc.sources.relational.fetch_size import CHUNK_PARTS, FetchSize
 
 ORDER: Final = "ALTER SESSION SET NLS_SORT = BINARY NLS_COMP = BINARY"
 """Makes the session sort and compare as indexes do, whatever the server or a logon trigger has set."""
@@ -125,7 +126,7 @@ class OracleChunkReader(RelationalChunkReader[RangeQuery, OraclePosition]):
         sizes = self._fetch_size(query)
         for part in self._first(query, limit, sizes.rows):
             block = read_block(query.columns, part, moment.position.scn, moment.ts_us, first)
-            sizes.adapt_size(block, max_bytes)
+            sizes.adapt_size(block, max_bytes // CHUNK_PARTS)
             first += len(block)
             yield block, query.key_of(part)
 

@@ -21,9 +21,10 @@ from airflow_provider_cdc.sources.oracle.snapshot.chunk_key_binds import (
     key_columns,
     key_prefix,
 )
-from airflow_provider_cdc.sources.oracle.snapshot.fetch_size_and_extents import LOB_ROWS, split_fetched_rows
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
+from airflow_provider_cdc.sources.oracle.snapshot.row_blocks_and_extents import split_fetched_rows
 from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import strip_fingerprint
+from airflow_provider_cdc.sources.relational.fetch_size import LOB_ROWS
 
 _HINT: Final = "/*+ FIRST_ROWS(1000) */"
 """Makes the optimizer use the key's index, instead of reading and sorting the rest of the table."""

@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, fetch_rows, translate_driver_errors
 from airflow_provider_cdc.sources.oracle.snapshot import rowid_ranges
-from airflow_provider_cdc.sources.oracle.snapshot.fetch_size_and_extents import read_extents
+from airflow_provider_cdc.sources.oracle.snapshot.row_blocks_and_extents import read_extents
 
 log = logging.getLogger(__name__)
 

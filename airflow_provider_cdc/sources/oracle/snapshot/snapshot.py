@@ -51,16 +51,16 @@ from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
 from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table
 from airflow_provider_cdc.sources.oracle.snapshot import rowid_ranges
-from airflow_provider_cdc.sources.oracle.snapshot.fetch_size_and_extents import (
-    LOB_ROWS,
+from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
+from airflow_provider_cdc.sources.oracle.snapshot.row_blocks_and_extents import (
     now_us,
     read_block,
     read_extents,
     split_fetched_rows,
 )
-from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
 from airflow_provider_cdc.sources.oracle.snapshot.select_overrides import as_of, override_of
 from airflow_provider_cdc.sources.relational.event_key_decoder import build_query_refused
+from airflow_provider_cdc.sources.relational.fetch_size import LOB_ROWS
 
 log = logging.getLogger(__name__)
 
@@ -166,7 +166,7 @@ class OracleSnapshot(SnapshotSession):
         return [SnapshotChunk(table, condition, count // len(conditions)) for condition in conditions]
 
     def _extents(self, table: TableId) -> list[tuple[int, int, int, int]]:
-        """Return the extents of a table, see :func:`.fetch_size_and_extents.read_extents`; empty if the user may not see them."""
+        """Return the extents of a table, see :func:`.row_blocks_and_extents.read_extents`; empty if the user may not see them."""
         connection = self._idle.get()
         try:
             with translate_driver_errors(self._config, str(table)):
