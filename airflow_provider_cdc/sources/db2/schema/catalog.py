@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any, Final
 
-from airflow_provider_cdc.core.model.table_schema import NOT_CAPTURED, Column, TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.db2.asn.table_registrations import TableRegistration, read_registrations
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Db2Connection
@@ -20,6 +20,7 @@ from airflow_provider_cdc.sources.db2.schema.captured_structures import captured
 from airflow_provider_cdc.sources.db2.schema.column_defaults import default_of
 from airflow_provider_cdc.sources.db2.schema.never_captured_tables import is_system
 from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType, make_column
+from airflow_provider_cdc.sources.relational.row_key import row_key
 
 log = logging.getLogger(__name__)
 
@@ -148,23 +149,6 @@ class Db2CatalogReader:
             return None
         source, length, scale, codepage = found
         return _text(source), _number(length), _number(scale), _number(codepage)
-
-
-def row_key(candidates: Iterable[tuple[bool, str, tuple[str, ...]]], columns: Iterable[Column]) -> tuple[str, ...]:
-    """Return the key of a table: its primary key, else of its unique keys without a nullable column the first by name.
-
-    :param candidates: (is it the primary key, name of the index, its columns), in any order
-    """
-    columns = [*columns]
-    usable = {c.name for c in columns if c.type != NOT_CAPTURED}
-    certain = {c.name for c in columns if c.type != NOT_CAPTURED and not c.nullable}
-    unique = []
-    for primary, name, names in candidates:
-        if primary and set(names) <= usable:
-            return names
-        if not primary and set(names) <= certain:
-            unique.append((name, names))
-    return min(unique, default=("", ()))[1]
 
 
 def _text(value: Any) -> str:

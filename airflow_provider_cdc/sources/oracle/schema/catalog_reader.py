@@ -33,6 +33,7 @@ from airflow_provider_cdc.sources.oracle.schema.system_tables import (
     is_system,
     is_system_schema,
 )
+from airflow_provider_cdc.sources.relational.row_key import row_key
 
 log = logging.getLogger(__name__)
 
@@ -365,24 +366,6 @@ class OracleCatalog:
 
 
 _NO_FLASHBACK = {942, 1031, 1466, 1555, 8180, 8181, 22818, 38029}
-
-
-def row_key(candidates: Iterable[tuple[bool, str, tuple[str, ...]]], columns: Iterable[Column]) -> tuple[str, ...]:
-    """Return the key of a table.
-
-    This is its primary key, else of its unique keys without a nullable column the first by name.
-
-    :param candidates: (is it the primary key, name of the constraint or index, its columns), in any order
-    """
-    usable = {c.name for c in columns if c.type != NULL}
-    certain = {c.name for c in columns if c.type != NULL and not c.nullable}
-    unique = []
-    for primary, name, names in candidates:
-        if primary and set(names) <= usable:
-            return names
-        if not primary and set(names) <= certain:
-            unique.append((name, names))
-    return min(unique, default=("", ()))[1]
 
 
 def _kind(column: Column) -> str:

@@ -16,11 +16,12 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, connect
 from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader
 from airflow_provider_cdc.sources.oracle.schema import catalog_reader as module
-from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog, row_key
+from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
 from airflow_provider_cdc.sources.oracle.schema.column_defaults import default_of
 from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType, make_column
 from airflow_provider_cdc.sources.oracle.schema.sql_quoting import create_statement
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
+from airflow_provider_cdc.sources.relational.row_key import row_key
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
 
