@@ -29,8 +29,8 @@ from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
 from airflow_provider_cdc.sources.db2.privileges import Db2AccountPrivileges, build_grant_statement
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from airflow_provider_cdc.sources.db2.schema.never_captured_tables import is_system
-from airflow_provider_cdc.sources.db2.schema.sql_names import quote_literal
 from airflow_provider_cdc.sources.db2.snapshot.snapshot_locks import wait_for_agent
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_literal
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from airflow_provider_cdc.sources.db2.asn.table_registrations import TableRegist
 from airflow_provider_cdc.sources.db2.connect import Db2Connection, Db2Error
 from airflow_provider_cdc.sources.db2.error_translation import UNDEFINED
 from airflow_provider_cdc.sources.db2.position import lsn_sort_key, resized_lsn
-from airflow_provider_cdc.sources.db2.schema.sql_names import quote_table
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table
 
 TABLES_PER_QUERY: Final = 100
 """How many change tables one query reads."""

@@ -27,10 +27,10 @@ from airflow_provider_cdc.sources.db2.connect import (
 from airflow_provider_cdc.sources.db2.error_translation import FORBIDDEN, UNDEFINED
 from airflow_provider_cdc.sources.db2.privileges import Db2AccountPrivileges
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
-from airflow_provider_cdc.sources.db2.schema.sql_names import quoted_name
 from airflow_provider_cdc.sources.db2.signal_checks import signal_findings
 from airflow_provider_cdc.sources.db2.snapshot.snapshot_locks import is_locking
 from airflow_provider_cdc.sources.db2.table_checks import table_findings
+from airflow_provider_cdc.sources.relational.sql_quoting import quoted_name
 
 OLDEST: Final = (10, 5)
 LATE_S: Final = 60

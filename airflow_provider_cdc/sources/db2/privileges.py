@@ -13,8 +13,8 @@ from airflow_provider_cdc.core.model.table_schema import Column, TableId
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Db2Connection, Db2Error
 from airflow_provider_cdc.sources.db2.error_translation import FORBIDDEN
-from airflow_provider_cdc.sources.db2.schema.sql_names import quote_table, quoted_name
 from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table, quoted_name
 
 _DATABASE: Final = """
 SELECT a.DBADMAUTH, a.DATAACCESSAUTH FROM SYSCAT.DBAUTH a WHERE (a.GRANTEETYPE = 'U' AND a.GRANTEE = ?) OR a.GRANTEE = 'PUBLIC'"""

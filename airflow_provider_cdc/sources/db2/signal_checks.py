@@ -17,8 +17,8 @@ from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.privileges import Db2AccountPrivileges, build_grant_statement
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from airflow_provider_cdc.sources.db2.schema.schema_signal import signal_table
-from airflow_provider_cdc.sources.db2.schema.sql_names import quote_literal, quote_table
 from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_literal, quote_table
 
 DDL: Final = "CREATE TABLE {} (id VARCHAR(42) NOT NULL PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048))"
 _NEEDED: Final = (("ids", 42), ("types of signals", 32), ("the data of signals", 2048))

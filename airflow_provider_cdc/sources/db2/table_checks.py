@@ -16,9 +16,9 @@ from airflow_provider_cdc.sources.db2.privileges import Db2AccountPrivileges, bu
 from airflow_provider_cdc.sources.db2.schema.captured_structures import data_columns
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from airflow_provider_cdc.sources.db2.schema.never_captured_tables import is_system
-from airflow_provider_cdc.sources.db2.schema.sql_names import quote_literal, quote_table, quoted_name
 from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType, is_distinct
 from airflow_provider_cdc.sources.db2.signal_checks import build_registration_sql
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_literal, quote_table, quoted_name
 
 _SHOWN: Final = 5
 _ALL_TABLES: Final = "SELECT t.TABSCHEMA, t.TABNAME, t.DATACAPTURE FROM SYSCAT.TABLES t WHERE t.TYPE = 'T'"

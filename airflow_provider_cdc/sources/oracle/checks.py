@@ -43,9 +43,9 @@ from airflow_provider_cdc.sources.oracle.privileges import (
 )
 from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
 from airflow_provider_cdc.sources.oracle.schema.column_types import UNSUPPORTED, ColumnType
-from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table
 from airflow_provider_cdc.sources.oracle.signal_checks import signal_findings
 from airflow_provider_cdc.sources.oracle.transactions.unreadable_row_check import may_be_unlogged
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table
 
 LONGEST_NAME: Final = 30
 """Bytes. LogMiner does not show tables with longer names, or with longer names of columns."""

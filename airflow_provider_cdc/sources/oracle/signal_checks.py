@@ -18,8 +18,8 @@ from airflow_provider_cdc.sources.oracle.privileges import AccountPrivileges, Gr
 from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
 from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table
-from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table
 
 DDL: Final = "CREATE TABLE {} (id VARCHAR2(42) PRIMARY KEY, type VARCHAR2(32) NOT NULL, data VARCHAR2(2048))"
 _NEEDED: Final = (("ids", 42), ("types of signals", 32), ("the data of signals", 2048))

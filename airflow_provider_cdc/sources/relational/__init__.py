@@ -9,6 +9,7 @@ relational source takes what it needs; each module but the chunk reader stands a
 * :mod:`.snapshot_row_blocks`: makes ``READ`` rows of what its queries give, for snapshots and chunks; :mod:`.fetch_size`: how many at a time
 * :mod:`.row_key`: chooses the key of a table among those of its definition
 * :mod:`.schema_signal`: reads the structures of ``schema-changes`` signals; the source adds its names and types
+* :mod:`.sql_quoting`: quotes names and texts, and builds CREATE TABLE statements
 * :mod:`.sql_token_cursor` and :mod:`.ddl_statements`: what a reader of DDL is made of, and what it gives, as far as every database has it
 * :mod:`.alter_table_change` and :mod:`.captured_structures`: what statements of DDL do to tables, and to which
 * :mod:`.date_decimal_kernels` and :mod:`.binary_mode_format`: loops that numba compiles (the calendar, wide decimals), and values as text

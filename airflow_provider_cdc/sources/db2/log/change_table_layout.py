@@ -19,8 +19,8 @@ from airflow_provider_cdc.sources.db2.log.ordered_table_changes import Mask
 from airflow_provider_cdc.sources.db2.position import resized_lsn
 from airflow_provider_cdc.sources.db2.rows.select_list import Columns, SelectList
 from airflow_provider_cdc.sources.db2.schema.captured_structures import before_column
-from airflow_provider_cdc.sources.db2.schema.sql_names import quote_table, quoted_name
 from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table, quoted_name
 
 OWN: Final = ("t.IBMSNAP_COMMITSEQ", "t.IBMSNAP_INTENTSEQ", "t.IBMSNAP_OPERATION")
 """What is selected first."""

@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.db2.asn.table_registrations import ACTIVE, STOPPED, TableRegistration
 from airflow_provider_cdc.sources.db2.capture_procedure_catalog import SWITCH, WRITERS_STOPPED
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
-from airflow_provider_cdc.sources.db2.schema.sql_names import quote_literal
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_literal
 
 _SAFE = "Everything up to the position is captured; the offset is untouched."
 

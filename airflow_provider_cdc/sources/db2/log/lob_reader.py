@@ -30,8 +30,8 @@ from airflow_provider_cdc.sources.db2.log.change_table_layout import ChangeTable
 from airflow_provider_cdc.sources.db2.log.ordered_table_changes import ChangeArrays, Mask
 from airflow_provider_cdc.sources.db2.log.query_connection import QueryConnection
 from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
-from airflow_provider_cdc.sources.db2.schema.sql_names import quote_table, quoted_name
 from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table, quoted_name
 
 log = logging.getLogger(__name__)
 

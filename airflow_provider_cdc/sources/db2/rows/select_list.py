@@ -23,8 +23,8 @@ from airflow_provider_cdc.core.model.table_schema import NOT_CAPTURED, Column, T
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.rows.value_conversion import UnreadableDb2Value, reader_of
-from airflow_provider_cdc.sources.db2.schema.sql_names import quoted_name
 from airflow_provider_cdc.sources.db2.schema.type_mapping import DEFAULT_FRACTION, Db2ColumnType, is_distinct
+from airflow_provider_cdc.sources.relational.sql_quoting import quoted_name
 
 Columns = Sequence[Sequence[Any]]
 """Fetched values, column by column."""

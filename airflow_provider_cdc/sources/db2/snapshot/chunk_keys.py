@@ -18,8 +18,8 @@ from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
-from airflow_provider_cdc.sources.db2.schema.sql_names import quoted_name
 from airflow_provider_cdc.sources.db2.schema.type_mapping import BITS, Db2ColumnType
+from airflow_provider_cdc.sources.relational.sql_quoting import quoted_name
 
 _LARGEST_NUMBER: Final = 1 << 53
 """Greater integers are text in JSON, since most programs other than Python read JSON numbers as floating point."""

@@ -11,8 +11,8 @@ from typing import Final
 
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.sources.db2.connect import Db2Connection
-from airflow_provider_cdc.sources.db2.schema.sql_names import quote_table, quoted_name
 from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType, is_distinct
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table, quoted_name
 
 PART_ROWS: Final = 200_000
 """About how many rows a part has, at least."""

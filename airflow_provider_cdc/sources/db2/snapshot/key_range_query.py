@@ -9,7 +9,6 @@ from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Db2Connection, Db2Cursor
 from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
-from airflow_provider_cdc.sources.db2.schema.sql_names import quote_table, quoted_name
 from airflow_provider_cdc.sources.db2.snapshot.chunk_keys import (
     Db2KeyColumn,
     SqlFragment,
@@ -19,6 +18,7 @@ from airflow_provider_cdc.sources.db2.snapshot.chunk_keys import (
     combine_conditions,
     key_columns,
 )
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table, quoted_name
 
 
 class Db2KeyRangeQuery:

@@ -17,7 +17,7 @@ from airflow_provider_cdc.sources.db2.config_enums import IsolationMode
 from airflow_provider_cdc.sources.db2.connect import Db2Connection, Db2Error
 from airflow_provider_cdc.sources.db2.error_translation import LOCKED, UNDEFINED
 from airflow_provider_cdc.sources.db2.position import lsn_text
-from airflow_provider_cdc.sources.db2.schema.sql_names import quote_table
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table
 
 log = logging.getLogger(__name__)
 

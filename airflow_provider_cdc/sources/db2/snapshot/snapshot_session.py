@@ -33,7 +33,7 @@ from airflow_provider_cdc.sources.db2.error_translation import build_cdc_error
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
 from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
-from airflow_provider_cdc.sources.db2.schema.sql_names import create_statement, quote_table
+from airflow_provider_cdc.sources.db2.schema.create_statement import create_statement
 from airflow_provider_cdc.sources.db2.snapshot.key_partitions import build_partition_conditions
 from airflow_provider_cdc.sources.db2.snapshot.select_overrides import as_table, override_of
 from airflow_provider_cdc.sources.db2.snapshot.snapshot_locks import (
@@ -47,6 +47,7 @@ from airflow_provider_cdc.sources.db2.snapshot.snapshot_locks import (
 from airflow_provider_cdc.sources.db2.snapshot.snapshot_row_blocks import read_block
 from airflow_provider_cdc.sources.relational.event_key_decoder import build_query_refused
 from airflow_provider_cdc.sources.relational.fetch_size import MAX_BYTES, FetchSize
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table
 
 log = logging.getLogger(__name__)
 

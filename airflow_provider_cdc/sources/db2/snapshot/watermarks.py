@@ -10,8 +10,8 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Db2Connection, Db2Error
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
-from airflow_provider_cdc.sources.db2.schema.sql_names import quote_table, quoted_name
 from airflow_provider_cdc.sources.db2.signal_checks import DDL, build_registration_sql
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table, quoted_name
 
 _COLUMNS: Final = 3
 

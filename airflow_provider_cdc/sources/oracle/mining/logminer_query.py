@@ -40,10 +40,10 @@ from airflow_provider_cdc.sources.oracle.kernels.operation_codes import (
     XML_CODES,
 )
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table
-from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_literal
 from airflow_provider_cdc.sources.oracle.schema.system_tables import SYSTEM_SCHEMAS, is_system
 from airflow_provider_cdc.sources.oracle.transactions.buffer.open_transactions import UNKNOWN
 from airflow_provider_cdc.sources.oracle.transactions.partial_xids import PARTIAL
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_literal
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of, fetch_rows, fetch_scalar
 from airflow_provider_cdc.sources.oracle.schema.column_defaults import default_of, evaluate_constant
 from airflow_provider_cdc.sources.oracle.schema.column_types import NULL, TEXTS, ColumnType, make_column
-from airflow_provider_cdc.sources.oracle.schema.sql_quoting import create_statement, quote_literal
+from airflow_provider_cdc.sources.oracle.schema.create_statement import create_statement
 from airflow_provider_cdc.sources.oracle.schema.system_tables import (
     LIKELY_NAMES,
     SYSTEM_SCHEMAS,
@@ -34,6 +34,7 @@ from airflow_provider_cdc.sources.oracle.schema.system_tables import (
     is_system_schema,
 )
 from airflow_provider_cdc.sources.relational.row_key import row_key
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_literal
 
 log = logging.getLogger(__name__)
 

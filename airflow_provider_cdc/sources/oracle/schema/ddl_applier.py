@@ -16,11 +16,11 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.alter_table import AlterTableResult, TableAlteration
 from airflow_provider_cdc.sources.oracle.schema.ddl_column_builder import DdlColumnBuilder
-from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table
 from airflow_provider_cdc.sources.oracle.schema.stream_lookups import StreamLookups
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
 from airflow_provider_cdc.sources.relational.captured_structures import CapturedStructures, StatementEffect
 from airflow_provider_cdc.sources.relational.row_key import row_key
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table
 
 log = logging.getLogger(__name__)
 

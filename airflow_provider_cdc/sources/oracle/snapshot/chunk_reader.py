@@ -35,7 +35,6 @@ from airflow_provider_cdc.sources.oracle.connect import (
 )
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
-from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table
 from airflow_provider_cdc.sources.oracle.snapshot.chunk_key_binds import KeyColumn, is_rowid
 from airflow_provider_cdc.sources.oracle.snapshot.event_key_conversion import event_key
 from airflow_provider_cdc.sources.oracle.snapshot.range_query import RangeQuery
@@ -45,6 +44,7 @@ from airflow_provider_cdc.sources.oracle.snapshot.watermarks import OracleWaterm
 from airflow_provider_cdc.sources.relational.chunk_reader import CatalogRows, ReadMoment, RelationalChunkReader
 from airflow_provider_cdc.sources.relational.event_key_decoder import keys_of_rows
 from airflow_provider_cdc.sources.relational.fetch_size import CHUNK_PARTS, FetchSize
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table
 
 ORDER: Final = "ALTER SESSION SET NLS_SORT = BINARY NLS_COMP = BINARY"
 """Makes the session sort and compare as indexes do, whatever the server or a logon trigger has set."""

@@ -15,11 +15,11 @@ from airflow_provider_cdc.core.model.key_json import key_to_json
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of
-from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table
 from airflow_provider_cdc.sources.oracle.snapshot.chunk_key_binds import bind_key_values, key_columns
 from airflow_provider_cdc.sources.oracle.snapshot.event_key_conversion import event_key
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
 from airflow_provider_cdc.sources.relational.event_key_decoder import IrreversibleKey
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table
 
 log = logging.getLogger(__name__)
 

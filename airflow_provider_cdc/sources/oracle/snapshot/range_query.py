@@ -11,7 +11,6 @@ import pyarrow as pa
 from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table, quoted_name
 from airflow_provider_cdc.sources.oracle.snapshot.chunk_key_binds import (
     KeyColumn,
     bind_key_values,
@@ -25,6 +24,7 @@ from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColu
 from airflow_provider_cdc.sources.oracle.snapshot.row_blocks_and_extents import split_fetched_rows
 from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import strip_fingerprint
 from airflow_provider_cdc.sources.relational.fetch_size import LOB_ROWS
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table, quoted_name
 
 _HINT: Final = "/*+ FIRST_ROWS(1000) */"
 """Makes the optimizer use the key's index, instead of reading and sorting the rest of the table."""

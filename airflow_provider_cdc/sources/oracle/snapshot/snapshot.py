@@ -49,7 +49,6 @@ from airflow_provider_cdc.sources.oracle.error_translation import SNAPSHOT_TOO_O
 from airflow_provider_cdc.sources.oracle.open_database_transactions import open_transactions
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
-from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table
 from airflow_provider_cdc.sources.oracle.snapshot import rowid_ranges
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
 from airflow_provider_cdc.sources.oracle.snapshot.row_blocks_and_extents import (
@@ -61,6 +60,7 @@ from airflow_provider_cdc.sources.oracle.snapshot.row_blocks_and_extents import 
 from airflow_provider_cdc.sources.oracle.snapshot.select_overrides import as_of, override_of
 from airflow_provider_cdc.sources.relational.event_key_decoder import build_query_refused
 from airflow_provider_cdc.sources.relational.fetch_size import LOB_ROWS
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table
 
 log = logging.getLogger(__name__)
 

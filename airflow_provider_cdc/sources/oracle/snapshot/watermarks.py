@@ -12,8 +12,8 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection
 from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
-from airflow_provider_cdc.sources.oracle.schema.sql_quoting import quote_table, quoted_name
 from airflow_provider_cdc.sources.oracle.signal_checks import DDL, explain_uncaptured_signals
+from airflow_provider_cdc.sources.relational.sql_quoting import quote_table, quoted_name
 
 _COLUMNS: Final = 3
 

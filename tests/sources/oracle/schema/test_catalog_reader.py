@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.oracle.schema import catalog_reader as module
 from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
 from airflow_provider_cdc.sources.oracle.schema.column_defaults import default_of
 from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType, make_column
-from airflow_provider_cdc.sources.oracle.schema.sql_quoting import create_statement
+from airflow_provider_cdc.sources.oracle.schema.create_statement import create_statement
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
 from airflow_provider_cdc.sources.relational.row_key import row_key
 from dev.servers.oracle import Oracle
