@@ -12,7 +12,7 @@ relational source takes what it needs; each module but the chunk reader stands a
 * :mod:`.sql_quoting`: quotes names and texts, and builds CREATE TABLE statements
 * :mod:`.sql_token_cursor` and :mod:`.ddl_statements`: what a reader of DDL is made of, and what it gives, as far as every database has it
 * :mod:`.alter_table_change` and :mod:`.captured_structures`: what statements of DDL do to tables, and to which
-* :mod:`.date_decimal_kernels` and :mod:`.binary_mode_format`: loops that numba compiles (the calendar, wide decimals), and values as text
+* :mod:`.date_decimal_kernels`, :mod:`.utf8_kernel` and :mod:`.binary_mode_format`: loops that numba compiles (the calendar, wide decimals, UTF-8), and values as text
 
 This is no base of every source: the memory source, and databases without tables, do without it. How kernels are compiled is therefore in
 :mod:`airflow_provider_cdc.sources.jit`, for all.

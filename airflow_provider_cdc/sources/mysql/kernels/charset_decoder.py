@@ -7,7 +7,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.jit import inline_helper, jit
+from airflow_provider_cdc.sources.jit import jit
+from airflow_provider_cdc.sources.relational.utf8_kernel import store_utf8
 
 NO_CHARACTER: Final = 0xFFFF
 """In a table: these bytes are no character of the set, or only the beginning of one."""
@@ -19,28 +20,6 @@ _FOUR_PLANES: Final = 189_000  # number of the four bytes 90 30 81 30 in GB 1803
 
 Bytes = npt.NDArray[np.uint8]
 Table = npt.NDArray[np.uint16]
-
-
-@inline_helper
-def _utf8(out: Bytes, at: int, code: int) -> int:
-    """Write a code point; returns the offset behind it."""
-    if code < 0x80:
-        out[at] = code
-        return at + 1
-    if code < 0x800:
-        out[at] = 0xC0 | code >> 6
-        out[at + 1] = 0x80 | code & 63
-        return at + 2
-    if code < 0x10000:
-        out[at] = 0xE0 | code >> 12
-        out[at + 1] = 0x80 | code >> 6 & 63
-        out[at + 2] = 0x80 | code & 63
-        return at + 3
-    out[at] = 0xF0 | code >> 18
-    out[at + 1] = 0x80 | code >> 12 & 63
-    out[at + 2] = 0x80 | code >> 6 & 63
-    out[at + 3] = 0x80 | code & 63
-    return at + 4
 
 
 @jit
@@ -84,7 +63,7 @@ def decode_texts(
                             code = _UNKNOWN
                 if code == NO_CHARACTER:
                     code, size = _UNKNOWN, 1
-            w = _utf8(out, w, code)
+            w = store_utf8(out, w, code)
             p += size
         out_offsets[row + 1] = w
     return w

@@ -25,6 +25,7 @@ from airflow_provider_cdc.sources.oracle.kernels.number_and_date_parsers import 
     wide_decimal,
     year_to_month,
 )
+from airflow_provider_cdc.sources.relational.utf8_kernel import store_utf8
 
 # -- how a column's literals are read: kind, with up to three parameters -----------------------------------------------------
 NUMBER: Final = 0  # a = digits, b = decimals; up to 18 digits
@@ -286,29 +287,8 @@ def _unicode(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np.u
             if code > 0xDBFF or low < 0xDC00 or low > 0xDFFF:
                 return -1
             code = 0x10000 + (code - 0xD800) * 1024 + low - 0xDC00
-        at = _utf8(code, out, at)
+        at = store_utf8(out, at, code)
     return at
-
-
-@jit
-def _utf8(code: int, out: npt.NDArray[np.uint8], at: int) -> int:
-    if code < 0x80:
-        out[at] = code
-        return at + 1
-    if code < 0x800:
-        out[at] = 0xC0 | code >> 6
-        out[at + 1] = 0x80 | code & 0x3F
-        return at + 2
-    if code < 0x10000:
-        out[at] = 0xE0 | code >> 12
-        out[at + 1] = 0x80 | code >> 6 & 0x3F
-        out[at + 2] = 0x80 | code & 0x3F
-        return at + 3
-    out[at] = 0xF0 | code >> 18
-    out[at + 1] = 0x80 | code >> 12 & 0x3F
-    out[at + 2] = 0x80 | code >> 6 & 0x3F
-    out[at + 3] = 0x80 | code & 0x3F
-    return at + 4
 
 
 @jit
