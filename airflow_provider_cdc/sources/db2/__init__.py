@@ -7,7 +7,7 @@ Modules here: :mod:`.source` (what core calls), :mod:`.config` (the documented p
 * :mod:`.asn` knows the agent's control tables: how far it is, and which tables it captures;
 * :mod:`.rows` makes Arrow arrays of fetched rows, the same for tables and change tables;
 * :mod:`.table_schema` has the tables' schemas;
-* :mod:`.date_decimal_kernels` has the loops that numba compiles.
+* :mod:`.kernels` has the loops that numba compiles.
 
 Nothing here ran on a Db2. The driver is IBM's own; the server of the tests is Apache Derby, whose DRDA is made to speak as Db2 does, with a
 capture agent of the tests' own beside it.

@@ -7,5 +7,5 @@ Modules here: :mod:`.source` (what core calls), :mod:`.config` (the documented p
 * :mod:`.transactions` buffers changes until their commit, and makes blocks of them; :mod:`.snapshot` reads rows by queries;
 * :mod:`.redo` reads ``SQL_REDO`` statements into columns;
 * :mod:`.table_schema` has the tables' schemas, and applies DDL to them;
-* :mod:`.date_decimal_kernels` has the loops that numba compiles.
+* :mod:`.kernels` has the loops that numba compiles.
 """
