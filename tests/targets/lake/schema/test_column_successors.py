@@ -435,7 +435,9 @@ def test_what_tells_rows_cannot_go_on_in_a_new_column(
     lake = _lake(memory(), key)
     before = lake.rows("s.t")
     lake.connector.database.change_column("s.t", "n", "string", str)
-    with pytest.raises(TargetError, match=rf"(?s)n of s\.t has the type int in the table.*{why}.*type_changes: rewrite"):
+    with pytest.raises(
+        TargetError, match=rf"(?s)n of s\.t has the type int in the table.*{why}.*type_changes: rewrite"
+    ):
         lake.follow()
     assert lake.rows("s.t") == before
     lake.apply(tables=TableRules.parse([{"tables": ".*"}]))
