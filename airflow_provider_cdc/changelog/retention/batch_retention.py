@@ -222,12 +222,12 @@ class Retention:
         needs, known = needs_of(self._storage, self._connector), self._read()
         last = self._changelog.find_last_batch(self._connector, after=self._start(known, needs, first))
         if self._limits.is_unlimited or not needs:
-            nobody = "no target is known, so it is not known which batches are no longer needed"
+            no_target = "no target is known, so it is not known which batches are no longer needed"
             return RetentionPlan(
                 first,
                 last,
                 first,
-                "they are kept forever" if self._limits.is_unlimited else nobody,
+                "they are kept forever" if self._limits.is_unlimited else no_target,
                 targets=len(needs),
             )
         applied = min(needs[0].after, last)

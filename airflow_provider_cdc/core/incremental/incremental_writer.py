@@ -57,7 +57,7 @@ class IncrementalWriter:
         state, ended = self._state, False
         if not state.incremental_state.is_active:
             return
-        self.schedule_tables()  # after a large transaction reading begins anew; a scan may also have been added meanwhile
+        self.schedule_tables()  # after a large transaction, reading restarts; a scan may also have been added meanwhile
         for found in self._incremental.iterate_ready_windows(lambda: state.incremental_state):
             for rows in self._tables.record_row_blocks(found.blocks, state.offset.position or {}):
                 self._writer.write_read_rows(

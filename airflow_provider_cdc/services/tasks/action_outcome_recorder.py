@@ -49,8 +49,8 @@ def record_outcome(connector: str, state_conn_id: str, action: str, context: Con
     except Exception as e:
         try:
             note(NotificationType.FAILED, str(e))
-        except CdcError as untold:  # what has failed is told by the task itself
-            log.warning("The outcome could not be recorded for the pages: %s", untold)
+        except CdcError as record_error:  # the task itself reports its failure
+            log.warning("The outcome could not be recorded for the pages: %s", record_error)
         raise
     note(NotificationType.COMPLETED, "\n".join(lines))
 

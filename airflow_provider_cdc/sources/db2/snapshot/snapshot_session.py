@@ -99,7 +99,7 @@ class Db2Snapshot(SnapshotSession):
             others = [
                 *itertools.takewhile(lambda c: try_share_locks(c, found, mode), others)
             ]  # writers that wait keep out the next one, too
-            found = catalog.read_captured_schemas(tables)  # as they are now that nobody can change them
+            found = catalog.read_captured_schemas(tables)  # their structures cannot change any more
             now, mark = wait_for_agent(beside, self._config)
         else:
             self._refuse_bags(found)

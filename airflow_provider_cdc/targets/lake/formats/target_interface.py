@@ -25,7 +25,7 @@ class Target(TargetIdentity, TargetProgress, TargetColumns, TargetRows, TargetMa
     def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
         self.spark, self.location, self.profile = spark, location, profile
         self.written: WriteMetrics | None = None
-        """What the last write has written; ``None`` if there was nothing to be done."""
+        """Metrics of the last write; ``None`` if nothing had to be written."""
         self.stand: ObservedProgress | None = None
         """How far the table was when the work on it was decided, if others may write to it. :meth:`evolve_columns`, :meth:`record_rule` and :meth:`record_variants` have no
         marker that makes a late one a no-op; they change the table only if it is there still."""

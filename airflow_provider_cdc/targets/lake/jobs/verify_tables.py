@@ -231,7 +231,7 @@ class VerifyTables:
         :raises NotComparable: it is not known which they are
         """
         rule, topic = match_rule(self._rules, wanted.reference.schema).rule, wanted.topic
-        # nor are those compared that are known: of all the others nobody would hear
+        # the known ones are not compared either: the report would be silent about all others
         if self._rules is None or self._standing.read_report() is None:
             raise NotComparable(
                 "its rows are in several tables, and only the report of the last apply lists them: set --applied to the change log with this report, "
