@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 
 __all__ = ["format_cdc_command", "read_whole"]
 

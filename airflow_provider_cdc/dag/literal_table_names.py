@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
+
+from airflow_provider_cdc.core.name_patterns import split_patterns
 
 _LISTS = ("table.include.list", "collection.include.list")
 _SPECIAL = set("*+?[]{}^$")
@@ -46,7 +47,7 @@ def _patterns(value: Any) -> Iterable[str]:
     if isinstance(value, str):
         if "{{" in value or "{%" in value:
             return []  # a template: it is rendered when a task runs
-        value = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", value)]
+        value = split_patterns(value)
     return [part.strip() for part in value or () if isinstance(part, str) and part.strip()]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.operators.signal import execute_snapshot
 from airflow_provider_cdc.services.connectors.captured_tables import format_names, select_tables
 

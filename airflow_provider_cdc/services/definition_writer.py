@@ -20,7 +20,7 @@ from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.sources import SOURCES, config_class
 
 MODES: Mapping[str, str] = {

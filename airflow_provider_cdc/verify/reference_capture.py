@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture, open_source, parse_config
 from airflow_provider_cdc.core.config.target_table_rules import NO_RULES
 from airflow_provider_cdc.core.errors import ConfigError, ConnectorHalted, TransientError
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.core.model.key_json import InvalidKeyValue, Key, build_sort_key, key_to_json, parse_key_value
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 
 if TYPE_CHECKING:

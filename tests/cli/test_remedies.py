@@ -25,8 +25,8 @@ from airflow_provider_cdc.connector import ConnectorDefinition, open_source, par
 from airflow_provider_cdc.core.capture.capture_remedies import how_to_read, with_command
 from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, NotGranted, PositionLost
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.signals.table_patterns import match_tables
 from airflow_provider_cdc.operators.base.verify_result_and_repairs import result_of

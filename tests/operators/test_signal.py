@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -110,8 +111,15 @@ def test_it_waits_in_a_worker_where_there_is_no_triggerer(shop: Shop) -> None:
         wait=True,
         deferrable=False,
         poll_interval=0.05,
+        wait_timeout=timedelta(minutes=1),
     )
-    running = threading.Timer(0.3, capture, (shop,))
+
+    def capture_once_sent() -> None:
+        while not signals(shop):
+            time.sleep(0.05)
+        capture(shop)
+
+    running = threading.Thread(target=capture_once_sent)
     running.start()
     assert operator.execute(instance())["state"] == "done"
     running.join()

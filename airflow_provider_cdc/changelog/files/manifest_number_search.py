@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker, TruncationMarkers
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 
 MOST = 10**12 - 1

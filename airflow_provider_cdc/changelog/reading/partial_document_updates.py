@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.core.model.table_schema import DocumentSchema
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.spi.partial_update_applier import PartialUpdateApplier
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.truncation_marker import track_table_names
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.core.model.batch_manifest import BatchContents, DataFile
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 
 

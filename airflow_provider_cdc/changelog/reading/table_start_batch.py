@@ -16,7 +16,7 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker
 from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic
 from airflow_provider_cdc.core.errors import BatchesRemoved
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 
 

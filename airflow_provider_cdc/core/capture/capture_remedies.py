@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, NotGranted, PositionLost
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 
 

@@ -20,12 +20,12 @@ from airflow_provider_cdc.core.config.recorded_filter_lists import RecordedFilte
 from airflow_provider_cdc.core.config.table_limit import check_table_limit
 from airflow_provider_cdc.core.config.topic_names import TopicNames
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.core.lifecycle.log_gap import repair_signals
 from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.snapshot.snapshot_policy import SnapshotPolicy, reads_rows
 from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator
 
+from airflow_provider_cdc.core.name_patterns import split_patterns
+
 CHUNK_BYTES: Final = 16 << 20
 """Bytes after which a chunk of an incremental snapshot ends, unless ``incremental.snapshot.chunk.max.bytes`` says otherwise."""
 
@@ -124,7 +126,7 @@ def _split_patterns(value: Any) -> Any:
             raise ValueError(
                 f"{value!r} is split at the comma of {found[0]}: write {escaped}, or use a list of patterns"
             )
-        value = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", value)]
+        value = split_patterns(value)
     parts = tuple(p.strip() for p in _texts(value) if p.strip())
     for part in parts:
         if found := _POSIX_CLASS.search(part):

@@ -13,7 +13,7 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.hooks.source import PREFIX, CdcSourceHook
 from airflow_provider_cdc.plugins import authorization
 from airflow_provider_cdc.plugins.api.check_and_chart_routes import Prerequisite, SourceRequest, build_prerequisites

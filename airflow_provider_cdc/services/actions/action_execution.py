@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal
 from airflow_provider_cdc.core.model.notifications import ACTION, Notification, NotificationType
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.signals.signal_request_parser import SignalRejected, parse_request
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState

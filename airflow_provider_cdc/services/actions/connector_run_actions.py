@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.services.actions.action_models import (
     ConnectorAction,
     RebuildTargetTables,

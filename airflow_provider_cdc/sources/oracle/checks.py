@@ -14,8 +14,8 @@ from oracledb import Connection
 
 from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, TransientError
-from airflow_provider_cdc.core.exact_pattern import format_exact_pattern
 from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.core.remedy_commands import read_whole
 from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding

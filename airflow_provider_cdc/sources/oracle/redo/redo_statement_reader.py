@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import CdcError, SchemaConflict, UnreadableValue
-from airflow_provider_cdc.core.exact_pattern import escape_name
 from airflow_provider_cdc.core.model import log_items
 from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.core.name_patterns import escape_name
 from airflow_provider_cdc.core.remedy_commands import read_whole
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels import literal_conversion as k

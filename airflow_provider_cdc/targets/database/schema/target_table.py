@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.exact_pattern import escape_name
 from airflow_provider_cdc.core.model.table_schema import HEADER, Column, TableSchema
+from airflow_provider_cdc.core.name_patterns import escape_name
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, PrimaryKeyMode
 
 COORDINATES = (

@@ -86,7 +86,7 @@ def _some(db: Any, r: random.Random) -> Row:
 
 def _value(db: Any, n: int) -> Row:
     ((_, schema),) = db.read_consistent_view()[1].items()
-    return {"n": str(n) if schema.column("n").type == "string" else n}
+    return {"n": str(n) if schema.get_column("n").type == "string" else n}
 
 
 def _same(once: Lake, each: Lake, *but: str) -> None:
@@ -158,7 +158,7 @@ def test_batches_applied_at_once_or_one_by_one_give_the_same(
         for step in range(4):
             _work(once, r)
             if step == turn and rule.get("type_changes") == "new_column":
-                old = db.read_consistent_view()[1].popitem()[1].column("n").type
+                old = db.read_consistent_view()[1].popitem()[1].get_column("n").type
                 db.change_column("s.t", "n", *(("string", str) if old == "int32" else ("int32", int)))
             once.connector.capture()
             each.apply()

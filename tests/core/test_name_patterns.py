@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.config.capture_filters import Filters
-from airflow_provider_cdc.core.exact_pattern import escape_name, format_exact_pattern
 from airflow_provider_cdc.core.model.connector_signal import Signal
 from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.name_patterns import escape_name, format_exact_pattern, split_patterns
 from airflow_provider_cdc.core.signals.signal_request_parser import ExecuteSnapshotRequest, parse_request
 from airflow_provider_cdc.core.signals.table_patterns import conditions_by_table, match_tables
 from airflow_provider_cdc.dag.snapshot_form_parser import snapshot_request
@@ -70,3 +70,9 @@ def test_it_is_one_line_without_a_sign_that_a_reader_of_patterns_cuts_at(name: s
         assert not re.search(r"[\s'\"`=,:]", pattern)
         assert pattern.isprintable()
     assert re.fullmatch(escape_name(name), name)
+
+
+@given(st.lists(TABLES, min_size=1, max_size=4))
+def test_a_list_in_one_text_is_the_list_of_its_patterns(tables: list[TableId]) -> None:
+    patterns = [re.escape(str(table)) for table in tables]
+    assert split_patterns(",".join(pattern.replace(",", r"\,") for pattern in patterns)) == patterns

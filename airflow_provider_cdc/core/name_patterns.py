@@ -1,4 +1,4 @@
-"""The regular expression that matches one name alone, in the one spelling that every reader of patterns takes.
+"""Patterns of names: the list of them in one text, and the one that matches a single name alone.
 
 Include lists cut patterns at commas and strip blanks, ``field.exclude.list`` cuts at colons, signals take double quotes for quoting, filters of
 ``airflow cdc snapshot`` cut at ``=``, and texts of errors put commands between backticks. So all of those characters are numbers in it.
@@ -11,6 +11,7 @@ import re
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]*)?")
 """Names that are patterns of themselves alone. A single dot needs no escape: every table's name has one, so that it cannot stand for anything else.
 Of several, each can, as ``a.b.c`` shows, which matches ``axb.c``, too."""
+_TOKEN = re.compile(r"\\.|[^,\\]+|,|\\", re.DOTALL)
 _NUMBERED = frozenset("'\"`=,:")
 
 
@@ -39,6 +40,23 @@ def escape_name(name: str) -> str:
     net\.total\x2c\x20EUR
     """
     return "".join(map(_exact, name))
+
+
+def split_patterns(text: str) -> list[str]:
+    r"""Split a comma-separated list of patterns; a comma with a backslash before it is part of a pattern.
+
+    A backslash escapes the one character behind it. So a comma behind two backslashes separates.
+
+    >>> split_patterns(r"shop\.a\,b,shop\.c\\,d") == [r"shop\.a,b", r"shop\.c\\", "d"]
+    True
+    """
+    parts = [""]
+    for token in _TOKEN.findall(text):
+        if token == ",":
+            parts.append("")
+        else:
+            parts[-1] += "," if token == "\\," else token
+    return parts
 
 
 def _exact(character: str) -> str:
