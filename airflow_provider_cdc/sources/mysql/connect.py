@@ -228,7 +228,7 @@ def translate_error(e: pymysql.err.Error, config: MySqlConfig, where: str | None
             f"The database answers, but has ended a statement: {message} (error {code})",
             where=where or f"{config.database_hostname}:{config.database_port}",
             safe="Changes that were not committed to the change log are captured again by the next run.",
-            remedy="SHOW FULL PROCESSLIST tells who holds a lock (LOCK TABLES, ALTER TABLE, an open transaction); a retry goes on "
+            remedy="SHOW FULL PROCESSLIST shows who holds a lock (LOCK TABLES, ALTER TABLE, an open transaction); a retry resumes "
             "where this run stopped",
         )
     return _unavailable(config, message, where)

@@ -192,7 +192,7 @@ def test_a_table_that_is_gone_is_told_and_if_all_are_that_is_no_success(table: L
     assert [one.steps["look"].said for one in done.tables if one.topic == "p.s.u"] == ["the table no longer exists"]
     shutil.rmtree(table.path("s.t"))  # as if the folder of all tables were not mounted
     done = _maintain(table)
-    assert [one.problem[:28] for one in done.tables] == ["no table of this target exis"] * 2
+    assert [one.problem[:23] for one in done.tables] == ["no table of this target"] * 2
 
 
 def test_a_table_with_another_one_below_it_is_left_alone(table: Lake) -> None:
