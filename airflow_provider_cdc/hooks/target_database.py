@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.hooks.driver_parameters import select_parameters
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 
 if TYPE_CHECKING:
@@ -23,12 +24,6 @@ DRIVERS = {
     "oracle": "oracle+oracledb", "db2": "db2+ibm_db", "cdc_db2": "db2+ibm_db", "mssql": "mssql",
 }  # fmt: skip
 """Type of a connection → SQLAlchemy dialect and driver; of SQL Server, the driver that is installed."""
-_DB2 = {
-    "database.authentication": "Authentication", "database.ssl.mode": "Security", "database.ssl.ca": "SSLServerCertificate",
-    "database.ssl.hostname.validation": "SSLClientHostnameValidation",
-}  # fmt: skip
-"""What the extra of a ``cdc_db2`` connection has → the word of IBM's driver."""
-_DB2_VALUES = {"required": "SSL", "disabled": None, "true": "Basic", "false": "Off"}
 
 
 class CdcDatabaseHook(BaseHook):
@@ -37,8 +32,8 @@ class CdcDatabaseHook(BaseHook):
         >>> CdcDatabaseHook("warehouse").resolve_properties()["connection.url"]
         'postgresql+psycopg://db:5432/shop'
 
-    Texts and numbers in the connection's extra are parameters of the driver: ``{"sslmode": "verify-full"}``. The service of an Oracle database is ``service_name`` in the
-    extra, or the schema field.
+    The connection's extra contains parameters of the driver, such as ``{"sslmode": "verify-full"}``; see
+    :mod:`airflow_provider_cdc.hooks.driver_parameters`. The service of an Oracle database is ``service_name`` in the extra, or the schema field.
     """
 
     def __init__(self, conn_id: str) -> None:
@@ -48,7 +43,7 @@ class CdcDatabaseHook(BaseHook):
     def resolve_properties(self) -> dict[str, Any]:
         """Properties of a sink, secrets among them.
 
-        :raises ConfigError: the connection is of a type that no dialect belongs to
+        :raises ConfigError: the connection is of a type that no dialect belongs to, or has a parameter that is not allowed
         """
         import sqlalchemy as sa
 
@@ -59,16 +54,13 @@ class CdcDatabaseHook(BaseHook):
                 f"The connection {self.conn_id} has the type {connection.conn_type!r}, which the sink cannot write to.",
                 remedy=f"use a connection of the type {', '.join(sorted(DRIVERS))}",
             )
-        query = {
-            name: str(value) for name, value in (connection.extra_dejson or {}).items() if isinstance(value, (str, int))
-        }
+        database = sa.make_url(f"{driver}://").get_backend_name()
+        query = select_parameters(self.conn_id, str(connection.conn_type), database, connection.extra_dejson or {})
         url = sa.URL.create(
             driver, host=connection.host or None, port=connection.port, database=connection.schema or None, query=query
         )
         if driver == "oracle+oracledb":
             url = _of_oracle(url)
-        if connection.conn_type == "cdc_db2":
-            url = url.set(query=_of_db2(query))
         if driver == "sqlite":
             url = sa.URL.create(driver, database=connection.host or connection.schema)
         found = {"connection.url": url.render_as_string(), "connection.username": connection.login}
@@ -109,11 +101,3 @@ def _of_oracle(url: Any) -> Any:
     if sid is None and url.database:
         query.setdefault("service_name", url.database)
     return url.set(database=sid, query=query) if sid else url._replace(database=None, query=query)
-
-
-def _of_db2(extra: dict[str, str]) -> dict[str, str]:
-    found = {
-        _DB2.get(name, name): _DB2_VALUES.get(value.lower(), value) if name in _DB2 else value
-        for name, value in extra.items()
-    }
-    return {name: value for name, value in found.items() if value}

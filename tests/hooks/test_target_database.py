@@ -62,3 +62,58 @@ def test_a_connection_of_another_type_is_refused(monkeypatch: pytest.MonkeyPatch
     connect(monkeypatch, "warehouse", conn_type="ssh", host="db")
     with pytest.raises(ConfigError, match="cannot write to"):
         CdcDatabaseHook("warehouse").resolve_properties()
+
+
+@pytest.mark.parametrize("conn_type", sorted(DRIVERS))
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"host": "evil"}, {"port": 1}, {"user": "x"}, {"init_command": "DROP TABLE t"}, {"read_default_file": "/etc/passwd"},
+        {"unix_socket": "/tmp/x"}, {"passfile": "/etc/passwd"}, {"service": "x"}, {"hostaddr": "10.0.0.1"}, {"dbname": "x"},
+        {"driver": "/tmp/x.so"}, {"config_dir": "/tmp"}, {"Protocol": "TCPIP", "Hostname": "evil"}, {"odbc_connect": "x"}, {"plugin_dir": "/tmp"},
+    ],
+    ids=lambda extra: next(iter(extra)),
+)  # fmt: skip
+def test_a_parameter_that_could_do_harm_never_reaches_a_driver(
+    monkeypatch: pytest.MonkeyPatch, conn_type: str, extra: dict[str, Any]
+) -> None:
+    connect(monkeypatch, "warehouse", conn_type=conn_type, host="db", extra=extra)
+    with pytest.raises(ConfigError, match=next(reversed(extra))):
+        CdcDatabaseHook("warehouse").resolve_properties()
+
+
+@pytest.mark.parametrize(
+    ("conn_type", "extra"),
+    [
+        ("postgres", {"cursor": "dictcursor", "iam": False, "aws_conn_id": "aws"}),
+        ("mysql", {"cursor": "sscursor", "local_infile": True}),
+        ("oracle", {"thick_mode": True, "fetch_lobs": False}),
+    ],
+)
+def test_parameters_of_hooks_of_airflow_itself_are_ignored(
+    monkeypatch: pytest.MonkeyPatch, conn_type: str, extra: dict[str, Any]
+) -> None:
+    connect(monkeypatch, "warehouse", conn_type=conn_type, host="db", extra=extra)
+    assert "?" not in CdcDatabaseHook("warehouse").resolve_properties()["connection.url"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "encrypted", "checks_name"),
+    [("disabled", False, None), ("required", True, False), ("verify_ca", True, False), ("verify_identity", True, True)],
+)
+def test_the_encryption_of_a_source_of_mysql_counts_for_a_target_too(
+    monkeypatch: pytest.MonkeyPatch, mode: str, encrypted: bool, checks_name: bool | None
+) -> None:
+    extra = {"database.ssl.mode": mode, "database.ssl.ca": "/ca.pem", "snapshot.mode": "never"}
+    connect(monkeypatch, "warehouse", conn_type="cdc_mysql", host="db", extra=extra)
+    url = sa.make_url(CdcDatabaseHook("warehouse").resolve_properties()["connection.url"])
+    _, arguments = sa.create_engine(url).dialect.create_connect_args(url)
+    assert (bool(arguments.get("ssl")) and not arguments.get("ssl_disabled")) == encrypted
+    if encrypted:
+        assert arguments["ssl"] == {"ca": "/ca.pem", "check_hostname": checks_name}
+
+
+def test_a_mode_of_encryption_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, "warehouse", conn_type="cdc_mysql", host="db", extra={"database.ssl.mode": "requird"})
+    with pytest.raises(ConfigError, match=r"database\.ssl\.mode"):
+        CdcDatabaseHook("warehouse").resolve_properties()
