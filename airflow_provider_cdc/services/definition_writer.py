@@ -40,6 +40,7 @@ TARGETS: Mapping[Target, str] = {
 Name = Annotated[str, Field(min_length=1, max_length=250)]
 TableName = Annotated[str, Field(min_length=1, max_length=2000)]
 Place = Annotated[str, Field(min_length=1, max_length=2000)]
+PropertyText = Annotated[str, Field(max_length=20_000)]
 
 
 class DefinitionRequest(BaseModel):
@@ -67,7 +68,7 @@ class DefinitionRequest(BaseModel):
     target: Target = "delta"
     location: Place = Field(default="/data/lake/{database}/{table}", description="Location of lake tables")
     database: Name = Field(default="warehouse", description="Airflow connection to a target database")
-    properties: dict[str, str | int | float | bool] = Field(
+    properties: dict[Name, PropertyText | int | float | bool] = Field(
         default_factory=dict, max_length=100, description="Further properties, by their documented names"
     )
 

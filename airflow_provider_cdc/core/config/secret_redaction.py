@@ -24,11 +24,13 @@ _SECRET: Final = re.compile(
 )
 _CONNECT: Final = re.compile(r"(^|[._-])(url|uri|dsn|descriptor|hostname|host|servers|nodes|string)$")
 """Names of settings that hold addresses, which may contain a login."""
-_USERINFO: Final = re.compile(r"(?<=://)[^/?#@\s:]*:(?P<secret>\S*)@")
+_USERINFO: Final = re.compile(r"(?<=://)[^/?#@\s:]*:")
 _SCHEME: Final = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.:-]*://")
-_ORACLE: Final = re.compile(r"^\s*(?:jdbc:oracle:\w+:)?(?P<user>[^@()/\s:]+)/(?P<secret>(?:\"[^\"]*\"|[^()])*)@", re.I)
-_PAIR: Final = re.compile(r"^\s*(?!jdbc:)(?P<user>[^@()/\s:]*):(?P<secret>[^@()\s]*)@", re.I)
-_SETTING: Final = re.compile(r"(?P<name>[\w.-]+)\s*=\s*(?P<secret>\"[^\"]*\"|'[^']*'|[^;&,()\s\"']+)")
+_ORACLE: Final = re.compile(r"\s*(?:jdbc:oracle:\w+:)?(?P<user>[^@()/\s:]+)/", re.IGNORECASE)
+_ORACLE_PART: Final = re.compile(r"\"[^\"]*\"|[()]")
+"""A quoted text, which may hold parentheses, or the parenthesis at which an address begins."""
+_PAIR: Final = re.compile(r"\s*(?!jdbc:)(?P<user>[^@()/\s:]*):(?P<secret>[^@()\s]*)@", re.IGNORECASE)
+_SETTING: Final = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)\s*=\s*(?P<secret>\"[^\"]*\"|'[^']*'|[^;&,()\s\"']+)")
 _NO_SECRET: Final = {"", "anon", "anonymous", "google_default", "cloud", "cache", "browser", "none", "false", "true"}
 """Values of fsspec options for tokens that are not secret."""
 
@@ -88,17 +90,40 @@ def secret_options(options: Mapping[str, Any], above: str = "") -> list[str]:
 
 
 def _found(name: str, text: str) -> Iterator[tuple[int, int, str]]:
-    """Return the part to cut out of a text, and the secret in it."""
+    """Return the part to cut out of a text, and the secret in it.
+
+    The time is linear in the text's length: users of the pages send such texts, and a regular expression holds the interpreter's lock.
+    """
     url, connects = _SCHEME.match(text) is not None, _CONNECT.search(name.lower()) is not None
-    for found in _USERINFO.finditer(text):
-        yield found.start(), found.end(), found["secret"]
-    if connects and not url and (login := _ORACLE.match(text) or _PAIR.match(text)):
-        at = login.start("user")
-        yield at, login.end() - (1 if at else 0), login["secret"]
+    yield from _find_userinfo(text)
+    if connects and not url:
+        yield from _find_login(text)
     if connects or url:
-        for found in _SETTING.finditer(text):
-            if is_secret_name(found["name"]):
-                yield found.start("secret"), found.end("secret"), found["secret"].strip("\"'")
+        for setting in _SETTING.finditer(text):
+            if is_secret_name(setting["name"]):
+                yield setting.start("secret"), setting.end("secret"), setting["secret"].strip("\"'")
+
+
+def _find_userinfo(text: str) -> Iterator[tuple[int, int, str]]:
+    """Find ``user:secret@`` behind ``://``; the secret ends at the last ``@`` before a blank."""
+    for word in re.finditer(r"\S+", text):
+        end = text.rfind("@", *word.span())
+        if end >= 0 and (user := _USERINFO.search(text, word.start(), end)):
+            yield user.start(), end + 1, text[user.end() : end]
+
+
+def _find_login(text: str) -> Iterator[tuple[int, int, str]]:
+    """Find the login at the beginning of an address that is no URL: ``user/secret@`` or ``user:secret@``."""
+    if user := _ORACLE.match(text):
+        address = (part.start() for part in _ORACLE_PART.finditer(text, user.end()) if part[0] in "()")
+        end = text.rfind("@", user.end(), next(address, len(text)))
+        if end >= 0:
+            start = user.start("user")
+            yield start, end + (not start), text[user.end() : end]
+            return
+    if pair := _PAIR.match(text):
+        start = pair.start("user")
+        yield start, pair.end() - bool(start), pair["secret"]
 
 
 def _holds(value: Any) -> bool:

@@ -41,16 +41,19 @@ class RegexTooComplex(Exception):
 def count_match_steps(pattern: str, lengths: Sequence[int]) -> float:
     """Count the steps that it may take at most to match a pattern with names of these lengths; 0 where there is only one way.
 
-    :raises TooManyWays: too many for a single name, or the pattern itself is too long
+    :raises RegexTooComplex: too many for a single name, or the pattern itself is too long or too deep
     :raises re.error: it is no regular expression
     """
     if len(pattern) > LONGEST:
         raise RegexTooComplex
-    tree = _PARSER.parse(pattern)
-    if not lengths or all(str(op) in _ONE for op, _ in tree):
-        return 0
-    counted = _StepCounter(max(lengths))
-    counted.count_sequence(tree, counted.nothing)
+    try:
+        tree = _PARSER.parse(pattern)
+        if not lengths or all(str(op) in _ONE for op, _ in tree):
+            return 0
+        counted = _StepCounter(max(lengths))
+        counted.count_sequence(tree, counted.nothing)
+    except RecursionError:
+        raise RegexTooComplex from None
     upto = np.cumsum(counted.steps)
     return float(sum(upto[n] for n in lengths))
 

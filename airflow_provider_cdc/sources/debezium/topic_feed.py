@@ -14,6 +14,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SourceUnavailable
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.signals.regex_limits import RegexTooComplex, count_match_steps
 from airflow_provider_cdc.sources.debezium.config import DebeziumConfig, KeyFormat
 from airflow_provider_cdc.sources.debezium.position import TopicsPosition
 from airflow_provider_cdc.sources.debezium.record_feed_interface import PIECE_BYTES, RecordFeed, RecordLines
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _ANSWER_S: Final = 20.0
 """Seconds to wait for an answer of the brokers."""
 _AT_ONCE: Final = 5000
+_LONGEST_NAME: Final = 249
+"""Characters of a topic's name at most, as Kafka has it."""
 _NEW_TOPICS_S: Final = 30.0
 """Seconds between two looks for topics and partitions that have come."""
 _SAFE: Final = "Everything up to the connector's position is captured; the offset is untouched."
@@ -64,7 +67,7 @@ class TopicRecordLines(RecordLines):
 class TopicFeed(RecordFeed):
     """The topics of ``topics`` or ``topics.regex``.
 
-    :raises ConfigError: the client library is not installed, or does not take a property
+    :raises ConfigError: the client library is not installed, or does not take a property; or matching ``topics.regex`` may take for ever
     """
 
     def __init__(self, config: DebeziumConfig) -> None:
@@ -73,6 +76,7 @@ class TopicFeed(RecordFeed):
         self._made: Consumer | None = None
         self._trouble = ""
         _library()
+        _check_pattern(config.topics_regex)
 
     def close(self) -> None:
         if self._made is not None:
@@ -325,6 +329,21 @@ class TopicFeed(RecordFeed):
             "the command to continue after them; a new snapshot by the connector that writes the topic then "
             "completes its tables. Keep records longer than the longest delay between captures (retention.ms)",
         )
+
+
+def _check_pattern(pattern: str | None) -> None:
+    """Check that a topic's name is matched at once: a wizard of the API server matches, too, and matching holds up all of its threads.
+
+    :raises ConfigError: it may take longer
+    """
+    try:
+        count_match_steps(pattern or "", [_LONGEST_NAME])
+    except RegexTooComplex:
+        raise ConfigError(
+            "Matching topics.regex with the names of topics may take for ever.",
+            where=f"topics.regex={pattern}",
+            remedy="write it without repeated groups, such as [a-z0-9-]* instead of ([a-z0-9]+-?)*, and with fewer .*; or list the topics in topics",
+        ) from None
 
 
 def _library() -> None:

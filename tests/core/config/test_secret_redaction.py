@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import product
 from typing import Any
 
@@ -133,3 +134,18 @@ def test_a_change_log_with_credentials_in_its_address_is_refused() -> None:
     with pytest.raises(ConfigError, match="changelog") as caught:
         refuse_secrets(ConnectorDefinition("shop", "memory", "sftp://cdc:sesame@lake/log"))
     assert "sesame" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["changelog.url", "comment"])
+@pytest.mark.parametrize("begin", ["", "u/", "u:", "x://", "a="])
+def test_the_time_is_linear_in_the_length_of_a_text(name: str, begin: str) -> None:
+    units = [
+        "".join(unit)
+        for size in (1, 2)
+        for unit in product(('"', "'", "a", " ", ":", "@", "(", "=", "://", "/", "."), repeat=size)
+    ]
+    began = time.thread_time()
+    for unit in units:
+        strip_credentials(name, begin + unit * (20_000 // len(unit)))
+    seconds = (time.thread_time() - began) / len(units)
+    assert seconds < 0.03  # a quadratic one takes seconds, an exponential one years

@@ -87,3 +87,12 @@ def test_ways_are_counted_by_the_length_of_each_name() -> None:
     assert count_match_steps("a*b*", [2]) == 3 + (3 + 2 + 1)
     assert count_match_steps("a{2,3}", [9]) == 2
     assert count_match_steps("(ab){2,3}", [9]) == count_match_steps("(?:ab){2,3}", [9])
+
+
+def test_a_pattern_that_is_too_deep_for_the_stack_is_too_complex() -> None:
+    def count(calls: int) -> float:
+        return count(calls - 1) if calls else count_match_steps("(?:a|" * 60 + "b" + ")" * 60, NAMES)
+
+    assert count(50) < MOST
+    with pytest.raises(RegexTooComplex):
+        count(900)

@@ -13,7 +13,9 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_cdc.connector import open_source
-from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
+from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SourceUnavailable
+from airflow_provider_cdc.sources.debezium.config import DebeziumConfig
+from airflow_provider_cdc.sources.debezium.topic_feed import TopicFeed
 from dev.servers import Kafka
 from tests.sources.debezium.written import Row, Topic, node
 from tests.support.connectors import Connector
@@ -112,6 +114,14 @@ def test_a_topic_is_chosen_by_a_regular_expression_and_may_come_later(kafka: Kaf
     assert connector.capture().events == 1
     assert topic.name.removeprefix("shop.") in map(str, _discovered(connector))
     kafka.delete_topic(topic.name)
+
+
+def test_an_expression_that_may_be_matched_for_ever_is_rejected_before_a_broker_is_reached() -> None:
+    config = DebeziumConfig.parse(
+        {"topic.prefix": "p", "bootstrap.servers": "127.0.0.1:1", "topics.regex": r"([a-z-]+.?)+\d"}
+    )
+    with pytest.raises(ConfigError, match="may take for ever"):
+        TopicFeed(config)
 
 
 def _discovered(connector: Connector) -> list[Any]:
