@@ -40,7 +40,57 @@ log = logging.getLogger(__name__)
 
 _URI = re.compile(r"mongodb(\+srv)?://", re.IGNORECASE)
 _DEPRECATED_HOSTS = re.compile(r"(?:(?P<set>[^/,]+)/)?(?P<hosts>[^/]+)")
-_SECRET_OPTIONS = re.compile(r"tlsCertificateKeyFilePassword|sslPEMKeyPassword|AWS_SESSION_TOKEN", re.IGNORECASE)
+_OPTIONS = frozenset(
+    [
+        "replicaset",
+        "directconnection",
+        "loadbalanced",
+        "srvservicename",
+        "srvmaxhosts",
+        "authsource",
+        "authmechanism",
+        "authmechanismproperties",
+        "tls",
+        "ssl",
+        "tlscafile",
+        "tlscertificatekeyfile",
+        "tlscrlfile",
+        "tlsallowinvalidcertificates",
+        "tlsallowinvalidhostnames",
+        "tlsinsecure",
+        "tlsdisableocspendpointcheck",
+        "compressors",
+        "zlibcompressionlevel",
+        "connecttimeoutms",
+        "sockettimeoutms",
+        "serverselectiontimeoutms",
+        "waitqueuetimeoutms",
+        "timeoutms",
+        "localthresholdms",
+        "heartbeatfrequencyms",
+        "serverselectiontryonce",
+        "servermonitoringmode",
+        "maxpoolsize",
+        "minpoolsize",
+        "maxidletimems",
+        "maxconnecting",
+        "readconcernlevel",
+        "readpreference",
+        "readpreferencetags",
+        "maxstalenessseconds",
+        "retryreads",
+        "retrywrites",
+        "w",
+        "wtimeoutms",
+        "journal",
+        "appname",
+        "uuidrepresentation",
+    ]
+)
+"""Options of a connection string, in lower case."""
+_MECHANISMS = frozenset({"DEFAULT", "SCRAM-SHA-1", "SCRAM-SHA-256", "MONGODB-X509", "MONGODB-AWS", "GSSAPI", "PLAIN"})
+"""``MONGODB-OIDC`` would read the token of the machine's own service account and send it to any host."""
+_MECHANISM_PROPERTIES = frozenset({"SERVICE_NAME", "SERVICE_REALM", "SERVICE_HOST", "CANONICALIZE_HOST_NAME"})
 _MOST_SIZE = 16 * 1024 * 1024
 
 
@@ -260,11 +310,12 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
         value = value.strip()
         if _URI.match(value):
             authority = _URI.sub("", value).partition("/")[0].partition("?")[0]
-            if "@" in authority or _SECRET_OPTIONS.search(value):
+            if "@" in authority:
                 raise ValueError(
                     "it must not contain a user, a password or a token: set login and password of the "
                     "Airflow connection"
                 )
+            _check_options(value.partition("?")[2])
             return value
         if "@" in value:
             raise ValueError(
@@ -393,3 +444,26 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
 
     def build_dataset_name(self, table: TableId) -> tuple[str, str]:
         return f"mongodb://{self.display_address.partition(',')[0]}", str(table)
+
+
+def _check_options(options: str) -> None:
+    """Check the options of a connection string: an editor of an Airflow connection chooses them and the host.
+
+    :raises ValueError: one is not known, holds a secret, or would send credentials of the machine
+    """
+    for option in filter(None, re.split("[&;]", options)):
+        name, _, value = option.partition("=")
+        value = unquote(value)
+        if name.lower() not in _OPTIONS:
+            raise ValueError(
+                f"the option {name} is not supported in the connection string; passwords and tokens belong in login and password of the "
+                f"Airflow connection. Supported options: {', '.join(sorted(_OPTIONS))}"
+            )
+        if name.lower() == "authmechanism" and value.upper() not in _MECHANISMS:
+            raise ValueError(f"authMechanism={value} is not supported; use one of {', '.join(sorted(_MECHANISMS))}")
+        if name.lower() == "authmechanismproperties":
+            for pair in value.split(","):
+                if pair.partition(":")[0].upper() not in _MECHANISM_PROPERTIES:
+                    raise ValueError(
+                        f"authMechanismProperties={pair.partition(':')[0]} is not supported; use one of {', '.join(sorted(_MECHANISM_PROPERTIES))}"
+                    )

@@ -27,6 +27,7 @@ from airflow_provider_cdc.sources.oracle.config_enums import (
 from airflow_provider_cdc.sources.oracle.number_column_converters import check_number_converters
 from airflow_provider_cdc.sources.relational.config import RelationalConfig
 
+_PROVIDER = re.compile(r"\s*(config-[\w-]+|ldaps?)\s*:", re.IGNORECASE)
 _HOST = re.compile(r"\(\s*HOST\s*=\s*([^)\s]+)\s*\)", re.IGNORECASE)
 _PORT = re.compile(r"\(\s*PORT\s*=\s*(\d+)\s*\)", re.IGNORECASE)
 _USUAL_PORT = 1521
@@ -364,6 +365,14 @@ class OracleConfig(RelationalConfig):
     def _known_converters(cls, converters: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
         check_number_converters(converters)
         return converters
+
+    @field_validator("database_url")
+    @classmethod
+    def _no_provider(cls, url: str | None) -> str | None:
+        """Reject addresses that python-oracledb looks up elsewhere: in a file, by HTTP or in a directory, whatever they contain."""
+        if url and (provider := _PROVIDER.match(url)):
+            raise ValueError(f"{provider[1]}: is not supported; write the connect descriptor, or host:port/service")
+        return url
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -4,6 +4,7 @@ import re
 from itertools import product
 from typing import Any
 
+import pymongo.uri_parser
 import pytest
 
 from airflow_provider_cdc.core.config.capture_filters import Filters
@@ -268,3 +269,26 @@ def test_collections_of_queryable_encryption_are_captured_only_by_their_name() -
         assert not config(collection_include_list=r"shop\..*").in_scope(table)
         assert config(collection_include_list=r"shop\.enxcol_.*").in_scope(table)
     assert config().in_scope(TableId(namespace="shop", name="patients"))
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s", "authMechanism=MONGODB%2DOIDC",
+        "authMechanismProperties=ENVIRONMENT:azure,TOKEN_RESOURCE:x", "authMechanismProperties=AWS_SESSION_TOKEN:t", "proxyHost=evil",
+        "AUTHMECHANISM=mongodb-oidc", "replicaSet=rs0;proxyHost=evil",
+    ],
+)  # fmt: skip
+def test_an_option_that_sends_credentials_of_the_machine_is_rejected(option: str) -> None:
+    with pytest.raises(ConfigError, match="is not supported"):
+        config(**{"mongodb.connection.string": f"mongodb://evil.example:27017/?directConnection=true&{option}"})
+
+
+def test_the_options_that_people_set_are_accepted() -> None:
+    options = (
+        "replicaSet=rs0&authSource=admin&authMechanism=SCRAM-SHA-256&tls=true&readPreference=secondaryPreferred&readPreferenceTags=dc:ny"
+        "&retryWrites=false&compressors=zlib&appName=cdc&w=majority&maxStalenessSeconds=120&serverSelectionTimeoutMS=5000"
+    )
+    uri = f"mongodb://a/?{options}"
+    assert config(**{"mongodb.connection.string": uri}).connection_uri == uri
+    assert pymongo.uri_parser.parse_uri(uri)["options"]["appname"] == "cdc"

@@ -234,3 +234,11 @@ def test_connection_gives_host_account_and_database() -> None:
     }  # fmt: skip
     assert OracleConfig.from_connection() == {}
     assert OracleConfig.list_secret_names() == ["database.password", "database.ssl.wallet.password"]
+
+
+@pytest.mark.parametrize(
+    "url", ["config-file:///etc/passwd", "CONFIG-HTTPS://evil/x", " ldap://evil/cn=orcl", "config-ociobject://a/b"]
+)
+def test_an_address_that_is_looked_up_elsewhere_is_rejected(url: str) -> None:
+    with pytest.raises(ConfigError, match="is not supported"):
+        OracleConfig.parse({"topic.prefix": "t", "database.dbname": "d", "database.url": url})
