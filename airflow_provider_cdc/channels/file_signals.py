@@ -134,7 +134,7 @@ class _ClaimedFile:
         """Check whether no process writes to the file any more."""
         try:
             status = self.path.stat()
-        except FileNotFoundError:  # somebody has deleted it
+        except FileNotFoundError:  # another process has deleted it
             self._size = self._offset
             return True
         if status.st_size != self._size:

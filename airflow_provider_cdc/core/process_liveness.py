@@ -8,7 +8,7 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _DEAD = "ZX"
-"""States of processes that have ended, and that nobody has asked about yet."""
+"""States of processes that have ended, and whose exit no process has waited for yet."""
 
 
 def this_process() -> str:

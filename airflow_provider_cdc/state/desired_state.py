@@ -68,7 +68,7 @@ def lock_control_row(c: sa.Connection, connector: str) -> sa.Row[Any]:
         try:
             with c.begin_nested():
                 c.execute(sa.insert(ControlRow).values(connector=connector, **_NEW))
-        except IntegrityError:  # somebody else inserted the row in the same moment
+        except IntegrityError:  # another process inserted the row in the same moment
             pass
         row = c.execute(statement).one()
     return row

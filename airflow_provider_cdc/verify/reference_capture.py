@@ -48,7 +48,7 @@ _NOT_FOR_A_REFERENCE: Final = (
     "signal.", "notification.", "heartbeat.", "snapshot.mode", "snapshot.include.collection.list", "snapshot.delay.ms", "position.lost.mode",
     "guardrail.",
 )  # fmt: skip
-"""Beginnings of properties that a reference does not have, or has values of its own for."""
+"""Beginnings of properties that a reference does not have, or has its own values for."""
 
 
 @contextlib.contextmanager

@@ -115,7 +115,7 @@ class ChangeLog:
         return None if data is None else _parse(data, path)
 
     def list_batches(self, connector: str) -> list[int]:
-        """Numbers of all batches, ascending. It lists them all: for people, and to tell what is wrong; see :meth:`find_last_batch` and :meth:`read_manifests`."""
+        """Numbers of all batches, ascending. It lists them all: for people, and to find an error; see :meth:`find_last_batch` and :meth:`read_manifests`."""
         return self._numbers(connector).list_all()
 
     def has_batch(self, connector: str, batch: int) -> bool:
@@ -269,7 +269,7 @@ class ChangeLog:
         """Compare a data file with its manifest: its size and its number of rows.
 
         :param crc: the checksum too, for which the whole file is read
-        :return: when the newest of its events was committed at the source, in ms since 1970; 0 if the file does not tell
+        :return: when the newest of its events was committed at the source, in ms since 1970; 0 if the file does not have it
         :raises BatchesRemoved: its batch is not kept any more
         :raises ChangeLogDamaged: it differs
         """

@@ -20,7 +20,7 @@ MOST = 10**12 - 1
 _NAMED = 20
 """How many tables a command names; of more, it means all."""
 _LISTED = 16
-"""Names that are asked for where one would do: files of somebody else may be among them."""
+"""Names that a request lists where one would be enough: files of other programs may be among them."""
 _CLOSE, _WIDE = 8, 1
 """Probes between one distance and twice the same, where a probe is a call of the system, and where it is a request."""
 _NEAR = 1024
@@ -140,7 +140,7 @@ class BatchNumbers:
         )
 
     def _after(self, number: int) -> list[int] | None:
-        """List some of the next numbers; ``None`` if the store cannot tell."""
+        """List some of the next numbers; ``None`` if the store cannot list them."""
         names = self._storage.names_after(self._folder, f"{batch_name(number)}.json", _LISTED)
         return None if names is None else _numbers_of(names)
 

@@ -158,7 +158,7 @@ def _remove_left_folder(folder: Path) -> None:
             return
         owner = (folder / _LIFE).read_text() if (folder / _LIFE).exists() else ""
         old = time.time() - folder.stat().st_mtime > _OLD.total_seconds()
-    except FileNotFoundError:  # somebody else has deleted it
+    except FileNotFoundError:  # another process has deleted it
         return
     if is_running(owner) is False or (not owner and old):
         log.info("Deleting the folder %s of a killed process.", folder)

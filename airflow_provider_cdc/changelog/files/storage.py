@@ -209,7 +209,7 @@ class Storage:
             try:
                 if self.local:
                     os.stat(path)
-                else:  # not by `info`: where there is no such object, clients of S3 go on and look for a folder
+                else:  # not by `info`: where there is no such object, clients of S3 then look for a folder
                     self._fs.cat_file(path, start=0, end=1)
             except FileNotFoundError:
                 return False
@@ -224,7 +224,7 @@ class Storage:
 
         :param name: only names that sort after it
         :param most: only so many, at least one
-        :return: ascending; ``None`` if the store cannot tell, so that one has to ask for single names or list the folder
+        :return: ascending; ``None`` if the store cannot list them, so that the caller has to ask for single names or list the folder
         """
         if "s3" not in self._protocols:
             return None

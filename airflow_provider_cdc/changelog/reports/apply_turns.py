@@ -172,7 +172,7 @@ class ApplyTurn:
     def __init__(self, turns: ApplyTurns, owner: str) -> None:
         self._turns, self.owner, self.number = turns, owner, 0
         self.successor = ""
-        """Who has taken over; empty as long as nobody has."""
+        """The owner that has taken over; empty as long as no owner has."""
         self._over = threading.Event()
         self._report: dict[str, Any] | None = None
         self._thread = threading.Thread(target=self._show, name="cdc-turn", daemon=True)
@@ -228,7 +228,7 @@ class ApplyTurn:
                     )
                     told = True
                 answered = time.monotonic()
-            except CdcError as e:  # the one before has been told to end: if this one gave up, nobody would go on
+            except CdcError as e:  # the turn before has been asked to end: if this turn gave up, no turn would continue
                 if time.monotonic() - answered > PATIENCE_S:
                     raise
                 log.warning("The earlier apply turns cannot be read; retrying: %s", e)
@@ -242,7 +242,7 @@ class ApplyTurn:
         now = time.monotonic()
         if number not in beats or beats[number][0] != found["at"]:
             beats[number] = found["at"], now
-        # an old one may be that of a clock which differs, or was set back: whoever lives shows another one soon
+        # an old time may come from a clock that differs, or was set back: an owner that lives writes another time soon
         long_ago = time.time() - found["at"] > DEAD_S + _SKEW_S
         if now - beats[number][1] > (_MISSED_BEATS * BEAT_S if long_ago else DEAD_S):
             log.warning("%s stopped writing its heartbeat: its apply turn is over.", found["owner"])

@@ -21,7 +21,7 @@ _FOLDER = "unannounced"
 
 
 class AssetEventOutbox:
-    """The tables of one connector that one task has still to tell of.
+    """The tables of one connector that one task has still to report.
 
     :param task: names the task, the same in all runs
     """

@@ -44,5 +44,5 @@ class ColumnOrigins(TargetReports):
 
 
 HOW = ("identity", "cast", "computed", "constant", "event", "mode", "dropped")
-"""``text`` of a cast is the type, of a computed column its SQL, of a constant its text, of an event what it tells of it; a column of the mode
-is kept up to date by it; one that is dropped is there no more at the source."""
+"""``text`` of a cast is the type, of a computed column its SQL, of a constant its text, of an event the fact that the column holds. The mode keeps
+its own columns up to date. A dropped column no longer exists at the source."""

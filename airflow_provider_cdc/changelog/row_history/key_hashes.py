@@ -76,7 +76,7 @@ def _binary(values: pa.ChunkedArray) -> pa.Array:
         values = values.cast(values.type.value_type)
     if pa.types.is_floating(values.type):
         values = pc.add(values, pa.scalar(0.0, values.type))  # the two zeros are equal
-    if pa.types.is_nested(values.type):  # nobody can give such a key: any number will do
+    if pa.types.is_nested(values.type):  # no caller can give such a key: any number will do
         return pa.array([b""] * len(values), pa.large_binary())
     if not pa.types.is_binary(values.type):
         values = values.cast(pa.large_string())

@@ -50,7 +50,7 @@ AT_ONCE = 8
 One = TypeVar("One")
 Other = TypeVar("Other")
 Tell = Callable[[int, int], None]
-"""Is told how many batches are done, of how many."""
+"""Receives the number of batches that are done, and the number of all."""
 
 
 HashOf = Callable[[int, KeyColumns], int | None]
@@ -175,7 +175,7 @@ class KeyIndex:
         """Open the file of a stretch; ``None`` if it cannot be used."""
         try:
             return self._open(stretch)
-        except FileNotFoundError:  # somebody has joined it with others
+        except FileNotFoundError:  # another process has joined it with others
             return None
         except SegmentDamaged as e:
             self.give_up(stretch, e)
@@ -257,7 +257,7 @@ class KeyIndex:
                 if sum(part.count for part in opened) > MOST:
                     return
                 self._write(whole, merge_entries(whole, opened), joined_keys(part.keys for part in opened))
-            except FileNotFoundError:  # somebody else has joined them
+            except FileNotFoundError:  # another process has joined them
                 return
             except SegmentDamaged as e:
                 log.warning("Files of the key index of %s could not be merged: %s.", self._connector, e)
@@ -267,7 +267,7 @@ class KeyIndex:
             size *= 10
 
     def _write(self, stretch: BatchRange, found: Hashes, keys: Keys) -> None:
-        with contextlib.suppress(FileExistsError):  # it is the same, whoever has made it
+        with contextlib.suppress(FileExistsError):  # it is the same, whichever process has written it
             self._storage.create(
                 self._path(stretch), encode_segment(stretch, found, keys, self._stamp(stretch.last_batch))
             )
@@ -304,7 +304,7 @@ def bring_up_index(changelog: ChangeLog, connector: str, *, seconds: float) -> i
         return index.bring_up(
             first, changelog.find_last_batch(connector, after=first), until=time.monotonic() + seconds
         )
-    except BatchesRemoved as e:  # a removal is at work: the next maintenance goes on
+    except BatchesRemoved as e:  # a removal is at work: the next maintenance continues
         log.info("The update of the key index waits: %s", e.what)
         return STEP
 

@@ -1,7 +1,7 @@
-"""Puts the story of a row together: its changes from the newest one back, under the keys and the names of the table that it had before.
+"""Puts the history of a row together: its changes from the newest one back, under the earlier keys of the row and names of its table.
 
->>> RowHistoryReader(events, "shop", history).tell(table, key)
-RowStory(connector='shop', table='inventory.orders', ...)
+>>> RowHistoryReader(events, "shop", history).read_history(table, key)
+RowHistory(connector='shop', table='inventory.orders', ...)
 """
 
 from __future__ import annotations

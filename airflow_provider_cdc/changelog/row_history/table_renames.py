@@ -62,7 +62,7 @@ def reign_of(history: History, table: TableId, before: int | None) -> TableNameP
         if own is None:
             if away is None:
                 continue
-            if seen:  # whoever had the name then is somebody else
+            if seen:  # the table that had the name then is another one
                 return TableNamePeriod(table, record.seq, before, tuple(changes), names, now, other=away.id)
             changes.append((batch, record, away))
             seen = True

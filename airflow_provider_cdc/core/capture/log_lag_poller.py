@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 EVERY_S: Final = 60.0
 ASKED_AT: Final = "LogAskedAtInSeconds"
-"""Beside the metrics of the last run, in the state tables only: it tells the next run when to ask, and people nothing."""
+"""Beside the metrics of the last run, in the state tables only: the next run reads from it when to ask; it is of no use to people."""
 
 
 class LogLagPoller:

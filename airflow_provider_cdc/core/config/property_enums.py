@@ -19,7 +19,7 @@ CHUNK_BYTES: Final = 16 << 20
 KEPT_MS: Final = 30 * 24 * 3_600_000
 """How long rows of the state tables are kept, unless ``state.retention.*`` says otherwise: 30 days."""
 _LEAST_KEPT_MS: Final = 3_600_000
-"""An hour: nobody who reads the rows now still needs those that are older."""
+"""An hour: no one who reads the rows now still needs older ones."""
 
 
 def _kept(ms: int) -> int:

@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.config.name_suggestions import describe_unknown_n
 METADATA = (
     "op", "seq", "commit_ts", "captured_ts", "transaction_id", "source", "snapshot", "unavailable", "connector", "topic", "database", "table",
 )  # fmt: skip
-"""What a column may tell about the last event of its row."""
+"""Facts about the last event of its row that a column may hold."""
 
 
 def _names(value: Any) -> Any:

@@ -42,7 +42,7 @@ OF_MODE: Mapping[str, Mapping[str, str]] = {
     "soft_delete": {},
     "history": {},
 }
-"""Mode → the columns that its tables have, and what they tell."""
+"""Mode → the columns that its tables have, and their content."""
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "current": (),
     "log": (),
@@ -116,7 +116,7 @@ class TableRule(BaseModel):
 
     @property
     def metadata_columns(self) -> dict[str, str]:
-        """Columns that tell about events: those of the mode, then those that were asked for."""
+        """Columns that describe events: those of the mode, then the requested ones."""
         return {**OF_MODE[self.mode], **self.columns.metadata}
 
     @property

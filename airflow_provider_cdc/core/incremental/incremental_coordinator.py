@@ -133,7 +133,7 @@ class IncrementalCoordinator:
         if thread is not None:
             thread.close()
 
-    # -- what the stream tells ----------------------------------------------------------------------------------------
+    # -- events and positions of the stream ---------------------------------------------------------------------------
 
     def record_events(self, block: LogBlock) -> None:
         """Events of a block were written."""
@@ -181,7 +181,7 @@ class IncrementalCoordinator:
         self.rollback()
         for window in windows:
             high = window.chunk.high if window.chunk is not None else None
-            # what closes a window of written watermarks may never come, as when somebody has emptied the signal table
+            # the row that closes a window of written watermarks may never come, as when the signal table was emptied
             if any(at is not None and position.has_reached(at) for at in (high, window.bound)):
                 window.closed = True
 

@@ -21,7 +21,7 @@ class ConnectorState(enum.StrEnum):
     """The state of a connector."""
 
     UNASSIGNED = "unassigned"
-    """No run is alive; the next one goes on."""
+    """No run is alive; the next one continues."""
     RUNNING = "running"
     PAUSED = "paused"
     FAILED = "failed"

@@ -175,7 +175,7 @@ def repair_signals(
     :param history: the table schemas in force at the lost position
     :param paused: whether incremental snapshots are paused: they continue, as otherwise nothing would be repaired
     :param origin: of the signals; when they are sent again, they are the same signals
-    :raises PrerequisiteError: tables have no key, by which they could be read in chunks, or the database cannot tell when they were
+    :raises PrerequisiteError: tables have no key, by which they could be read in chunks, or the database does not know when they were
     """
     chunked, whole, signals = _tables(source, config, history)
     if uncut := sorted(

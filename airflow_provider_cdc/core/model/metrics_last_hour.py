@@ -1,7 +1,7 @@
 """Metrics of a connector's last hour, piece by piece of five minutes: how fresh it was, and how many events there were.
 
-Totals over all runs do not tell how it is now, and reading them for each topic takes longer the more tables there are. These pieces are of the connector as
-a whole, so that one row says it.
+Totals over all runs do not show the present state, and reading them for each topic takes longer the more tables there are. These pieces are of the
+connector as a whole, so that one row is enough.
 """
 
 from __future__ import annotations

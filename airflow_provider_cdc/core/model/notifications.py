@@ -22,11 +22,11 @@ SIGNAL: Final = "Signal"
 """Our own kind: of signals that were refused, or that failed."""
 
 ROW: Final = "Row"
-"""Our own kind: somebody has looked at the data of a row. Kept for good, as it is the only record of it."""
+"""Our own kind: a person has looked at the data of a row. Kept for good, as it is the only record of it."""
 
 
 ACTION: Final = "Action"
-"""Our own kind: somebody has asked for something on a page. Kept for good, as :data:`ROW` is."""
+"""Our own kind: a person has asked for something on a page. Kept for good, as :data:`ROW` is."""
 
 
 class NotificationType(enum.StrEnum):

@@ -271,7 +271,7 @@ def _shortened(value: Value, most: int, letters: int | None) -> Value:
     more = len(value) - most
     if isinstance(value, list):
         return [*value[:most], f"… and {more} more"]
-    # the largest numbers tell most
+    # the largest numbers say most
     by_size = sorted(value.items(), key=lambda item: item[1], reverse=True) if _numbers(value) else list(value.items())
     return dict(by_size[:most]) | {"… more": more}  # type: ignore[return-value]
 

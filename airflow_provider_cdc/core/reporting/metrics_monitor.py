@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.model.run_metrics import Value
 log = logging.getLogger(__name__)
 
 EVERY_S = 10.0
-"""How often a run that goes on tells what it has measured."""
+"""Interval at which a run that continues reports its measurements."""
 Sink = Callable[[MetricSamples], None]
 """Takes what was measured since the last time; may raise."""
 

@@ -4,7 +4,7 @@
     ...     for block in blocks:
     ...         rows += len(block)
     ...         if progress.due:
-    ...             progress.tell(rows, of=(rows, estimated), now="now shop.orders")
+    ...             progress.report_progress(rows, of=(rows, estimated), now="now shop.orders")
 
 Work that takes less than :data:`EVERY_S` reports nothing, and costs a look at the clock.
 """
@@ -85,7 +85,7 @@ class ProgressReporter:
         now: str = "",
         shown: bool = True,
     ) -> JobProgress:
-        """Tell how far it is.
+        """Report the progress.
 
         :param of: the way that is done and all of it, if these are not ``done`` and ``total``; the way has to begin at 0
         :param now: what is at work

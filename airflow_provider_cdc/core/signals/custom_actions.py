@@ -32,7 +32,7 @@ class SignalContext:
 
 Action = Callable[[SignalContext, dict[str, Any]], str | None]
 """Carries out a custom signal: gets its data, and returns the message of its state, or none. :class:`SignalRejected` makes the state
-``refused``, any other exception ``failed``; capture goes on either way, and waits until the action returns."""
+``refused``, any other exception ``failed``; capture continues either way, and waits until the action returns."""
 
 
 def custom_actions() -> dict[str, Action]:

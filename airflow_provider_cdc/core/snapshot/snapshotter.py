@@ -154,7 +154,7 @@ class Snapshotter:
                 state.snapshot_state = state.snapshot_state.remove_pending(stay)
                 whole = (
                     in_part - state.snapshot_state.select_statements.keys()
-                )  # their rows were selected by a statement, and now all are read: that needs a view of its own
+                )  # their rows were selected by a statement, and now all are read: that needs a separate view
                 names = [name for name in names if name in state.snapshot_state.pending and name not in whole]
                 tables = [t for t in tables if str(t) in names]
             self._read_tables(session, names, tables, wanted, (at or session.position).to_json())
@@ -348,7 +348,7 @@ class Snapshotter:
         :param group: its tables
         """
         left = self._metrics.remaining
-        about = f" of about {total:,}" if total > done else ""  # without statistics nobody knows
+        about = f" of about {total:,}" if total > done else ""  # without statistics the number is unknown
         at = f"now {table}" if tables == 1 else f"now {table} ({done:,}{about} rows), {left} of {tables} tables left"
         way = tables - left + group * (min(done / total, 1.0) if total else 0.0)
         known = total > done or tables > group

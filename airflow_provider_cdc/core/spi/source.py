@@ -147,7 +147,7 @@ class Source(abc.ABC):
     :cvar PROCEDURES: name → what an administrator can have done at the source, see :mod:`airflow_provider_cdc.core.spi.source_procedures`
     :cvar CARRIES: its streams carry something over from one to the next, see :mod:`airflow_provider_cdc.core.spi.carry_over`
     :cvar KEYS_OVERLAP: whether rows may have the same key in the middle of a transaction
-    :cvar STRUCTURED: its tables have structures, which statements change. If not, rows tell which tables there are, and which columns a table
+    :cvar STRUCTURED: its tables have structures, which statements change. If not, rows show which tables there are, and which columns a table
         has (:meth:`conform_rows`): core adds a table with its first rows, and columns with the first rows that have them.
         Such a stream yields a :class:`~airflow_provider_cdc.core.model.log_items.SchemaChange` only where a table was dropped or renamed, and no
         ``Rollback``
@@ -280,7 +280,7 @@ class Source(abc.ABC):
         """
         return rows
 
-    def adopt_columns(self, tables: Iterable[TableSchema]) -> None:  # noqa: B027 - only sources whose rows tell the columns do something
+    def adopt_columns(self, tables: Iterable[TableSchema]) -> None:  # noqa: B027 - only sources whose rows show the columns do something
         """Give tables the columns that they have elsewhere, of a source that is not :attr:`STRUCTURED`: what it reads is compared with that.
 
         :param tables: as they are elsewhere
@@ -382,7 +382,7 @@ class Source(abc.ABC):
 
         It is asked each minute, beside a stream.
 
-        ``None`` where the source has nothing like it. What it cannot tell now is ``None`` in the answer, and never a number that looks like one.
+        ``None`` where the source has nothing like it. A value that it does not know now is ``None`` in the answer, and never a number that looks like one.
 
         :raises CdcError: it cannot be asked
         """

@@ -23,7 +23,7 @@ class EventForm:
     :param source_schema: name of the schema of the ``source`` block
     :param fields: that block's fields, in their order
     :param source: makes the block of the usual one; also gets the ``seq`` of the event
-    :param transactions: whether events name their transaction, and records tell where one begins and ends
+    :param transactions: whether events name their transaction, and records mark its begin and end
     """
 
     name: str

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CLOCKS = timedelta(minutes=1)
-"""How far the clocks of whoever sends signals and of workers may differ: of a batch that is adopted after a kill, no signal is sent later."""
+"""Largest difference between the clocks of senders of signals and of workers: of a batch that is adopted after a kill, no signal is sent later."""
 
 
 _LOOK_AGAIN_S = 60.0

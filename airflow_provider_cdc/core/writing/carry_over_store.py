@@ -30,7 +30,7 @@ FORM: Final = 1
 """Version of the form of a state's file."""
 _LEFT_OUT: Final = "tables that are left out"
 _EVERY_S: Final = 30.0
-"""How often a stream that goes on puts a state: what it has read since is read again if the run dies."""
+"""Interval at which a stream that continues stores its state: if the run dies, the rows since then are read again."""
 _LAST_S: Final = 10.0
 """So long before the end of a run it puts one wherever it can."""
 
@@ -82,7 +82,7 @@ class StoredCarryOver:
         self._committed, named = carried, set[str]()
         # what the source has put last is kept, too: the next offset may name it
         for file in filter(None, (carried, self._current)):
-            if file.name not in self._named:  # it could not be read: nobody knows which files it needs
+            if file.name not in self._named:  # it could not be read: the files that it needs are unknown
                 return
             named |= self._named[file.name]
         self._keep(named)

@@ -88,7 +88,9 @@ class Envelope:
         self._keys_overlap = keys_overlap
         self._order = KeyOrder(self._select, self._may_overlap)
         self.filtered = 0
-        self._open: Counter[str] = Counter()  # events so far of a transaction that goes on in the next block, "" = all
+        self._open: Counter[str] = (
+            Counter()
+        )  # events so far of a transaction that continues in the next block, "" = all
         self._skipped = np.zeros(len(OPERATIONS), np.bool_)
         for code, letter in enumerate(OPERATIONS):
             self._skipped[code] = letter in config.skipped_operations

@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.writing.event_writer import EventWriter
 class ImplicitTables:
     """The tables and columns that a run finds in rows, instead of in statements of the log.
 
-    :param source: if its tables have structures, statements tell, and nothing is done here
+    :param source: if its tables have structures, statements change them, and nothing is done here
     :param hidden: a table of which no event is made: the signal table
     :param truncates: whether events that empty a table are captured
     """

@@ -137,7 +137,7 @@ class CaptureModeProcedures:
                 "let the capture run until it has reached that LSN."
             )
         steps = [] if anew else [self._deactivate, self._reinit, self._remove]
-        # where it was registered anew, it may be that nobody has told the agent yet
+        # where it was registered again, the agent may not have been informed yet
         steps += self._steps_of_adding() if one is None or not anew else [self._reinit, self._waiting]
         steps.append("Record in the connector's offset where the new change table starts.")
         if WRITERS_STOPPED.name in flags:

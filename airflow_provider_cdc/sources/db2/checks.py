@@ -34,7 +34,7 @@ from airflow_provider_cdc.sources.relational.sql_quoting import quoted_name
 
 OLDEST: Final = (10, 5)
 LATE_S: Final = 60
-"""An agent that is as many seconds behind is told of, or as often its own pause as :data:`PAUSES` says, if that is longer."""
+"""The check reports an agent that is as many seconds behind, or :data:`PAUSES` times its own pause, if that is longer."""
 PAUSES: Final = 3
 SHORT_RETENTION_MINUTES: Final = 1_440
 
@@ -84,7 +84,7 @@ def _log(connection: Db2Connection, config: Db2Config) -> Iterator[Finding]:
         if e.code not in FORBIDDEN | UNDEFINED:
             raise
         connection.rollback()
-        return  # not everybody may see the configuration
+        return  # not every user may see the configuration
     if method.upper() == "OFF":
         name = config.database_dbname
         yield Finding(

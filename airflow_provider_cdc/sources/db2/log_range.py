@@ -159,7 +159,7 @@ def _pruned(
     if holds_older(connection, config, position, [one for one in captured.values() if one.altered is not None]):
         return []
     if not position.published_us:
-        # nobody knows when the position was the end of the log: tables that began later are new, unless all did
+        # the time at which the position was the end of the log is unknown: tables that began later are new, unless all did
         return [*late] if len(late) == len(captured) else []
     changes = {
         t: TableId(catalog=config.catalog_name, namespace=one.change_owner, name=one.change_table)

@@ -73,7 +73,9 @@ class JsonColumnConverter:
             return self._make(values)
         except (pa.ArrowException, ValueError, TypeError, OverflowError, KeyError, ArithmeticError):
             pass
-        for row, value in enumerate(values):  # numbers may be written as texts; of what is none, the first one is told
+        for row, value in enumerate(
+            values
+        ):  # numbers may be written as texts; the error names the first value that is no number
             try:
                 if isinstance(value, str) and pa.types.is_integer(self._type):
                     values[row] = int(value)

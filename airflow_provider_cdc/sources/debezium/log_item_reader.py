@@ -78,7 +78,7 @@ _TRUNCATE: Final = _CODES["t"]
 class DebeziumEventReader:
     """Reads the records of one stream.
 
-    :param tell: whether what is left out is logged
+    :param tell: whether it logs the records that it leaves out
     :ivar left_out: what is no event of a captured table → how many records
     """
 

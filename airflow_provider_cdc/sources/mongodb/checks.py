@@ -41,7 +41,7 @@ from airflow_provider_cdc.sources.mongodb.privileges import (
 
 OLDEST: Final = (5, 0)
 SHORT_HOURS: Final = 24
-"""An oplog that is full and goes back less far is told of."""
+"""The check reports an oplog that is full and goes back less far."""
 
 
 def check_prerequisites(config: MongoDbConfig) -> list[Finding]:

@@ -54,7 +54,7 @@ _RESUMABLE: Final = frozenset(
         13388, 13435, 13436, 40671, 50,
     }
 )  # fmt: skip
-"""Codes after which a stream goes on behind its last event: elections, shutdowns, networks, killed cursors, routing tables."""
+"""Codes after which a stream continues behind its last event: elections, shutdowns, networks, killed cursors, routing tables."""
 
 _USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
 

@@ -24,7 +24,7 @@ from airflow_provider_cdc.sources.mongodb.product_checks import UNKNOWN, no_mong
 _OPLOG: Final = "oplog.rs"
 _INITIATED: Final = "initiating set"
 FUTURE_S: Final = 60
-"""How far a position may be ahead of the cluster's time: routers tell of it late."""
+"""Largest distance of a position ahead of the cluster's time: routers report that time late."""
 
 
 @dataclass(frozen=True, slots=True)

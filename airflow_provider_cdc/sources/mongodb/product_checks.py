@@ -16,7 +16,7 @@ _HOSTS: Final = (
 
 
 def product_of(hello: Mapping[str, Any], build: Mapping[str, Any], hosts: Iterable[str]) -> str | None:
-    """Return the product that answers, by what it says of itself; ``None``: MongoDB, or one that does not tell.
+    """Return the product that answers, by its own reply; ``None``: MongoDB, or a product that does not name itself.
 
     :param hello: answer to ``hello``
     :param build: answer to ``buildInfo``

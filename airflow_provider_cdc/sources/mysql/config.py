@@ -230,4 +230,4 @@ class MySqlConfig(RelationalConfig):
         return self.database_include_list, self.database_exclude_list
 
     def build_dataset_name(self, table: TableId) -> tuple[str, str]:
-        return f"mysql://{self.server_address}", str(table)  # MariaDB has no name of its own there
+        return f"mysql://{self.server_address}", str(table)  # MariaDB has no separate name there

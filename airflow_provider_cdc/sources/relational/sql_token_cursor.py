@@ -14,8 +14,8 @@ MAX_DIGITS: Final = 20
 """No number of a grammar is longer, and Python refuses to read numbers of thousands of digits."""
 
 REST_OF_COMMENT: Final = r"[^*]*+(?:\*(?!/)[^*]*+)*"
-"""Matches a comment between ``/*`` and ``*/``. No possessive group has a lookahead in it: Python before 3.11.5 goes on behind what such a group has
-tried in vain."""
+"""Matches a comment between ``/*`` and ``*/``. No possessive group has a lookahead in it: Python before 3.11.5 continues behind the text that such a
+group has tried in vain."""
 
 
 class SqlToken(NamedTuple):

@@ -75,7 +75,7 @@ class ChangeMerger:
     def __init__(self, runs: Sequence[ChangeRun], block_rows: int = BLOCK_ROWS) -> None:
         self._waiting = [_PendingChanges(run) for run in runs]
         self._block_rows = block_rows
-        self._open: LsnArray | None = None  # commit of the transaction that goes on in the next block
+        self._open: LsnArray | None = None  # commit of the transaction that continues in the next block
 
     def iterate_blocks(self) -> Iterator[ChangeBlock]:
         """Yield the changes in the order of (commit, change), in blocks; the transactions of the last one are complete, too."""

@@ -52,5 +52,5 @@ class CursorPool:
         """Close all results and end the transaction."""
         while self._open:
             self._open.popitem()[1].close()
-        with contextlib.suppress(Db2Error):  # the connection is lost: whoever asks next is told
+        with contextlib.suppress(Db2Error):  # the connection is lost: the next caller gets the error
             self._connection.rollback()

@@ -306,7 +306,7 @@ class AsnStream:
         counted.lobs_read, counted.lobs_gone = self._lobs.read, self._lobs.gone
 
     def _watch(self, now: AgentProgress) -> None:
-        """Make sure that the agent has not been set back, and tell if it does not move."""
+        """Check that the agent has not been set back, and log a warning if it does not move."""
         if now.lsn and lsn_sort_key(now.lsn) < lsn_sort_key(self._position.commit_lsn):
             raise PositionLost(
                 f"The capture agent has published changes up to LSN {lsn_text(now.lsn)}, which is before the "

@@ -17,7 +17,7 @@ from airflow_provider_cdc.sources.relational.schema_signal import (
 )
 
 _LENGTH_OF_A_TIMESTAMP: Final = 26
-"""What JDBC tells as the length of a TIMESTAMP: of its text."""
+"""The length that JDBC reports for a TIMESTAMP: that of its text."""
 
 
 def signal_table(text: str, config: Db2Config) -> TableId:

@@ -21,7 +21,7 @@ from airflow_provider_cdc.sources.mongodb.kernels import document_columns as k
 
 KEY: Final = "_id"
 REST: Final = "_rest"
-"""The column of what has no column of its own: extended JSON, null where there is nothing left."""
+"""The column of all fields that have no separate column: extended JSON, null where no field is left."""
 _JSON: Final = "io.debezium.data.Json"
 _TAKEN: Final = frozenset(
     {

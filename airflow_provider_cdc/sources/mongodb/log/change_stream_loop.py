@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.sources.mongodb.log.stream_event_reader import MongoEventReader
 
 BOUNDED_WAIT_MS: Final = 20
-"""How long the server waits for an event while somebody waits for the end of the log."""
+"""Time that the server waits for an event while a caller waits for the end of the log."""
 
 
 class ChangeStream:

@@ -101,7 +101,7 @@ class BlockBuilder:
             yield self._block(events, kept, position_at(events, tail))
             return
         group = _groups(events, kept)
-        # what is complete is a block of its own: events of the open transaction are counted by its blocks
+        # complete transactions are a separate block: events of the open transaction are counted by its blocks
         if whole := int(np.searchsorted(group, group[-1])):
             before = position_at(events, int(kept[whole - 1]))
             yield self._block(events, kept[:whole], before)

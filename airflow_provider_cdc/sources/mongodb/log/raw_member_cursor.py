@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 BATCH_DOCUMENTS: Final = 100_000
 """Documents that a reply may have, at most."""
 REPLY_BYTES: Final = 4 << 20
-"""What a reply shall not be much larger than: by the last one it is told how many documents that may be. The server itself ends a reply at 16 MB."""
+"""A reply shall not be much larger: the size of the last reply sets the number of documents. The server itself ends a reply at 16 MB."""
 
 _SMALL: Final = 4096
 """Bytes of a reply up to which it is looked at as a whole: most often it has no document."""

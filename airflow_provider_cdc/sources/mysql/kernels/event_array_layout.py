@@ -19,7 +19,7 @@ EV_FIELDS: Final = 8
 HEADER: Final = 19
 
 MORE: Final = 0  # the buffer ends inside a packet
-SPLIT_PACKET: Final = 1  # a packet of the largest size, whose event goes on in the next one
+SPLIT_PACKET: Final = 1  # a packet of the largest size, whose event continues in the next one
 END_OF_FILE: Final = 2  # the server ended the stream
 SERVER_ERROR: Final = 3  # an error packet
 BAD_CHECKSUM: Final = 4

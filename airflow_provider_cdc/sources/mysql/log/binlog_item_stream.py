@@ -30,7 +30,7 @@ from airflow_provider_cdc.sources.mysql.schema.live_catalog import LiveCatalog
 from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import TableNameResolver
 
 PATIENCE_S: Final = 10.0
-"""How long a server may send nothing new of a log that goes on."""
+"""Longest time that a server may send nothing new of a log that continues."""
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 0.5
 

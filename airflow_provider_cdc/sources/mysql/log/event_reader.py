@@ -29,7 +29,7 @@ from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 LARGEST_PACKET: Final = 0xFFFFFF
-"""Bytes in a packet whose event goes on in the next packet."""
+"""Bytes in a packet whose event continues in the next packet."""
 _MAX_EVENTS: Final = 1 << 17
 _BEFORE_EVENT: Final = 5
 """Bytes of a packet before its event: a length of three bytes, a sequence number, a status."""

@@ -119,7 +119,7 @@ class ObjectNames:
         for object_, assumed in self._assumed.items():
             if object_ in self._learned or object_ in self._gone:
                 continue
-            # an object of its own may also be a partition of the table, unless the table is known to be called otherwise now
+            # another object may also be a partition of the table, unless the table is known to have another name now
             elsewhere = (self._now(number) or old) != old
             if assumed != old if object_ == number else assumed == new != old or (assumed == old and elsewhere):
                 raise _mistaken(object_, assumed, old, new, scn)

@@ -17,7 +17,7 @@ from airflow_provider_cdc.sources.relational.schema_signal import (
 )
 
 _NO_SCALE: Final = -127
-"""What JDBC tells as the scale of a NUMBER without one."""
+"""The scale that JDBC reports for a NUMBER without one."""
 _MOST_SECONDS: Final = 9
 
 

@@ -77,7 +77,7 @@ def resolve_charset(column: ColumnDef, charset: str | None, collation: str | Non
     if column.type not in TEXT_TYPES:
         return column
     if column.charset is None:
-        if column.collation is not None:  # relative, otherwise it would have told the character set
+        if column.collation is not None:  # relative, otherwise it would have given the character set
             collation = column.collation
     else:
         charset, collation = column.charset, column.collation

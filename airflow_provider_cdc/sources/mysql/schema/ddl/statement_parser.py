@@ -52,7 +52,7 @@ from airflow_provider_cdc.sources.relational.ddl_statements import IgnoredStatem
 from airflow_provider_cdc.sources.relational.sql_token_cursor import END, StatementNotUnderstood
 
 _HEAD = 48
-"""So many tokens tell what kind of statement it is; the rest of a bulk INSERT or a stored procedure is never cut up."""
+"""As many tokens identify the kind of a statement; the rest of a bulk INSERT or a stored procedure is never cut up."""
 
 _UNREAD_VARIABLES = ("SQL_MODE", "OLD_MODE", "CHARACTER_SET_", "COLLATION_", "EXPLICIT_DEFAULTS_FOR_TIMESTAMP")
 """``SET STATEMENT`` with one of these changes what the statement's text means."""
@@ -164,7 +164,7 @@ def _next(sql: str, pos: int, modes: LexerModes, start: int | None = None) -> tu
     if kind:
         return [IgnoredStatement(kind)], len(sql) if has_body else statement_end(sql, pos, modes) + 1
     if first.key not in _KNOWN_WORDS:
-        # Perhaps a compound statement: what follows a semicolon need not be a statement of its own.
+        # Perhaps a compound statement: the text after a semicolon need not be a separate statement.
         return _unknown(sql, begin, len(sql), f"no known statement starts with {first.value[:40]!r}")
     if len(tokens) > _HEAD:
         tokens, end = tokenize_statement(sql, pos, modes)

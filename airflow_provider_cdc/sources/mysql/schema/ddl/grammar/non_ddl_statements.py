@@ -1,4 +1,4 @@
-"""Statements that their first words tell enough about: changes of rows, and what concerns no table at all.
+"""Statements whose first words say enough: changes of rows, and statements that concern no table at all.
 
 The lists are closed. What is on none of them is not understood.
 """

@@ -114,7 +114,7 @@ def _pattern(ansi_quotes: bool, no_backslash_escapes: bool) -> re.Pattern[str]:
 def _statement_end(ansi_quotes: bool, no_backslash_escapes: bool) -> re.Pattern[str]:
     single = _quoted("'", backslash=not no_backslash_escapes)
     double = _quoted('"', backslash=not (no_backslash_escapes or ansi_quotes))
-    # the last alternative is a quote that never ends: nothing after it can be told apart
+    # the last alternative is a quote that never ends: the text after it cannot be split
     comment = rf"\#[^\n]*+|--(?=[\x00-\x20]|\Z)[^\n]*+|/\*{REST_OF_COMMENT}(?:\*/|\Z)"
     return re.compile(rf"(?:[^;'\"`\#/-]++|{single}|{double}|`[^`]*+`|{comment}|[/-]|['\"`].*+)*+", re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""Statements that their first words tell enough about: what concerns no captured table at all.
+"""Statements whose first words say enough: they concern no captured table at all.
 
 The lists are closed. What is on none of them is not understood.
 """
