@@ -21,9 +21,9 @@ def list_extensions(group: str) -> dict[str, importlib.metadata.EntryPoint]:
 
     If several packages use the same name, the first one wins, with a warning.
     """
-    found: dict[str, importlib.metadata.EntryPoint] = {}
+    points: dict[str, importlib.metadata.EntryPoint] = {}
     for point in importlib.metadata.entry_points(group=group):
-        first = found.setdefault(point.name, point)
+        first = points.setdefault(point.name, point)
         if first.value != point.value:
             log.warning(
                 "Entry point %s of group %s is %s; %s has the same name and is ignored.",
@@ -32,4 +32,4 @@ def list_extensions(group: str) -> dict[str, importlib.metadata.EntryPoint]:
                 first.value,
                 point.value,
             )
-    return found
+    return points

@@ -101,8 +101,8 @@ class CdcError(Exception):
         return _rebuild, (type(self), self.what, self.where, self.safe, self.remedy)
 
 
-def _rebuild(cls: type[CdcError], what: str, where: str | None, safe: str | None, remedy: str | None) -> CdcError:
-    return cls(what, where=where, safe=safe, remedy=remedy)
+def _rebuild(cls: type[CdcError], text: str, where: str | None, safe: str | None, remedy: str | None) -> CdcError:
+    return cls(text, where=where, safe=safe, remedy=remedy)
 
 
 class TransientError(CdcError):

@@ -32,13 +32,13 @@ def read_ahead(items: Iterator[Item], cancel: Callable[[], None] = _nothing) -> 
     :param cancel: ends the call that the thread may be in, if the caller leaves the block before the last item; it may be repeated.
         It is not called after the last item: a driver would end the next call of the connection instead
     """
-    made: queue.Queue[tuple[bool, Item | BaseException | None]] = queue.Queue(1)
+    handed: queue.Queue[tuple[bool, Item | BaseException | None]] = queue.Queue(1)
     ended, exhausted = threading.Event(), threading.Event()
 
     def hand(item: tuple[bool, Item | BaseException | None]) -> bool:
         while not ended.is_set():
             with contextlib.suppress(queue.Full):
-                made.put(item, timeout=_LOOK_S)
+                handed.put(item, timeout=_LOOK_S)
                 return True
         return False
 
@@ -55,7 +55,7 @@ def read_ahead(items: Iterator[Item], cancel: Callable[[], None] = _nothing) -> 
 
     def taken() -> Iterator[Item]:
         while True:
-            more, item = made.get()
+            more, item = handed.get()
             if more:
                 yield item  # type: ignore[misc]
             elif item is None:

@@ -24,15 +24,15 @@ def how_to_read(connector: str, tables: Iterable[TableSchema], filters: Filters)
 def with_command(e: CdcError, connector: str) -> str | None:
     """Return the remedy of an error of a run, with the command that explains errors of its kind, if it has one."""
     if isinstance(e, PositionLost):
-        told = format_cdc_command("gap", connector)
+        command = format_cdc_command("gap", connector)
         does = "shows the lost changes and the possible repairs; position.lost.mode selects one of them automatically"
     elif isinstance(e, NotGranted):
-        told, does = (
+        command, does = (
             format_cdc_command("check", connector),
             "lists each missing privilege, with the statement that grants it",
         )
     else:
         return e.remedy
-    if told in (e.remedy or ""):
+    if command in (e.remedy or ""):
         return e.remedy
-    return f"{e.remedy}; or `{told}` {does}" if e.remedy else f"`{told}` {does}"
+    return f"{e.remedy}; or `{command}` {does}" if e.remedy else f"`{command}` {does}"

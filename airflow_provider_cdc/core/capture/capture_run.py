@@ -147,7 +147,7 @@ class CaptureRun:
         changes = SchemaChangeHandler(
             inputs, output, history, tables, self._reads_rows, incremental, rereads, self.metrics.streaming
         )
-        self._found = found = ImplicitTables(
+        self._implicit_tables = found = ImplicitTables(
             output.writer, history, self._signal_table, inputs.source, truncates="t" not in config.skipped_operations
         )
         items = LogItemWriter(output, changes, signal_table, incremental, found)
@@ -334,7 +334,7 @@ class CaptureRun:
 
     def _snapshotter(self) -> Snapshotter:
         return Snapshotter(
-            self._inputs, self._output, self._history, self.metrics, self._found, policy=self._policy, hidden=self._signal_table,
+            self._inputs, self._output, self._history, self.metrics, self._implicit_tables, policy=self._policy, hidden=self._signal_table,
             stopped=self._watch.is_stop_requested, progress=self._read_on,
         )  # fmt: skip
 

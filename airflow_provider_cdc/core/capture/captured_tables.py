@@ -39,8 +39,8 @@ class CapturedTables:
         return self._history.find_schema(table)
 
     def is_captured(self, table: TableId) -> bool:
-        wanted = self._filters.is_table_captured(table) or table == self._signals
-        return wanted and str(table) not in self._held_back
+        captured = self._filters.is_table_captured(table) or table == self._signals
+        return captured and str(table) not in self._held_back
 
     def has_events(self, table: TableId) -> bool:
         """Return whether events are made of a table at this position: the signal table is read, and has none."""

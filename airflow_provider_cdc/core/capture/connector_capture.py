@@ -182,22 +182,22 @@ class Capture:
             self._verify_store(lease)
             self._watch = watch = LogLagPoller(self._source, {} if before is None else before.metrics)
             if run_for_s is None and not self._stop.requested:
-                asked = RunPrecheck(self._inputs, lease, before)
-                if (reason := asked.find_run_reason()) is None:
-                    return self._nothing(asked, watch, time.monotonic() - began)
+                precheck = RunPrecheck(self._inputs, lease, before)
+                if (reason := precheck.find_run_reason()) is None:
+                    return self._nothing(precheck, watch, time.monotonic() - began)
                 log.info("Capturing: %s.", reason)
             return self._whole(lease, watch, began, run_for_s)
 
-    def _nothing(self, asked: RunPrecheck, watch: LogLagPoller, seconds: float) -> CaptureResult:
+    def _nothing(self, precheck: RunPrecheck, watch: LogLagPoller, seconds: float) -> CaptureResult:
         """Return the result of a run that has asked first, and found nothing to do."""
-        assert asked.offset.position is not None
-        at = self._source.parse_position(asked.offset.position)
+        assert precheck.offset.position is not None
+        at = self._source.parse_position(precheck.offset.position)
         position = str(at)
         log.info("Nothing to capture: the log has not advanced from %s.", position)
-        metrics = asked.build_metrics(watch.measure_lag(at))
+        metrics = precheck.build_metrics(watch.measure_lag(at))
         self._monitor.start_attempt()
         self._monitor.record_metrics(metrics, {})
-        return CaptureResult(self.name, position, asked.offset.seq, 0, {}, [], seconds, metrics)
+        return CaptureResult(self.name, position, precheck.offset.seq, 0, {}, [], seconds, metrics)
 
     def _whole(self, lease: Lease, watch: LogLagPoller, began: float, run_for_s: float | None) -> CaptureResult:
         without_pandas()
@@ -260,9 +260,9 @@ class Capture:
         shown = None if metrics is None else shorten_metrics(metrics, _KEPT)
         for context, values in (shown or {}).items():
             log.info("Metrics, %s: %s", context, ", ".join(f"{name}={value}" for name, value in values.items()))
-        kept = shown if shown is None or self._watch is None else self._watch.to_stored_metrics(shown)
+        stored = shown if shown is None or self._watch is None else self._watch.to_stored_metrics(shown)
         try:
-            self._store.record_run_end(self.name, error, kept)
+            self._store.record_run_end(self.name, error, stored)
         except Exception as e:  # the result of the run itself matters more
             log.warning("The result of the run could not be recorded: %s", e)
 
@@ -323,14 +323,14 @@ def _result(run: CaptureRun, inputs: RunInputs, seconds: float) -> CaptureResult
     )
 
 
-def _tables(made: BatchTotals, inputs: RunInputs) -> dict[str, TableCaptureResult]:
+def _tables(totals: BatchTotals, inputs: RunInputs) -> dict[str, TableCaptureResult]:
     """Return what was captured of each table that has events."""
-    found = {}
-    for topic, files in made.files.items():
-        schema = made.schemas[topic]
+    results = {}
+    for topic, files in totals.files.items():
+        schema = totals.schemas[topic]
         lengths, dataset = _lengths(schema, inputs.filters), inputs.config.build_dataset_name(schema.id)
-        found[topic] = TableCaptureResult(schema, dataset, lengths, files.events, files.bytes, files.files)
-    return found
+        results[topic] = TableCaptureResult(schema, dataset, lengths, files.events, files.bytes, files.files)
+    return results
 
 
 def _lengths(schema: TableSchema, filters: Filters) -> dict[str, int]:

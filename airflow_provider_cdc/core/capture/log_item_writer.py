@@ -29,7 +29,7 @@ class LogItemWriter:
         incremental: IncrementalCoordinator,
         found: ImplicitTables,
     ) -> None:
-        self._state, self._writer, self._found = output.state, output.writer, found
+        self._state, self._writer, self._implicit_tables = output.state, output.writer, found
         self._changes, self._signal_table, self._incremental = changes, signal_table, incremental
 
     def write_item(self, item: LogItem) -> None:
@@ -42,7 +42,9 @@ class LogItemWriter:
             case LogBlock():
                 for watermark in self._signal_table.read_block(item):
                     self._incremental.record_watermark(watermark)
-                self._writer.write_block(self._found.record_log_block(item), since=self._state.offset.position or {})
+                self._writer.write_block(
+                    self._implicit_tables.record_log_block(item), since=self._state.offset.position or {}
+                )
                 if not item.open:
                     self._state.advance_position(item.position)
                 self._incremental.record_events(item)

@@ -31,7 +31,7 @@ class LogLagPoller:
     ) -> None:
         self._source, self._clock = source, clock
         last = before.get("streaming", {})
-        self._known: dict[str, Value] = {name: last[name] for name in (BEHIND, GONE_AT) if name in last}
+        self._last_metrics: dict[str, Value] = {name: last[name] for name in (BEHIND, GONE_AT) if name in last}
         self._asked_at: float = last.get(ASKED_AT, 0)
 
     def measure_lag(self, position: Position | None, *, ask: bool = True) -> dict[str, Value]:
@@ -42,11 +42,11 @@ class LogLagPoller:
         """
         if ask and position is not None and not 0 <= self._clock() - self._asked_at < EVERY_S:
             self._ask(position)
-        return dict(self._known)
+        return dict(self._last_metrics)
 
     def to_stored_metrics(self, metrics: Mapping[str, Mapping[str, Value]]) -> dict[str, Mapping[str, Value]]:
         """Return the metrics of a run as the state tables keep them for the next one."""
-        if not self._known or "streaming" not in metrics:
+        if not self._last_metrics or "streaming" not in metrics:
             return dict(metrics)
         return {**metrics, "streaming": {**metrics["streaming"], ASKED_AT: self._asked_at}}
 
@@ -56,9 +56,9 @@ class LogLagPoller:
         except CdcError as e:  # the run itself matters more, and it will meet what is wrong
             log.info("The range of the source's log could not be read: %s", e.what)
             window = None
-            if not self._known:
+            if not self._last_metrics:
                 return
-        if window is not None or self._known:
-            self._known = {**(window or LogWindow()).to_metrics()}
+        if window is not None or self._last_metrics:
+            self._last_metrics = {**(window or LogWindow()).to_metrics()}
             # never later than now: otherwise it would be asked again at once
             self._asked_at = float(int(self._clock()))

@@ -123,8 +123,8 @@ class RunPrecheck:
             return "no run has succeeded since the definition was recorded"
         if offset != record.offset:
             return "another run has committed"
-        if found := find_pending_work(inputs.name, record, to_registered_properties(inputs.config), inputs.store):
-            return found
+        if reason := find_pending_work(inputs.name, record, to_registered_properties(inputs.config), inputs.store):
+            return reason
         if offset.incremental.scans:
             return "an incremental snapshot is paused"
         if offset.snapshot.read_at:
@@ -132,8 +132,8 @@ class RunPrecheck:
         if offset.tables_filter != format_filter_lists(inputs.config):
             return "the include and exclude lists were changed"
         applied = record.metrics.get("schema-history", {}).get("ChangesApplied")
-        known = applied is not None if not inputs.source.STRUCTURED else bool(applied)
-        if not known or "CapturedTables" not in record.metrics.get("streaming", {}):
+        history_recorded = applied is not None if not inputs.source.STRUCTURED else bool(applied)
+        if not history_recorded or "CapturedTables" not in record.metrics.get("streaming", {}):
             return "the last run has not recorded the metrics of its schema history"
         return None
 

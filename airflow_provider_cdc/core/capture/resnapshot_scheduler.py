@@ -43,22 +43,22 @@ class ResnapshotScheduler:
         :return: the tables that have incremental snapshots of all rows
         """
         incremental = self._state.incremental_state
-        found = {scan.table for scan in incremental.scans if not scan.key} & set(tables)
+        restarted = {scan.table for scan in incremental.scans if not scan.key} & set(tables)
         for scan in incremental.scans:
             if scan.key and scan.table in tables:  # ranges that were read may be outdated, as the rest of the table is
                 text = f"{scan.table}: rows may be outdated, whether they are already read or not, because of: {why}"
                 incremental = incremental.request_failed(scan.request, text)
         self._state.incremental_state = incremental
-        if found:
+        if restarted:
             log.warning(
                 "The incremental snapshot of %s starts again at the first row, because of: %s. Rows that are no longer in the table stay "
                 "in the targets, as in a snapshot without `replace`.",
-                ", ".join(sorted(found)),
+                ", ".join(sorted(restarted)),
                 why,
             )
             self._incremental.cancel_reads()
-            self._state.incremental_state = incremental.restart_scans(found)
-        return found
+            self._state.incremental_state = incremental.restart_scans(restarted)
+        return restarted
 
 
 def add_pending_tables(

@@ -67,7 +67,7 @@ class RunPlanner:
         self._name, self._source, self._config = inputs.name, inputs.source, inputs.config
         self._filters, self._store = inputs.filters, inputs.store
         self._history, self._policy, self._signals, self._topics = history, policy, signals, topics
-        self._found: dict[TableId, TableSchema] | None = None
+        self._tables: dict[TableId, TableSchema] | None = None
 
     def build_plan(self, offset: Offset) -> RunPlan:
         """Build the plan of a run.
@@ -79,51 +79,51 @@ class RunPlanner:
         check_table_limit(self._config, self._captured)
         for table in self._captured():
             self._topics.claim_topic(table)
-        plan = self._new(offset) if offset.position is None else self._known(offset, offset.position)
+        plan = self._new(offset) if offset.position is None else self._resumed(offset, offset.position)
         if plan.offset.position is not None or plan.offset.snapshot.pending:
             plan.offset = self._with_signal_table(plan.offset)
         return plan
 
     def _new(self, offset: Offset) -> RunPlan:
         """Plan a run of a connector that has no position yet."""
-        policy, wanted = self._policy, format_filter_lists(self._config)
+        policy, lists = self._policy, format_filter_lists(self._config)
         rows = policy.should_snapshot_data(False, False)
         if rows or policy.should_snapshot_schema(False, False):
-            return RunPlan(self._all_pending(offset, wanted), rows=rows)
+            return RunPlan(self._all_pending(offset, lists), rows=rows)
         if not policy.should_stream():
             log.warning("snapshot.mode neither takes a snapshot nor streams the log: this run does nothing.")
             return RunPlan(offset)
         oldest = self._source.oldest_position().to_json()
-        return RunPlan(offset.advance_position(oldest).with_tables_filter(wanted))
+        return RunPlan(offset.advance_position(oldest).with_tables_filter(lists))
 
-    def _known(self, offset: Offset, position: dict[str, Any]) -> RunPlan:
+    def _resumed(self, offset: Offset, position: dict[str, Any]) -> RunPlan:
         """Plan a run of a connector that has a position."""
-        policy, wanted, left = self._policy, format_filter_lists(self._config), self._left(offset)
+        policy, lists, left = self._policy, format_filter_lists(self._config), self._left(offset)
         before = RecordedFilterLists(self._config, offset.tables_filter)
         rows = policy.should_snapshot_data(True, bool(left))
-        anew = rows and (not left or policy.should_snapshot_data(True, False))
-        if anew and policy.should_stream_from_snapshot():
-            return RunPlan(self._all_pending(offset, wanted), rows=True)
+        snapshots_again = rows and (not left or policy.should_snapshot_data(True, False))
+        if snapshots_again and policy.should_stream_from_snapshot():
+            return RunPlan(self._all_pending(offset, lists), rows=True)
         lost = self._lost(self._source.parse_position(position))
         if lost is LostPositionMode.SNAPSHOT:
-            return RunPlan(self._all_pending(offset, wanted), rows=True)
+            return RunPlan(self._all_pending(offset, lists), rows=True)
         self._same_types(before)
-        if not anew:
+        if not snapshots_again:
             rows = self._rows_of(left, rows) if left else reads_rows(policy)
         if lost is LostPositionMode.INCREMENTAL:
-            plan = self._from_the_oldest(offset, wanted)
-        elif anew:
+            plan = self._from_the_oldest(offset, lists)
+        elif snapshots_again:
             added, tables = self._added(before), self._captured()
             streamed = {str(t) for t in tables} - {*added}
             again = add_pending_tables(offset, tables, self._history, streamed=streamed)
-            plan = RunPlan(again.with_tables_filter(wanted), added=added)
+            plan = RunPlan(again.with_tables_filter(lists), added=added)
         elif self._history_is_lost():
-            plan = self._present_structures(offset, wanted, before)
+            plan = self._present_structures(offset, lists, before)
         elif before.changed:
-            plan = self._with_added(offset, wanted, before)
+            plan = self._with_added(offset, lists, before)
         else:
             plan = RunPlan(offset)
-        if before.changed and lost is None and not anew:
+        if before.changed and lost is None and not snapshots_again:
             self._warn_of_missing(before, plan)
         plan.rows = rows
         return plan
@@ -156,7 +156,7 @@ class RunPlanner:
             return True
         return self._history.is_empty and self._policy.should_snapshot_on_schema_error()
 
-    def _with_added(self, offset: Offset, wanted: str, before: RecordedFilterLists) -> RunPlan:
+    def _with_added(self, offset: Offset, lists: str, before: RecordedFilterLists) -> RunPlan:
         """Tables that the lists newly select are read like those of a new connector."""
         added = self._added(before)
         if added:
@@ -164,7 +164,7 @@ class RunPlanner:
         tables = [t for t in self._captured() if str(t) in added]
         if not reads_rows(self._policy) and not self._policy.should_snapshot_schema(False, False):
             tables = []
-        offset = add_pending_tables(offset, tables, self._history).with_tables_filter(wanted)
+        offset = add_pending_tables(offset, tables, self._history).with_tables_filter(lists)
         return RunPlan(offset, added=added)
 
     def _added(self, before: RecordedFilterLists) -> list[str]:
@@ -192,8 +192,8 @@ class RunPlanner:
         retyped = [
             f"{table}.{column}"
             for table in (self._captured() if names else ())
-            if (known := self._history.find_schema(table)) is not None and table in found
-            for column in before.find_retyped_columns(known, found[table])
+            if (captured := self._history.find_schema(table)) is not None and table in found
+            for column in before.find_retyped_columns(captured, found[table])
         ]
         if retyped:
             shown = ", ".join(names)
@@ -233,9 +233,12 @@ class RunPlanner:
         """Warn of tables that keep another form than a property gives rows now: rows of one table have one form."""
         if self._source.STRUCTURED or not (changed := before.find_changed_properties(PropertyEffect.FORM)):
             return
-        for name, found in left.items():
-            known = self._history.find_schema(found.id)
-            if known is None or self._source.goes_on(found, known).columns[: len(known.columns)] == known.columns:
+        for name, present in left.items():
+            recorded = self._history.find_schema(present.id)
+            if (
+                recorded is None
+                or self._source.goes_on(present, recorded).columns[: len(recorded.columns)] == recorded.columns
+            ):
                 continue
             command = format_cdc_command("snapshot", self._name, format_exact_pattern(name), type="blocking")
             log.warning(
@@ -251,32 +254,32 @@ class RunPlanner:
             "Rows of %s may be missing or outdated in the targets: %s. To snapshot them again: %s", shown, why, commands
         )
 
-    def _all_pending(self, offset: Offset, wanted: str) -> Offset:
+    def _all_pending(self, offset: Offset, lists: str) -> Offset:
         """Everything is to be read, at a new position."""
         tables = self._captured()
         if not tables and not self._source.STRUCTURED:  # tables come to be with their first rows
             return (
                 offset.clear_position()
                 .advance_position(self._source.current_position().to_json())
-                .with_tables_filter(wanted)
+                .with_tables_filter(lists)
             )
         if not tables:
             raise PrerequisiteError(
                 "No table of the database is captured: the include and exclude lists match no table.",
-                where=f"connector {self._name}: {wanted}",
+                where=f"connector {self._name}: {lists}",
                 safe="Nothing was read; the offset is untouched.",
                 remedy=f"correct {self._config.TABLES[0]}; use regular expressions that match whole names of the form <database>.<table>",
             )
-        return add_pending_tables(offset.clear_position(), tables, self._history).with_tables_filter(wanted)
+        return add_pending_tables(offset.clear_position(), tables, self._history).with_tables_filter(lists)
 
-    def _present_structures(self, offset: Offset, wanted: str, before: RecordedFilterLists) -> RunPlan:
+    def _present_structures(self, offset: Offset, lists: str, before: RecordedFilterLists) -> RunPlan:
         """Take the present table schemas for those in force at the offset, as ``snapshot.mode=recovery`` says."""
         added = self._added(before)
         tables = [t for t in self._captured() if str(t) not in offset.snapshot.pending]
-        offset = add_pending_tables(offset, tables, self._history).with_tables_filter(wanted)
+        offset = add_pending_tables(offset, tables, self._history).with_tables_filter(lists)
         return RunPlan(offset, [t for t in tables if str(t) not in added], added=added)
 
-    def _from_the_oldest(self, offset: Offset, wanted: str) -> RunPlan:
+    def _from_the_oldest(self, offset: Offset, lists: str) -> RunPlan:
         """Continue from the oldest position of the log, and read all tables beside the stream.
 
         The requests are signals like any other, which people can see, pause and stop. Schemas stay as they were at the lost
@@ -295,7 +298,7 @@ class RunPlanner:
         log.warning("Resuming at %s; the signals %s snapshot %d tables again.", oldest, numbers, len(tables))
         if paused:
             log.warning("Incremental snapshots were paused; they resume to repair the tables.")
-        offset = offset.move_position(oldest.to_json()).with_tables_filter(wanted)
+        offset = offset.move_position(oldest.to_json()).with_tables_filter(lists)
         tables = [t for t in tables if self._history.find_schema(t) is None]
         return RunPlan(add_pending_tables(offset, tables, self._history), tables)
 
@@ -324,13 +327,13 @@ class RunPlanner:
         except Exception as e2:  # the original error matters more
             log.warning("The oldest position of the log could not be read: %s", e2)
             return e
-        what = e.what
+        text = e.what
         if oldest.has_reached(position):  # otherwise there is nothing in between: the log is another one
-            what += (
+            text += (
                 f" Changes after {position} and before {oldest}, the oldest position of the log, can no longer be read."
             )
         return PositionLost(
-            what,
+            text,
             where=e.where,
             safe=e.safe,
             remedy=e.remedy,
@@ -353,8 +356,8 @@ class RunPlanner:
 
     def _discovered(self) -> dict[TableId, TableSchema]:
         """Return the tables that the lists select, and the signal table: asked once, as a catalog may be large."""
-        if self._found is None:
-            self._found = self._source.discover_tables(
+        if self._tables is None:
+            self._tables = self._source.discover_tables(
                 lambda t: self._filters.is_table_captured(t) or t == self._signals
             )
-        return self._found
+        return self._tables

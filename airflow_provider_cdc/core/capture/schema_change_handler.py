@@ -61,7 +61,7 @@ class SchemaChangeHandler:
         for change in item.changes:
             if not self._concerns(change):
                 continue
-            seen = history.has_seen_table(change.id)
+            seen_before = history.has_seen_table(change.id)
             versioned = history.apply_change(self._as_in_events(change))
             if versioned is None:
                 continue
@@ -72,7 +72,7 @@ class SchemaChangeHandler:
             if change.previous_id is not None and change.previous_id != change.id:
                 reread.append(change.id)
                 continue
-            if change.type == "CREATE" and seen:
+            if change.type == "CREATE" and seen_before:
                 emptied.append(change.id)
             if self._must_reread(before[change.id], versioned, item):
                 reread.append(change.id)
@@ -81,10 +81,10 @@ class SchemaChangeHandler:
             self._record(item, applied, captured)
             self._incremental.record_schema_changes(applied)
             self._carry(applied)
-        wanted = self._readable(reread)
+        readable = self._readable(reread)
         begun = {change.id for change in applied if change.exact}
         for table in emptied:
-            if table in begun or table not in wanted:  # a table that is read again is emptied then
+            if table in begun or table not in readable:  # a table that is read again is emptied then
                 self._truncate(table, item, None)
         if item.open:
             self._writer.set_savepoint()
@@ -92,7 +92,7 @@ class SchemaChangeHandler:
             self._state.advance_position(item.position)
             self._incremental.advance_position(item.position)
         if reread:
-            self._read_again(reread, wanted, item)
+            self._read_again(reread, readable, item)
 
     def apply_truncate(self, item: Truncate) -> None:
         """Tables were emptied by a statement."""
@@ -159,18 +159,18 @@ class SchemaChangeHandler:
         """Return the tables among these whose rows a snapshot would read."""
         return [t for t in tables if self._filters.is_snapshot_table(t)] if self._reads_rows else []
 
-    def _read_again(self, tables: list[TableId], wanted: list[TableId], item: SchemaChange) -> None:
-        anew = self._rereads.in_chunks({str(t) for t in tables if t not in wanted}, item.ddl)
-        if left := [str(t) for t in tables if t not in wanted and str(t) not in anew]:
+    def _read_again(self, tables: list[TableId], readable: list[TableId], item: SchemaChange) -> None:
+        restarted = self._rereads.in_chunks({str(t) for t in tables if t not in readable}, item.ddl)
+        if left := [str(t) for t in tables if t not in readable and str(t) not in restarted]:
             log.warning(
                 "The log does not contain the new rows of %s, and the tables are not snapshotted again: %s",
                 ", ".join(left),
                 item.ddl,
             )
-        if not wanted:
+        if not readable:
             return
-        log.info("Snapshotting %s again, because of: %s", ", ".join(map(str, wanted)), item.ddl)
-        self._rereads.schedule_whole_tables(wanted)
+        log.info("Snapshotting %s again, because of: %s", ", ".join(map(str, readable)), item.ddl)
+        self._rereads.schedule_whole_tables(readable)
         self._committer.commit_if_closed()
 
     def _must_reread(self, old: TableSchema | None, change: TableChange, item: SchemaChange) -> bool:

@@ -151,21 +151,21 @@ class Configuration(BaseModel):
     @classmethod
     def wrong_names(cls, names: Iterable[str]) -> dict[str, str]:
         """Names that no property has, or one that is not supported, each with what is wrong. It needs no values: they may be templates."""
-        known = {str(f.alias) for f in cls.model_fields.values()}
+        aliases = {str(f.alias) for f in cls.model_fields.values()}
         ignored, not_supported = cls._table("IGNORED"), cls._table("NOT_SUPPORTED")
         wrong: dict[str, str] = {}
         for name in names:
             if (
-                name in known
+                name in aliases
                 or CONSUMER_NAME.fullmatch(name)
-                or (COLUMN_TEXTS in known and COLUMN_TEXT.fullmatch(name))
+                or (COLUMN_TEXTS in aliases and COLUMN_TEXT.fullmatch(name))
                 or _match(ignored, name) is not None
             ):
                 continue
             if (reason := _match(not_supported, name)) is not None:
                 wrong[name] = f"not supported: {reason}. Remove the property; it has no effect."
                 continue
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+            near = difflib.get_close_matches(name, aliases, n=1, cutoff=0.75)
             hint = f"did you mean {near[0]}?" if near else "see docs/configuration.md for the valid properties."
             wrong[name] = f"unknown property; {hint}"
         return wrong
@@ -179,19 +179,19 @@ class Configuration(BaseModel):
         :raises ConfigError: with one line for each property that cannot be used
         """
         problems: list[str] = []
-        known = {str(f.alias): name for name, f in cls.model_fields.items()}
-        kept: dict[str, Any] = {}
+        fields = {str(f.alias): name for name, f in cls.model_fields.items()}
+        values: dict[str, Any] = {}
         texts: dict[str, Any] = {}
         consumer: dict[str, str] = {}
         for key, value in properties.items():
-            if found := CONSUMER_NAME.fullmatch(key):
+            if match := CONSUMER_NAME.fullmatch(key):
                 if isinstance(value, (str, int, float)):
-                    consumer[found[1]] = str(value).lower() if isinstance(value, bool) else str(value)
+                    consumer[match[1]] = str(value).lower() if isinstance(value, bool) else str(value)
                 else:
                     problems.append(f"{key}: a {type(value).__name__} is not valid; use a string or a number")
-            elif key in known:
-                kept[key] = value
-            elif COLUMN_TEXTS in known and COLUMN_TEXT.fullmatch(key):
+            elif key in fields:
+                values[key] = value
+            elif COLUMN_TEXTS in fields and COLUMN_TEXT.fullmatch(key):
                 texts[key] = value
             elif (reason := _match(cls._table("IGNORED"), key)) is not None:
                 log.warning("Property %s is accepted and has no effect: %s.", key, reason)
@@ -199,13 +199,13 @@ class Configuration(BaseModel):
                 problems.append(f"{key}: {cls.wrong_names([key])[key]}")
         config: Self | None = None
         if texts:
-            kept[COLUMN_TEXTS] = texts
+            values[COLUMN_TEXTS] = texts
         if consumer:
-            kept[CONSUMER] = consumer
+            values[CONSUMER] = consumer
         try:
-            config = cls.model_validate(kept)
+            config = cls.model_validate(values)
         except ValidationError as e:
-            problems += [_explain(error, cls, known) for error in e.errors()]
+            problems += [_explain(error, cls, fields) for error in e.errors()]
         if problems or config is None:
             count = f"{len(problems)} propert{'y' if len(problems) == 1 else 'ies'}"
             raise ConfigError(f"{count} of the connector cannot be used:\n" + "\n".join(f"  {p}" for p in problems))
@@ -302,12 +302,12 @@ def _match(table: Mapping[str, str], key: str) -> str | None:
     return None
 
 
-def _explain(error: Any, cls: type[Configuration], known: Mapping[str, str]) -> str:
+def _explain(error: Any, cls: type[Configuration], fields: Mapping[str, str]) -> str:
     """Explain one pydantic error in one line, in the terms of the property."""
     if not error["loc"]:
         return str(error["ctx"]["error"]) if "error" in error.get("ctx", {}) else str(error["msg"])
     key = str(error["loc"][0])
-    field = cls.model_fields[known[key]] if key in known else None
+    field = cls.model_fields[fields[key]] if key in fields else None
     if error["type"] == "missing":
         text = f"{key}: required and not set"
         return f"{text}. {field.description}" if field is not None and field.description else text

@@ -52,11 +52,11 @@ class Filters:
         self._maskings = Maskings(columns.texts)
         self._has_values = config.has_values
         self._signals = (config.signal_data_collection or "").casefold()
-        self._told = _matcher(columns.told), _matcher(columns.told_types)
+        self._typed_columns = _matcher(columns.told), _matcher(columns.told_types)
 
     def can_capture_namespace(self, name: str) -> bool:
         """Return whether tables of this database may be captured at all."""
-        return _wanted(name, *self._namespaces)
+        return _is_selected(name, *self._namespaces)
 
     def is_table_captured(self, table: TableId) -> bool:
         """Return whether changes of this table are captured."""
@@ -64,7 +64,7 @@ class Filters:
 
     def is_table_listed(self, table: TableId) -> bool:
         """Return whether the lists select a table, be there changes of it or not."""
-        return self.can_capture_namespace(table.namespace) and _wanted(str(table), *self._tables)
+        return self.can_capture_namespace(table.namespace) and _is_selected(str(table), *self._tables)
 
     def is_snapshot_table(self, table: TableId) -> bool:
         """Return whether a captured table is read by an initial snapshot (``snapshot.include.collection.list``)."""
@@ -128,7 +128,7 @@ class Filters:
 
     def _described(self, table: TableId, column: Column) -> Column:
         """Return the column, with its type in the database if that is configured (``….propagate.source.type``)."""
-        declared, (columns, types) = column.declared, self._told
+        declared, (columns, types) = column.declared, self._typed_columns
         names = _names(table)
         if not any(
             (columns is not None and f"{name}.{column.name}" in columns)
@@ -136,8 +136,8 @@ class Filters:
             for name in names
         ):
             return column
-        told = {"type": declared.type_name.upper(), "length": declared.length, "scale": declared.scale}
-        more = {f"__debezium.source.column.{name}": str(value) for name, value in told.items() if value is not None}
+        values = {"type": declared.type_name.upper(), "length": declared.length, "scale": declared.scale}
+        more = {f"__debezium.source.column.{name}": str(value) for name, value in values.items() if value is not None}
         return column.model_copy(update={"parameters": column.parameters | more})
 
     def in_images(self, table: TableId, column: str) -> bool:
@@ -177,7 +177,7 @@ def _names(table: TableId) -> tuple[str, ...]:
     return (str(table),) if table.catalog is None else (str(table), table.full_name)
 
 
-def _wanted(name: str, include: _NamePatterns | None, exclude: _NamePatterns | None) -> bool:
+def _is_selected(name: str, include: _NamePatterns | None, exclude: _NamePatterns | None) -> bool:
     if include is not None:
         return name in include
     return exclude is None or name not in exclude

@@ -50,10 +50,10 @@ class Maskings:
         :param key: the key columns of the table
         :raises ConfigError: a column of the key would be changed: rows could not be distinguished any more
         """
-        found: dict[int, Masking] = {}
+        maskings: dict[int, Masking] = {}
         for i, column in enumerate(schema.columns):
             for name, masking, patterns in self._rules:
-                if i in found or not any(p.fullmatch(f"{n}.{column.name}") for p in patterns for n in names):
+                if i in maskings or not any(p.fullmatch(f"{n}.{column.name}") for p in patterns for n in names):
                     continue
                 if column.name in key:
                     raise ConfigError(
@@ -62,17 +62,17 @@ class Maskings:
                         remedy="remove the column from the property, or name another key with message.key.columns",
                     )
                 if _is_text(column):
-                    found[i] = masking
+                    maskings[i] = masking
                 else:
                     log.warning(
                         "%s does not hide %s.%s: the column does not contain text.", name, schema.id, column.name
                     )
-        return found
+        return maskings
 
     def find_text_maskings(self, schema: TableSchema, names: Sequence[TableId | str]) -> dict[str, Masking]:
         """Column of texts → what becomes of its values. For rows that are shown: that a column is part of the key is no error here."""
-        found = {column.name: self.find_masking(column.name, names) for column in schema.columns if _is_text(column)}
-        return {name: one for name, one in found.items() if one is not None and name not in schema.key}
+        maskings = {column.name: self.find_masking(column.name, names) for column in schema.columns if _is_text(column)}
+        return {name: masking for name, masking in maskings.items() if masking is not None and name not in schema.key}
 
     def find_masking(self, column: str, names: Sequence[TableId | str]) -> Masking | None:
         """Find what becomes of texts of a column that is known by its name alone."""

@@ -411,8 +411,8 @@ class ConnectorConfig(DefaultSourceConfig):
 
     @model_validator(mode="after")
     def _does_something(self) -> Self:
-        wanted = ("snapshot_data", "snapshot_schema", "start_stream")
-        names = [f"snapshot_mode_configuration_based_{name}" for name in wanted]
+        flags = ("snapshot_data", "snapshot_schema", "start_stream")
+        names = [f"snapshot_mode_configuration_based_{name}" for name in flags]
         if self.snapshot_mode is SnapshotMode.CONFIGURATION_BASED and not any(getattr(self, name) for name in names):
             aliases = ", ".join(str(type(self).model_fields[name].alias) for name in names)
             raise ValueError(

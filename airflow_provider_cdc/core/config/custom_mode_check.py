@@ -36,8 +36,8 @@ def _refuse_unknown(mode: str, name: str | None, group: str) -> None:
     """
     there = sorted(list_extensions(group))
     if name not in there:
-        given = f"{name!r} is not installed" if name else f"required by {mode}=custom, and not set"
+        problem = f"{name!r} is not installed" if name else f"required by {mode}=custom, and not set"
         near = difflib.get_close_matches(name or "", there, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         names = f"Valid values are: {', '.join(there)}" if there else "No value is installed"
-        raise ValueError(f"{mode}.custom.name: {given}{hint} {names} (entry points of group {group})")
+        raise ValueError(f"{mode}.custom.name: {problem}{hint} {names} (entry points of group {group})")

@@ -22,13 +22,13 @@ _LEAST_KEPT_MS: Final = 3_600_000
 """An hour: no one who reads the rows now still needs older ones."""
 
 
-def _kept(ms: int) -> int:
+def _retention_ms(ms: int) -> int:
     if ms != -1 and ms < _LEAST_KEPT_MS:
         raise ValueError(f"{ms} is too small: use at least {_LEAST_KEPT_MS} (one hour), or -1 to keep them forever")
     return ms
 
 
-Kept = Annotated[int, AfterValidator(_kept)]
+Kept = Annotated[int, AfterValidator(_retention_ms)]
 """How long something is kept, in milliseconds; -1: for good."""
 
 
@@ -121,17 +121,17 @@ _POSIX_CLASS = re.compile(r"\[[:.=]\w+[:.=]\]")
 def _split_patterns(value: Any) -> Any:
     """``"a,b"`` → ``("a", "b")``; a comma inside a pattern is written ``\\,``. Each part must be a regular expression."""
     if isinstance(value, str):
-        if found := _COUNTED.search(value):
-            escaped = found[0].replace(",", "\\,")
+        if match := _COUNTED.search(value):
+            escaped = match[0].replace(",", "\\,")
             raise ValueError(
-                f"{value!r} is split at the comma of {found[0]}: write {escaped}, or use a list of patterns"
+                f"{value!r} is split at the comma of {match[0]}: write {escaped}, or use a list of patterns"
             )
         value = split_patterns(value)
     parts = tuple(p.strip() for p in _texts(value) if p.strip())
     for part in parts:
-        if found := _POSIX_CLASS.search(part):
+        if match := _POSIX_CLASS.search(part):
             raise ValueError(
-                f"{part!r} contains the POSIX class {found[0]}, which matches other names here: use a class such as [A-Z] instead"
+                f"{part!r} contains the POSIX class {match[0]}, which matches other names here: use a class such as [A-Z] instead"
             )
         try:
             re.compile(part)
@@ -167,16 +167,16 @@ def _split_channels(value: Any) -> Any:
         return {str(channel): tuple(_texts(types)) for channel, types in value.items()}
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a string such as source:execute-snapshot,log;kafka:*")
-    found: dict[str, tuple[str, ...]] = {}
+    channels: dict[str, tuple[str, ...]] = {}
     for part in filter(None, (part.strip() for part in value.split(";"))):
         channel, colon, types = part.partition(":")
         names = tuple(dict.fromkeys(name.strip() for name in types.split(",") if name.strip()))
-        if not colon or not channel.strip() or channel.strip().lower() in found:
+        if not colon or not channel.strip() or channel.strip().lower() in channels:
             raise ValueError(
                 f"{part!r} does not have the form channel:type,type, or names a channel that is already listed"
             )
-        found[channel.strip().lower()] = names
-    return found
+        channels[channel.strip().lower()] = names
+    return channels
 
 
 ChannelTypes = Annotated[dict[str, tuple[str, ...]], BeforeValidator(_split_channels)]

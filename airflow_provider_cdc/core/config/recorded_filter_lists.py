@@ -25,8 +25,8 @@ def format_filter_lists(config: ConnectorConfig) -> str:
     """Format the lists in force, in the form that an offset records them (``Offset.tables_filter``)."""
     fields = {str(field.alias): name for name, field in type(config).model_fields.items()}
     values = {name: getattr(config, fields[name]) for name in sorted(config.list_capture_properties())}
-    kept = {name: value for name, value in values.items() if value or isinstance(value, bool)}
-    return json.dumps({"lists": {n: sorted(v) if isinstance(v, frozenset) else v for n, v in kept.items()}})
+    lists = {name: value for name, value in values.items() if value or isinstance(value, bool)}
+    return json.dumps({"lists": {n: sorted(v) if isinstance(v, frozenset) else v for n, v in lists.items()}})
 
 
 class RecordedFilterLists:
@@ -61,13 +61,13 @@ class RecordedFilterLists:
 
     def without_rows(self, tables: Iterable[TableId]) -> list[TableId]:
         """Return the tables of which a snapshot has read the result of another query than the present one."""
-        found = []
+        requeried = []
         for name, field in self._fields.items():
             if self._now.list_capture_properties()[name] is PropertyEffect.QUERIES:
                 then, now = getattr(self.config, field), getattr(self._now, field)
                 other = {_folded(table) for table, query in then.items() if query != now.get(table)}
-                found += [t for t in tables if {_folded(str(t)), _folded(t.full_name)} & other]
-        return found
+                requeried += [t for t in tables if {_folded(str(t)), _folded(t.full_name)} & other]
+        return requeried
 
     def find_retyped_columns(self, known: TableSchema, now: TableSchema) -> list[str]:
         """List unchanged columns of a table whose captured type has changed by a property.
@@ -78,8 +78,8 @@ class RecordedFilterLists:
             return []
         present = {c.name: c for c in now.columns}
         both = [(c, present[c.name]) for c in known.columns if c.name in present]
-        wanted = {known.variant_column, now.variant_column} if known.variant_column != now.variant_column else set()
-        return [c.name for c, p in both if c.declared == p.declared and (c.type != p.type or c.name in wanted)]
+        variants = {known.variant_column, now.variant_column} if known.variant_column != now.variant_column else set()
+        return [c.name for c, p in both if c.declared == p.declared and (c.type != p.type or c.name in variants)]
 
     def find_changed_properties(self, *kinds: PropertyEffect) -> list[str]:
         """List the properties of this kind that have changed."""
@@ -103,5 +103,5 @@ def _as(config: ConnectorConfig, field: str, value: object) -> object:
     if value is None or isinstance(value, str):
         return kind if value is None else value
     if isinstance(value, dict):
-        return {name: tuple(one) if isinstance(one, list) else one for name, one in value.items()}
+        return {name: tuple(entry) if isinstance(entry, list) else entry for name, entry in value.items()}
     return type(kind)(value) if isinstance(value, list) else value

@@ -84,8 +84,8 @@ def _additional(value: Any) -> Any:
 
 def _placed(text: Any) -> AdditionalColumn:
     # a name of a column may have colons, too
-    known = re.fullmatch(r"(.+?):\s*(header|envelope|partition)\s*(?::(.*))?", str(text))
-    parts = [part for part in known.groups() if part is not None] if known else str(text).split(":")
+    match = re.fullmatch(r"(.+?):\s*(header|envelope|partition)\s*(?::(.*))?", str(text))
+    parts = [part for part in match.groups() if part is not None] if match else str(text).split(":")
     column, *rest = [part.strip() for part in parts]
     placement = rest[0] if rest else ""
     if not column or not 1 <= len(rest) <= 2 or not rest[-1]:
@@ -131,13 +131,15 @@ class Outbox(BaseModel):
 
         :param there: columns of the outbox: ``type`` is one of the event's fields if the outbox has it
         """
-        found = [("table.field.event.id", self.id, "id"), ("table.field.event.key", self.key, "key")]
+        columns = [("table.field.event.id", self.id, "id"), ("table.field.event.key", self.key, "key")]
         if self.type is not None or "type" in {name.lower() for name in there}:
-            found.append(("table.field.event.type", self.type or "type", "type"))
-        found.append(("table.field.event.payload", self.payload, "payload"))
+            columns.append(("table.field.event.type", self.type or "type", "type"))
+        columns.append(("table.field.event.payload", self.payload, "payload"))
         if self.timestamp is not None:
-            found.append(("table.field.event.timestamp", self.timestamp, "timestamp"))
-        return found + [("table.fields.additional.placement", one.column, one.alias) for one in self.additional]
+            columns.append(("table.field.event.timestamp", self.timestamp, "timestamp"))
+        return columns + [
+            ("table.fields.additional.placement", column.column, column.alias) for column in self.additional
+        ]
 
     def format_topic(self, value: str) -> str:
         """Return the name of the table of an aggregate type.
@@ -200,8 +202,8 @@ def find_route_contradictions(route: Sequence[RouteStep], valid: Sequence[str]) 
             wrong.append(f"{where}: location contains {{{VALUE}}}, but the step has no by to set it")
         if step.by is not None and not fills:
             wrong.append(f"{where}: location does not contain {{{VALUE}}}, so all values of by would share one table")
-        told = {**step.to_comparable_form(), "location": step.location}
-        wrong += [f"{where}: {name} is empty" for name, text in told.items() if not text.strip()]
+        texts = {**step.to_comparable_form(), "location": step.location}
+        wrong += [f"{where}: {name} is empty" for name, text in texts.items() if not text.strip()]
     places = [step.location for step in route]
     twice = sorted({place for place in places if places.count(place) > 1})
     return wrong + [

@@ -46,50 +46,50 @@ def is_secret_name(name: str) -> bool:
 
 def find_credentials(name: str, value: Any) -> list[str]:
     """Find the secrets within a setting's texts, without those that its name makes secret as a whole."""
-    return [secret for text in _texts(value) for _, _, secret in _found(name, text)]
+    return [secret for text in _texts(value) for _, _, secret in _find_secrets(name, text)]
 
 
 def strip_credentials(name: str, value: Any) -> Any:
     """Return the same value without the credentials in its texts."""
     if isinstance(value, str):
-        for start, end, _ in sorted(_found(name, value), reverse=True):
+        for start, end, _ in sorted(_find_secrets(name, value), reverse=True):
             value = value[:start] + value[end:]
         return value
     if isinstance(value, Mapping):
-        return {key: strip_credentials(name, one) for key, one in value.items()}
+        return {key: strip_credentials(name, item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(strip_credentials(name, one) for one in value)
+        return type(value)(strip_credentials(name, item) for item in value)
     return value
 
 
 def secret_values(options: Mapping[str, Any]) -> list[str]:
     """Return the texts of options, at any depth, that must never be shown."""
-    found: list[str] = []
+    secrets: list[str] = []
     for name, value in options.items():
         if is_secret_name(str(name)) and _holds(value):
-            found += _texts(value)
+            secrets += _texts(value)
         elif isinstance(value, Mapping):
-            found += secret_values(value)
+            secrets += secret_values(value)
         else:
-            found += find_credentials(str(name), value)
-    return found
+            secrets += find_credentials(str(name), value)
+    return secrets
 
 
 def secret_options(options: Mapping[str, Any], above: str = "") -> list[str]:
     """Names of options, below each other with dots between them, that hold a secret."""
-    found = []
+    names = []
     for name, value in options.items():
         path = f"{above}{name}"
         if is_secret_name(str(name)) and _holds(value):
-            found.append(path)
+            names.append(path)
         elif isinstance(value, Mapping):
-            found += secret_options(value, f"{path}.")
+            names += secret_options(value, f"{path}.")
         elif find_credentials(str(name), value):
-            found.append(path)
-    return found
+            names.append(path)
+    return names
 
 
-def _found(name: str, text: str) -> Iterator[tuple[int, int, str]]:
+def _find_secrets(name: str, text: str) -> Iterator[tuple[int, int, str]]:
     """Return the part to cut out of a text, and the secret in it.
 
     The time is linear in the text's length: users of the pages send such texts, and a regular expression holds the interpreter's lock.
@@ -136,8 +136,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _texts(one)
+        for item in value.values():
+            yield from _texts(item)
     elif isinstance(value, Sequence) and not isinstance(value, bytes):
-        for one in value:
-            yield from _texts(one)
+        for item in value:
+            yield from _texts(item)

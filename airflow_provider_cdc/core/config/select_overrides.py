@@ -28,17 +28,17 @@ def with_statements(properties: Mapping[str, Any], *, all_needed: bool = False) 
     :param all_needed: a table that is listed without a statement is an error; otherwise a warning, and it is read whole
     :raises ConfigError: a statement of a table that is not listed, which would be without effect
     """
-    kept = dict(properties)
-    listed = kept.get(LIST, ())
+    remaining = dict(properties)
+    listed = remaining.get(LIST, ())
     if isinstance(listed, dict):  # as the public properties have it
-        return kept
-    given = {k.removeprefix(f"{LIST}."): str(kept.pop(k)) for k in properties if k.startswith(f"{LIST}.")}
-    statements = {name_parts(name): (name, statement) for name, statement in given.items()}
-    found: dict[str, str] = {}
+        return remaining
+    by_name = {k.removeprefix(f"{LIST}."): str(remaining.pop(k)) for k in properties if k.startswith(f"{LIST}.")}
+    statements = {name_parts(name): (name, statement) for name, statement in by_name.items()}
+    selects: dict[str, str] = {}
     for name in _entries(listed):
         _, statement = statements.pop(name_parts(name), ("", None))
         if statement is not None:
-            found[name] = statement
+            selects[name] = statement
         elif all_needed:
             raise _half(name, f"it has no SELECT statement in {LIST}.{name}")
         else:
@@ -47,8 +47,8 @@ def with_statements(properties: Mapping[str, Any], *, all_needed: bool = False) 
             )
     if statements:
         raise _half(next(iter(statements.values()))[0], f"it is not in the list of {LIST}")
-    kept.pop(LIST, None)
-    return kept | ({LIST: found} if found else {})
+    remaining.pop(LIST, None)
+    return remaining | ({LIST: selects} if selects else {})
 
 
 def name_parts(name: str) -> tuple[str, ...]:
@@ -58,9 +58,9 @@ def name_parts(name: str) -> tuple[str, ...]:
     (('my shop', 'orders.2024'), ('shop', 'orders'), ('my shop', 'orders'))
     """
     name, parts, at = name.strip(), [], 0
-    while found := _PART.match(name, at):
-        parts.append(found[2].strip() if found[1] is None else found[1].replace('""', '"'))
-        at = found.end()
+    while match := _PART.match(name, at):
+        parts.append(match[2].strip() if match[1] is None else match[1].replace('""', '"'))
+        at = match.end()
         if name[at : at + 1] != ".":
             break
         at += 1

@@ -30,12 +30,12 @@ def check_table_limit(config: ConnectorConfig, captured: Callable[[], Collection
         return
     names = sorted(map(str, tables))
     some = ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
-    what = f"{len(names)} tables are captured, more than the limit guardrail.collections.max={limit}: {some}"
+    problem = f"{len(names)} tables are captured, more than the limit guardrail.collections.max={limit}: {some}"
     if config.guardrail_collections_limit_action is TableLimitAction.WARN:
-        log.warning("%s.", what)
+        log.warning("%s.", problem)
         return
     raise PrerequisiteError(
-        f"{what}.",
+        f"{problem}.",
         safe="Nothing was read; the offset is untouched.",
         remedy=f"include fewer tables in {config.TABLES[0]}, raise guardrail.collections.max, or set guardrail.collections.limit.action=warn",
     )

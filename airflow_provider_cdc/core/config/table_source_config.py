@@ -191,5 +191,5 @@ class TableConfig(ConnectorConfig):
         return self.heartbeat_action_query
 
 
-def _wrong(what: str, remedy: str) -> ConfigError:
-    return ConfigError(what, safe="Nothing was sent.", remedy=remedy)
+def _wrong(problem: str, remedy: str) -> ConfigError:
+    return ConfigError(problem, safe="Nothing was sent.", remedy=remedy)

@@ -29,11 +29,11 @@ def _names(value: Any) -> Any:
 
 def _metadata(value: Any) -> Any:
     """``["seq"]`` means ``{"_seq": "seq"}``."""
-    found = value if isinstance(value, Mapping) else {f"_{name}": name for name in _names(value)}
-    for name, what in found.items():
-        if what not in METADATA:
-            raise ValueError(f"{name}: {describe_unknown_name(str(what), METADATA)}")
-    return dict(found)
+    columns = value if isinstance(value, Mapping) else {f"_{name}": name for name in _names(value)}
+    for name, field in columns.items():
+        if field not in METADATA:
+            raise ValueError(f"{name}: {describe_unknown_name(str(field), METADATA)}")
+    return dict(columns)
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
@@ -71,19 +71,19 @@ def find_column_contradictions(columns: ColumnRules, shard: Mapping[str, str]) -
     wrong = []
     if columns.keep and columns.drop:
         wrong.append("columns: keep and drop cannot be set both")
-    gone, kept = ({name.lower() for name in names} for names in (columns.drop, columns.keep))
-    for what in ("rename", "cast"):
-        names = list(getattr(columns, what))
+    gone, keep = ({name.lower() for name in names} for names in (columns.drop, columns.keep))
+    for part in ("rename", "cast"):
+        names = list(getattr(columns, part))
         lower = [name.lower() for name in names]
-        wrong += [f"columns.{what}: {name} is in columns.drop" for name in names if name.lower() in gone]
-        if kept:
+        wrong += [f"columns.{part}: {name} is in columns.drop" for name in names if name.lower() in gone]
+        if keep:
             wrong += [
-                f"columns.{what}: {name} is not in columns.keep; {suggest_names(name, columns.keep)}"
+                f"columns.{part}: {name} is not in columns.keep; {suggest_names(name, columns.keep)}"
                 for name in names
-                if name.lower() not in kept
+                if name.lower() not in keep
             ]
         wrong += [
-            f"columns.{what}: {name} is named twice, in different case"
+            f"columns.{part}: {name} is named twice, in different case"
             for at, name in enumerate(names)
             if name.lower() in lower[:at]
         ]
@@ -92,5 +92,5 @@ def find_column_contradictions(columns: ColumnRules, shard: Mapping[str, str]) -
         "columns.metadata": columns.metadata, "shard": shard,
     }  # fmt: skip
     return wrong + [
-        f"{what}: a column name is empty" for what, names in named.items() if not all(n.strip() for n in names)
+        f"{part}: a column name is empty" for part, names in named.items() if not all(n.strip() for n in names)
     ]

@@ -171,19 +171,19 @@ class TableRules:
         """
         if isinstance(given, TableRules):
             return given
-        found = _read(given) if isinstance(given, (str, Path)) else given
-        if isinstance(found, Mapping) and set(found) == {"tables"} and isinstance(found["tables"], list):
-            found = found["tables"]
-        if found is None:
-            found = ()
-        if not isinstance(found, Sequence) or not all(isinstance(rule, (Mapping, TableRule)) for rule in found):
+        entries = _read(given) if isinstance(given, (str, Path)) else given
+        if isinstance(entries, Mapping) and set(entries) == {"tables"} and isinstance(entries["tables"], list):
+            entries = entries["tables"]
+        if entries is None:
+            entries = ()
+        if not isinstance(entries, Sequence) or not all(isinstance(rule, (Mapping, TableRule)) for rule in entries):
             raise _refused(["table rules must be a list of mappings"])
         rules, wrong = [], []
-        for number, rule in enumerate(found, start=1):
+        for number, rule in enumerate(entries, start=1):
             try:
-                made = rule if isinstance(rule, TableRule) else TableRule.model_validate(dict(rule))
-                rules.append(made)
-                wrong += [f"rule {number}: {text}" for text in _contradictions(made)]
+                parsed = rule if isinstance(rule, TableRule) else TableRule.model_validate(dict(rule))
+                rules.append(parsed)
+                wrong += [f"rule {number}: {text}" for text in _contradictions(parsed)]
             except ValidationError as e:
                 wrong += [f"rule {number}: {_explained(error)}" for error in e.errors()]
         if wrong:
@@ -200,8 +200,8 @@ class TableRules:
         for rule, patterns in zip(self.rules, self._patterns, strict=True):
             for pattern in patterns:
                 for name in names:
-                    if found := pattern.fullmatch(name):
-                        return MatchedRule(rule, {k: v or "" for k, v in found.groupdict().items()})
+                    if match := pattern.fullmatch(name):
+                        return MatchedRule(rule, {k: v or "" for k, v in match.groupdict().items()})
         return MatchedRule(PLAIN, {})
 
     def find_unused_patterns(self, tables: Iterable[TableId]) -> list[str]:
@@ -231,14 +231,14 @@ class TableRules:
 NO_RULES = TableRules()
 
 
-def _read(given: str | Path) -> Any:
+def _read(source: str | Path) -> Any:
     """Rules of a file, or of a text."""
-    text, where = str(given), "the value"
-    if isinstance(given, Path) or not (text.lstrip().startswith(("[", "-", "{", "tables:")) or "\n" in text):
+    text, where = str(source), "the value"
+    if isinstance(source, Path) or not (text.lstrip().startswith(("[", "-", "{", "tables:")) or "\n" in text):
         try:
-            text, where = Path(given).read_text(encoding="utf-8"), f"the file {given}"
+            text, where = Path(source).read_text(encoding="utf-8"), f"the file {source}"
         except OSError as e:
-            raise _refused([f"the file {given} cannot be read: {e.strerror}"]) from e
+            raise _refused([f"the file {source} cannot be read: {e.strerror}"]) from e
     try:
         return json.loads(text)
     except ValueError as e:
@@ -277,18 +277,18 @@ def _contradictions(rule: TableRule) -> list[str]:
     wrong += [f"location: {found}" for found in of_location]
     wrong += _wrong_routes(rule, valid, located=not of_location)
     wrong += target_column_rules.find_column_contradictions(columns, rule.shard)
-    made = [
+    defined_names = [
         *rule.constant_columns,
         *columns.computed,
         *rule.metadata_columns,
         *FLAGS[rule.mode],
         *columns.rename.values(),
     ]
-    twice = sorted({name for name in made if [n.lower() for n in made].count(name.lower()) > 1})
+    twice = sorted({name for name in defined_names if [n.lower() for n in defined_names].count(name.lower()) > 1})
     wrong += [f"columns: {name} is defined twice" for name in twice]
     wrong += [
         f"columns: {name!r} begins with __cdc_, which is reserved for the columns of the apply job"
-        for name in made
+        for name in defined_names
         if name.lower().startswith("__cdc_")
     ]
     if rule.mode != "log" and "unavailable" in columns.metadata.values():

@@ -91,8 +91,8 @@ def _reserved(config: ConnectorConfig) -> dict[str, str]:
 
     :raises ConfigError: two of them have one name
     """
-    found: dict[str, str] = {}
-    for wanted, topic, what in (
+    topics: dict[str, str] = {}
+    for enabled, topic, content in (
         (config.shows_schema_changes(), config.topic_prefix, "the schema changes (topic.prefix)"),
         (
             config.provide_transaction_metadata,
@@ -105,12 +105,12 @@ def _reserved(config: ConnectorConfig) -> dict[str, str]:
             "the notifications (notification.sink.topic.name)",
         ),
     ):
-        if wanted and topic in found:
+        if enabled and topic in topics:
             raise ConfigError(
-                f"Two kinds of records would share the topic {topic}: {found[topic]} and {what}.",
+                f"Two kinds of records would share the topic {topic}: {topics[topic]} and {content}.",
                 safe="Nothing was captured.",
                 remedy="give one of them another name",
             )
-        if wanted:
-            found[topic] = what
-    return found
+        if enabled:
+            topics[topic] = content
+    return topics

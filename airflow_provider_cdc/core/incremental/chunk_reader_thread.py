@@ -223,9 +223,9 @@ class ChunkReaderThread:
     def _read(self, reader: ChunkReader, window: ChunkWindow, progress: TableProgress, generation: int) -> None:
         """Read the next rows of the table, or of its first range."""
         rows = begun_range(reader, progress.scan, progress.build_next_range())
-        given = progress.scan.chunk_rows
-        limit = given or self.chunk_rows
-        grows = bool(self._target_s) and given is None
+        requested = progress.scan.chunk_rows
+        limit = requested or self.chunk_rows
+        grows = bool(self._target_s) and requested is None
         queries = 1 if grows else self._size.compute_chunk_count(limit)
         started = time.monotonic()
         self._watermarks.open_window(reader, window)

@@ -85,11 +85,11 @@ class TouchedKeys:
         """Every row: the table was emptied."""
         return cls(everything=True)
 
-    def _add(self, image: pa.StructArray, key: Sequence[int], wanted: Mask) -> None:
-        if wanted.all():
+    def _add(self, image: pa.StructArray, key: Sequence[int], rows: Mask) -> None:
+        if rows.all():
             self.whole.append([image.field(i) for i in key])
-        elif wanted.any():
-            self.whole.append(_picked(image, key, np.flatnonzero(wanted)))
+        elif rows.any():
+            self.whole.append(_picked(image, key, np.flatnonzero(rows)))
 
     def _add_moved(self, rows: RowBlock, key: Sequence[int], index: npt.NDArray[np.int64]) -> None:
         """Old keys of updates that changed the key: the row no longer has them, whatever values the event lacks."""
@@ -202,7 +202,7 @@ class ChunkWindow:
         if self.gone is not None and self.absent is None:
             self.absent = np.ones(len(self.gone), np.bool_)
             for block in self.chunk.rows:
-                _found(self.gone, self.absent, block, self.key)
+                _mark_present(self.gone, self.absent, block, self.key)
         for touched in self.waiting:
             if self.gone is not None and self.absent is not None:
                 _touch(self.gone, self.absent, touched)
@@ -231,9 +231,9 @@ class ChunkWindow:
             if alive.all():
                 yield block
             elif alive.any():
-                kept = take_rows(block, np.flatnonzero(alive))
-                kept.order = np.arange(len(kept))
-                yield kept
+                remaining = take_rows(block, np.flatnonzero(alive))
+                remaining.order = np.arange(len(remaining))
+                yield remaining
 
     def stale_keys(self, key: Sequence[str]) -> list[Key]:
         """Keys of the rows that are :attr:`stale`, as the change log has them.
@@ -241,21 +241,23 @@ class ChunkWindow:
         :param key: names of the key columns
         """
         self.remove_superseded_rows()
-        found: list[Key] = []
+        outdated_keys: list[Key] = []
         for block, alive, stale in zip(self.chunk.rows if self.chunk else (), self.alive, self.stale, strict=True):
             if block.after is not None and (again := np.flatnonzero(alive & stale)).size:
                 columns = _picked(block.after, [block.table.column_names.index(name) for name in key], again)
-                found += [list(one) for one in zip(*[column.to_pylist() for column in columns], strict=True)]
-        return found
+                outdated_keys += [
+                    list(key_values) for key_values in zip(*[column.to_pylist() for column in columns], strict=True)
+                ]
+        return outdated_keys
 
     def build_deletes(self) -> RowBlock | None:
         """Build deletes of the keys that have neither a row nor an event; ``None`` if there are none."""
         self.remove_superseded_rows()
         if self.gone is None or self.absent is None or not self.absent.any():
             return None
-        kept = take_rows(self.gone, np.flatnonzero(self.absent))
-        kept.order = np.arange(len(kept))
-        return kept
+        deletes = take_rows(self.gone, np.flatnonzero(self.absent))
+        deletes.order = np.arange(len(deletes))
+        return deletes
 
 
 def deletes_of(schema: TableSchema, key: Sequence[str], keys: Sequence[Key], ts_us: int) -> RowBlock:
@@ -266,10 +268,13 @@ def deletes_of(schema: TableSchema, key: Sequence[str], keys: Sequence[Key], ts_
     :raises BadKey: the columns cannot hold a value
     """
     n, type_ = len(keys), row_struct(schema)
-    given = dict(zip(key, build_key_arrays(keys, [schema.get_column(name) for name in key]), strict=True))
-    children = [given[f.name] if f.name in given else pa.nulls(n, f.type) for f in type_]
+    key_arrays = dict(zip(key, build_key_arrays(keys, [schema.get_column(name) for name in key]), strict=True))
+    children = [key_arrays[f.name] if f.name in key_arrays else pa.nulls(n, f.type) for f in type_]
     lacking = np.array(
-        [name not in given and not pa.types.is_null(f.type) for name, f in zip(schema.column_names, type_, strict=True)]
+        [
+            name not in key_arrays and not pa.types.is_null(f.type)
+            for name, f in zip(schema.column_names, type_, strict=True)
+        ]
     )
     return RowBlock(
         table=schema,
@@ -284,7 +289,7 @@ def deletes_of(schema: TableSchema, key: Sequence[str], keys: Sequence[Key], ts_
     )
 
 
-def _found(gone: RowBlock, absent: Mask, block: RowBlock, key: Sequence[str]) -> None:
+def _mark_present(gone: RowBlock, absent: Mask, block: RowBlock, key: Sequence[str]) -> None:
     """Keys that have a row are not absent."""
     assert gone.before is not None
     assert block.after is not None

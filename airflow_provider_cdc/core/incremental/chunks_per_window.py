@@ -51,5 +51,5 @@ class WindowSize:
         self._waiting_s += weight * (waiting_s - self._waiting_s)
         self._chunk_s += weight * (reading_s * limit / rows - self._chunk_s)
         chunk_s = max(self._chunk_s, 1e-6)
-        wanted = min(self._waiting_s * (1 - WAITING) / (WAITING * chunk_s), WINDOW_S / chunk_s)
-        self._chunks = max(min(round(wanted), 2 * self._chunks, CHUNKS), 1)
+        chunks = min(self._waiting_s * (1 - WAITING) / (WAITING * chunk_s), WINDOW_S / chunk_s)
+        self._chunks = max(min(round(chunks), 2 * self._chunks, CHUNKS), 1)

@@ -280,14 +280,14 @@ class IncrementalCoordinator:
             return None
         blocks = []
         for rows in window.iterate_remaining_rows(key):
-            kept = _renumbered(rows, schema if self._source.STRUCTURED else rows.table)
-            kept.ts_us = np.where(kept.ts_us > 0, kept.ts_us, 0)
-            blocks.append(kept)
+            block = _renumbered(rows, schema if self._source.STRUCTURED else rows.table)
+            block.ts_us = np.where(block.ts_us > 0, block.ts_us, 0)
+            blocks.append(block)
         if (gone := window.build_deletes()) is not None and window.chunk is not None:
-            kept, given = _renumbered(gone, schema), window.chunk.source
-            fields = [own for own in self._source.source_fields if own.name in given]
-            kept.source = {own.name: pa.array([given[own.name]] * len(kept), own.type) for own in fields}
-            blocks.append(kept)
+            block, source = _renumbered(gone, schema), window.chunk.source
+            fields = [own for own in self._source.source_fields if own.name in source]
+            block.source = {own.name: pa.array([source[own.name]] * len(block), own.type) for own in fields}
+            blocks.append(block)
         return blocks
 
     def _as_now(self, window: ChunkWindow) -> list[RowBlock] | None:
@@ -299,8 +299,8 @@ class IncrementalCoordinator:
         if window.schema is None or self._at is None or not (keys := window.stale_keys(names)):
             return []
         with self._open() as reader:
-            wanted = tuple(reader.to_source_keys(window.schema, names, keys))
-            return reader.read_at_position(KeyRange(window.schema, window.order, keys=wanted), self._at)
+            source_keys = tuple(reader.to_source_keys(window.schema, names, keys))
+            return reader.read_at_position(KeyRange(window.schema, window.order, keys=source_keys), self._at)
 
     def _moved(
         self, window: ChunkWindow, blocks: list[RowBlock], scan: TableScan, state: IncrementalState
@@ -335,10 +335,10 @@ class IncrementalCoordinator:
         return tuple(schema.column_names.index(name) for name in names)
 
     def _key_names(self, schema: TableSchema) -> tuple[str, ...]:
-        known = self._keys.get(schema.id)
-        if known is None or known[0] is not schema:
-            known = self._keys[schema.id] = schema, self._filters.select_key_columns(schema)
-        return known[1]
+        cached = self._keys.get(schema.id)
+        if cached is None or cached[0] is not schema:
+            cached = self._keys[schema.id] = schema, self._filters.select_key_columns(schema)
+        return cached[1]
 
     def _order_of(self, schema: TableSchema, scan: TableScan) -> tuple[str, ...] | ScanProblem:
         """Return the columns by which a table's rows are ordered."""
@@ -354,17 +354,17 @@ class IncrementalCoordinator:
         if first and self._source.orders_by(first[0]):
             return first
         if scan.key:
-            found = order_of_ranges(schema, scan, self._filters.select_key_columns(schema))
-            if isinstance(found, ScanProblem):
-                return found
-            order = found
+            ranges_order = order_of_ranges(schema, scan, self._filters.select_key_columns(schema))
+            if isinstance(ranges_order, ScanProblem):
+                return ranges_order
+            order = ranges_order
         nullable = {c.name: c.nullable for c in schema.columns}
         for name in order:
             if name not in nullable:
-                what = "surrogate key" if name in first else "key column"
+                role = "surrogate key" if name in first else "key column"
                 return ScanProblem(
                     TableScanStatus.SKIPPED,
-                    f"{schema.id} has no column {name}, the {what}; it has {', '.join(nullable)}",
+                    f"{schema.id} has no column {name}, the {role}; it has {', '.join(nullable)}",
                 )
             if nullable[name]:
                 return ScanProblem(
@@ -396,9 +396,9 @@ def _shape(schema: TableSchema) -> list[tuple[str, str]]:
     return [(c.name, c.type) for c in schema.columns]
 
 
-def _differs(window: ChunkWindow, known: TableSchema | None) -> str:
+def _differs(window: ChunkWindow, recorded: TableSchema | None) -> str:
     there = {} if window.schema is None else dict(_shape(window.schema))
-    here = {} if known is None else dict(_shape(known))
+    here = {} if recorded is None else dict(_shape(recorded))
     names = sorted(name for name in there.keys() | here.keys() if there.get(name) != here.get(name))
     return (
         f"the structure of {window.table} in the log differs from the structure of the table in {', '.join(names) or 'the key or the order of columns'}; "

@@ -58,21 +58,21 @@ class IncrementalWriter:
         if not state.incremental_state.is_active:
             return
         self.schedule_tables()  # after a large transaction, reading restarts; a scan may also have been added meanwhile
-        for found in self._incremental.iterate_ready_windows(lambda: state.incremental_state):
-            for rows in self._tables.record_row_blocks(found.blocks, state.offset.position or {}):
+        for ready in self._incremental.iterate_ready_windows(lambda: state.incremental_state):
+            for rows in self._tables.record_row_blocks(ready.blocks, state.offset.position or {}):
                 self._writer.write_read_rows(
                     rows, state.current_position, snapshot="incremental", metrics=self._metrics
                 )
-            if found.window.probe and found.ended is None:
-                self._empty(found)
+            if ready.window.probe and ready.ended is None:
+                self._empty(ready)
             else:
-                self._count(found)
-            state.incremental_state = found.state
-            if found.ended is not None:
-                self._progress.scan_ended(found.scan, self._incremental.chunk_rows)
-                scan_ended(self._batcher, found.scan, found.ended)
-                bad = found.ended.status not in (TableScanStatus.SUCCEEDED, TableScanStatus.EMPTY)
-                self._ended(found.scan, f"{found.scan.table}: {found.ended.text}" if bad else "")
+                self._count(ready)
+            state.incremental_state = ready.state
+            if ready.ended is not None:
+                self._progress.scan_ended(ready.scan, self._incremental.chunk_rows)
+                scan_ended(self._batcher, ready.scan, ready.ended)
+                bad = ready.ended.status not in (TableScanStatus.SUCCEEDED, TableScanStatus.EMPTY)
+                self._ended(ready.scan, f"{ready.scan.table}: {ready.ended.text}" if bad else "")
                 ended = True
             self._progress.record_chunk_rows(self._incremental.chunk_rows)
             if self._committer.is_batch_full:
@@ -82,14 +82,14 @@ class IncrementalWriter:
             self.schedule_tables()
         self._progress.record_chunk_rows(self._incremental.chunk_rows)
 
-    def _empty(self, found: ReadyWindow) -> None:
+    def _empty(self, ready: ReadyWindow) -> None:
         """Empty a table in the targets before its rows are read again; by now it is known that it can be read."""
-        schema = self._tables.resolve_schema(found.window.schema, self._state.offset.position or {})
+        schema = self._tables.resolve_schema(ready.window.schema, self._state.offset.position or {})
         if schema is not None:
             self._writer.write_truncate(schema, time.time_ns() // 1000, {}, snapshot="incremental")
 
-    def _count(self, found: ReadyWindow) -> None:
-        window, scan = found.window, found.scan
+    def _count(self, ready: ReadyWindow) -> None:
+        window, scan = ready.window, ready.scan
         chunk = window.chunk or ChunkRows([], None)
         bounds = {"ChunkFrom": scan.after, "ChunkTo": chunk.last, "TableTo": window.upto}
         if scan.after is None:

@@ -67,8 +67,8 @@ def order_of_ranges(schema: TableSchema, scan: TableScan, key: Sequence[str]) ->
         )
     columns = [schema.get_column(name) for name in key]
     try:
-        for given in scan.ranges:
-            for values in (given.first, given.last, *given.absent):
+        for range_ in scan.ranges:
+            for values in (range_.first, range_.last, *range_.absent):
                 for value, column in zip(values or (), columns, strict=False):
                     parse_key_value(value, column)
     except InvalidKeyValue as e:

@@ -245,9 +245,9 @@ class ConnectorLifecycle:
         if procedure is None:
             valid = ", ".join(source.PROCEDURES) or "none"
             raise ConfigError(f"{source.connector} connectors have no procedure {name!r}. Valid values are: {valid}.")
-        known = [flag.name for flag in procedure.flags]
-        if unknown := sorted(chosen.difference(known)):
-            raise ConfigError(f"{name} has no flag {unknown[0]!r}. Valid values are: {', '.join(known) or 'none'}.")
+        names = [flag.name for flag in procedure.flags]
+        if unknown := sorted(chosen.difference(names)):
+            raise ConfigError(f"{name} has no flag {unknown[0]!r}. Valid values are: {', '.join(names) or 'none'}.")
         id_ = source.signal_table(table)
         return source.plan_procedure(
             procedure, id_, chosen, self._standing(id_, self.store.load_offset(self.name).offset)

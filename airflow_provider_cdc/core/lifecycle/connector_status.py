@@ -97,11 +97,11 @@ def state_of(record: ConnectorRecord) -> tuple[ConnectorState, datetime | None]:
         return ConnectorState.RUNNING, record.owner_since
     ended, control = record.run_ended_at, record.control
     if control.wanted is not DesiredState.RUNNING:
-        asked = control.since
+        requested_at = control.since
         # the run that was alive when a person asked ended after that
         return ConnectorState(
             control.wanted
-        ), ended if asked is not None and ended is not None and ended > asked else asked
+        ), ended if requested_at is not None and ended is not None and ended > requested_at else requested_at
     if record.dead_owner is not None:
         return ConnectorState.FAILED, record.died_at
     if ended is not None and record.last_error_at == ended:

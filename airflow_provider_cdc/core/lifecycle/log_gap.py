@@ -187,18 +187,18 @@ def repair_signals(
             remedy="repair the gap with a snapshot (--repair snapshot, or position.lost.mode=snapshot), or name the unique columns of the tables in "
             "message.key.columns",
         )
-    asked: list[tuple[str, dict[str, Any]]] = []
+    requests: list[tuple[str, dict[str, Any]]] = []
     if chunked:
         source.open_chunk_reader(signals=signals if writes_watermarks(config) else None).close()
         patterns = table_patterns(chunked)
-        asked.append(("execute-snapshot", {"type": "incremental", "data-collections": patterns, "replace": True}))
+        requests.append(("execute-snapshot", {"type": "incremental", "data-collections": patterns, "replace": True}))
     if whole:
-        asked.append(("execute-snapshot", {"type": "blocking", "data-collections": table_patterns(whole)}))
+        requests.append(("execute-snapshot", {"type": "blocking", "data-collections": table_patterns(whole)}))
     if paused and chunked:
-        asked.append(("resume-snapshot", {}))
+        requests.append(("resume-snapshot", {}))
     return [
         SentSignal(id_, type_, json.dumps(data), "repair", f"{origin}:{type_}:{data.get('type', '')}", by)
-        for type_, data in asked
+        for type_, data in requests
     ]
 
 
@@ -249,11 +249,11 @@ def _uncut(schema: TableSchema, key: Sequence[str]) -> str | None:
     return f"{schema.id}: {', '.join(empty)} is nullable" if empty else None
 
 
-def _changed(known: TableSchema | None, present: TableSchema) -> bool:
-    if known is None:
+def _changed(recorded: TableSchema | None, present: TableSchema) -> bool:
+    if recorded is None:
         return False
-    columns = [[(c.name, c.type) for c in schema.columns] for schema in (known, present)]
-    return columns[0] != columns[1] or known.key != present.key
+    columns = [[(c.name, c.type) for c in schema.columns] for schema in (recorded, present)]
+    return columns[0] != columns[1] or recorded.key != present.key
 
 
 def table_patterns(tables: Iterable[TableId]) -> list[str]:

@@ -205,7 +205,7 @@ class OffsetPlanner:
 
         Rows are decoded with the schemas that are known now, and rows before a DDL statement had others.
         """
-        made: set[TableId] = set()
+        created: set[TableId] = set()
         last = ""
         for record in self.history if self.source.STRUCTURED else ():
             changed_at = self.source.parse_position(record.position)
@@ -213,8 +213,8 @@ class OffsetPlanner:
                 continue
             for change in record.changes:
                 if change.type == "CREATE":
-                    made.add(change.id)
-                elif change.id not in made and (change.previous_id or change.id) not in made:
+                    created.add(change.id)
+                elif change.id not in created and (change.previous_id or change.id) not in created:
                     last = (
                         f"The structure of {change.id} was changed in between, at {changed_at} ({record.ddl or change.type}), and earlier rows "
                         f"would be decoded with the newer structure. Go back no further than {changed_at}, or snapshot all tables "

@@ -96,13 +96,13 @@ class SnapshotState(BaseModel):
         """
         pending = dict(self.pending)
         for name, there in held.items():
-            select, known = (selects or {}).get(name), pending.get(name)
-            if known is None:
+            select, before = (selects or {}).get(name), pending.get(name)
+            if before is None:
                 pending[name] = PendingTable(
                     held=there and select is None, request=request, select=select, streamed=name in streamed
                 )
             else:
-                pending[name] = known.merge_reason(held=there, request=request, select=select)
+                pending[name] = before.merge_reason(held=there, request=request, select=select)
         return self.model_copy(update={"pending": pending})
 
     def remove_pending(self, names: Collection[str]) -> Self:
@@ -139,8 +139,8 @@ class SnapshotState(BaseModel):
             for old, new in names.items()
             if old in self.pending
         }
-        kept = self.remove_pending({*names, *names.values()})
-        return kept.model_copy(update={"pending": kept.pending | moved})
+        others = self.remove_pending({*names, *names.values()})
+        return others.model_copy(update={"pending": others.pending | moved})
 
     def without_requests(self) -> Self:
         """Drop the requests, which have failed.

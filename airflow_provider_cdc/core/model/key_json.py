@@ -144,10 +144,10 @@ def _integer(value: Any, column: Column) -> int:
 
 
 def _decimal(value: Any, column: Column) -> str:
-    found = _DECIMAL.fullmatch(column.type)
-    if found is None:
+    match = _DECIMAL.fullmatch(column.type)
+    if match is None:
         raise InvalidKeyValue(f'"{column.name}" is a {column.type}, and keys of this type are not supported')
-    precision, scale = int(found[1]), int(found[2])
+    precision, scale = int(match[1]), int(match[2])
     example = f'a string such as "1{"." + "50".ljust(scale, "0")[:scale] if scale > 0 else ""}"'
     if isinstance(value, float):
         raise _bad(value, column, f"{example}: JSON numbers are not exact")
@@ -212,16 +212,16 @@ def _moment(value: Any, column: Column) -> str:
     valid = f'a string such as "2024-02-29T12:00:00{fraction}{"Z" if zone else ""}", ' + (
         "with the UTC offset" if zone else "without a time zone"
     )
-    found = _MOMENT.fullmatch(value) if isinstance(value, str) else None
-    if found is None or bool(found[4]) != bool(zone) or len((found[3] or "").rstrip("0")) > most:
+    match = _MOMENT.fullmatch(value) if isinstance(value, str) else None
+    if match is None or bool(match[4]) != bool(zone) or len((match[3] or "").rstrip("0")) > most:
         raise _bad(value, column, valid)
     try:
-        moment = dt.datetime.fromisoformat(f"{found[1]}T{found[2]}{found[4] or ''}")
+        moment = dt.datetime.fromisoformat(f"{match[1]}T{match[2]}{match[4] or ''}")
         if zone:
             moment = moment.astimezone(dt.UTC)
     except (ValueError, OverflowError):  # no such day, or before the year 1
         raise _bad(value, column, valid) from None
-    digits = (found[3] or "").ljust(9, "0")[: max(most, 6)]
+    digits = (match[3] or "").ljust(9, "0")[: max(most, 6)]
     text = moment.replace(tzinfo=None).isoformat() + (f".{digits}" if digits.strip("0") else "")
     return text + ("+00:00" if zone else "")
 
@@ -237,19 +237,19 @@ def build_key_arrays(keys: Sequence[Key], columns: Sequence[Column]) -> list[pa.
     """
     import pyarrow as pa
 
-    found = []
+    arrays = []
     for i, column in enumerate(columns):
         type_, values = arrow_type(column.type), [key[i] for key in keys]
         try:
             if pa.types.is_timestamp(type_):
-                found.append(
+                arrays.append(
                     pa.array([v.removesuffix("+00:00") for v in values], pa.string()).cast(_bare(type_)).cast(type_)
                 )
             else:
-                found.append(pa.array([_from_json(v, column.type) for v in values], type_))
+                arrays.append(pa.array([_from_json(v, column.type) for v in values], type_))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as e:
             raise InvalidKeyValue(f'"{column.name}" has a value that does not fit a {column.type}: {e}') from None
-    return found
+    return arrays
 
 
 def keys_of(values: Sequence[pa.Array]) -> list[Key]:

@@ -59,7 +59,7 @@ def merge_closed_interval(kept: Kept, piece: MetricsInterval, now_s: float) -> d
     :param kept: as this returned it the last time
     """
     return {
-        name: [one.to_document() for one in merge_intervals(_pieces(kept, name), [piece], SPANS[name], now_s)]
+        name: [merged.to_document() for merged in merge_intervals(_pieces(kept, name), [piece], SPANS[name], now_s)]
         for name in LONGER
     }
 
@@ -73,9 +73,11 @@ def pieces_of(name: str, kept: Kept, recent: Sequence[Mapping[str, Any]], now_s:
     span = SPANS[name]
     if name in LONGER:
         return merge_intervals(
-            _pieces(kept, name), [MetricsInterval.from_document(one) for one in recent[-1:]], span, now_s
+            _pieces(kept, name), [MetricsInterval.from_document(document) for document in recent[-1:]], span, now_s
         )
-    return [MetricsInterval.from_document(one) for one in recent if one["at"] >= span.compute_start(now_s)]
+    return [
+        MetricsInterval.from_document(document) for document in recent if document["at"] >= span.compute_start(now_s)
+    ]
 
 
 def merge_intervals(
@@ -90,19 +92,19 @@ def merge_intervals(
     return [found[at] for at in sorted(found)]
 
 
-def _pieces(kept: Kept, name: str) -> list[MetricsInterval]:
-    return [MetricsInterval.from_document(one) for one in kept.get(name, ())]
+def _pieces(longer: Kept, name: str) -> list[MetricsInterval]:
+    return [MetricsInterval.from_document(document) for document in longer.get(name, ())]
 
 
-def _sum(one: MetricsInterval, other: MetricsInterval) -> MetricsInterval:
-    classes = [a + b for a, b in zip(one.freshness.classes, other.freshness.classes, strict=True)]
-    worst = max((w for w in (one.worst, other.worst) if w is not None), key=lambda w: w[1], default=None)
-    lags = [s for s in (one.lag_s, other.lag_s) if s is not None]
-    cpus = [s for s in (one.cpu_s, other.cpu_s) if s is not None]
+def _sum(piece: MetricsInterval, other: MetricsInterval) -> MetricsInterval:
+    classes = [a + b for a, b in zip(piece.freshness.classes, other.freshness.classes, strict=True)]
+    worst = max((w for w in (piece.worst, other.worst) if w is not None), key=lambda w: w[1], default=None)
+    lags = [s for s in (piece.lag_s, other.lag_s) if s is not None]
+    cpus = [s for s in (piece.cpu_s, other.cpu_s) if s is not None]
     return MetricsInterval(
-        one.at,
-        one.events + other.events,
-        Histogram(classes, one.freshness.total + other.freshness.total),
+        piece.at,
+        piece.events + other.events,
+        Histogram(classes, piece.freshness.total + other.freshness.total),
         worst,
         max(lags, default=None),
         sum(cpus) if cpus else None,

@@ -60,12 +60,12 @@ class Histogram:
         >>> Histogram([0, 0, 4] + [0] * 12, 6.0).estimate_quantile(0.5)
         1.5
         """
-        wanted, below = part * sum(self.classes), 0
-        if not wanted:
+        rank, below = part * sum(self.classes), 0
+        if not rank:
             return None
         for lower, upper, number in zip((0.0, *BOUNDS_S), (*BOUNDS_S, BOUNDS_S[-1]), self.classes, strict=True):
-            if number and below + number >= wanted:
-                return round(lower + (upper - lower) * (wanted - below) / number, 3)
+            if number and below + number >= rank:
+                return round(lower + (upper - lower) * (rank - below) / number, 3)
             below += number
         return float(BOUNDS_S[-1])
 
@@ -74,8 +74,8 @@ class Histogram:
         """All values of several ones."""
         if not documents:
             return cls()
-        classes = zip(*(one["classes"] for one in documents), strict=True)
-        return cls([sum(one) for one in classes], sum(float(one["total"]) for one in documents))
+        classes = zip(*(document["classes"] for document in documents), strict=True)
+        return cls([sum(counts) for counts in classes], sum(float(counts["total"]) for counts in documents))
 
     def to_document(self) -> dict[str, Any]:
         return {"classes": list(self.classes), "total": round(self.total, 3)}
@@ -163,14 +163,14 @@ def merge_series(before: dict[str, Any], series: MetricSeries) -> dict[str, Any]
     counters = dict(before.get("counters", {}))
     for name, more in series.counters.items():
         counters[name] = counters.get(name, 0) + more
-    histograms = {name: Histogram.from_document(found) for name, found in before.get("histograms", {}).items()}
+    histograms = {name: Histogram.from_document(histogram) for name, histogram in before.get("histograms", {}).items()}
     for name, values in series.observed.items():
         _observe(histograms.setdefault(name, Histogram()), values)
     gauges = {**before.get("gauges", {}), **series.gauges}
     return {
         "gauges": {name: value for name, value in gauges.items() if name not in series.unknown},
         "counters": counters,
-        "histograms": {name: found.to_document() for name, found in histograms.items()},
+        "histograms": {name: histogram.to_document() for name, histogram in histograms.items()},
         "texts": {**before.get("texts", {}), **series.texts},
     }
 

@@ -68,9 +68,9 @@ class MetricsInterval:
             self.lag_s = max(self.lag_s or 0.0, lag_ms / 1000)
         if (cpu_s := whole.counters.get(_CPU_S)) is not None:
             self.cpu_s = (self.cpu_s or 0.0) + cpu_s
-        for topic, one in series.items():
-            self.events += int(sum(more for name, more in one.counters.items() if name in _EVENTS))
-            for seconds in (s for name in _FRESHNESS & one.observed.keys() for s in one.observed[name]):
+        for topic, samples in series.items():
+            self.events += int(sum(more for name, more in samples.counters.items() if name in _EVENTS))
+            for seconds in (s for name in _FRESHNESS & samples.observed.keys() for s in samples.observed[name]):
                 self.freshness.add_value(seconds)
                 if self.worst is None or seconds > self.worst[1]:
                     self.worst = (topic, round(seconds, 3))
@@ -85,7 +85,7 @@ def append_samples(
     :param now_s: seconds since 1970
     """
     at = int(now_s // PIECE_S) * PIECE_S
-    pieces = [MetricsInterval.from_document(one) for one in before if one["at"] > at - KEPT * PIECE_S]
+    pieces = [MetricsInterval.from_document(piece) for piece in before if piece["at"] > at - KEPT * PIECE_S]
     if not pieces or pieces[-1].at < at:
         pieces.append(MetricsInterval(at))
     pieces[-1].add_samples(series)
@@ -113,7 +113,9 @@ class LastHourMetrics:
         :param pieces: as :func:`append_samples` gives them
         """
         lately = [piece for piece in pieces if piece["at"] > now_s - 3600 - PIECE_S]
-        worst = max((piece["worst"] for piece in lately if piece["worst"]), key=lambda one: one[1], default=None)
+        worst = max(
+            (piece["worst"] for piece in lately if piece["worst"]), key=lambda slowest: slowest[1], default=None
+        )
         return cls(
             [(piece["at"], piece["events"]) for piece in lately],
             Histogram.from_documents([piece["freshness"] for piece in lately]),

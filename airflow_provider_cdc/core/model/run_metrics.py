@@ -236,15 +236,15 @@ class RunMetrics:
         }
         filtered = source.get("NumberOfEventsFiltered", 0)
         assert isinstance(filtered, int)
-        found = {
+        document = {
             "streaming": streaming | dict(source) | {"NumberOfEventsFiltered": self.streaming.filtered + filtered},
             "schema-history": self.history.to_document(),
         }
         if self.chunks.began is not None or self.chunks.paused_at is not None:
-            found = {"incremental-snapshot": self.chunks.to_incremental_document(names)} | found
+            document = {"incremental-snapshot": self.chunks.to_incremental_document(names)} | document
         if self.snapshot is None:
-            return found
-        return {"snapshot": self.snapshot.to_snapshot_document(names) | dict(snapshot)} | found
+            return document
+        return {"snapshot": self.snapshot.to_snapshot_document(names) | dict(snapshot)} | document
 
 
 def shorten_metrics(

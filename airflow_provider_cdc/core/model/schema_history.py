@@ -61,10 +61,10 @@ class SchemaHistory:
     def load_stored(self, stored: StoredSchemas) -> None:
         """Forget everything, and take the history that is stored."""
         self.replay_records(())
-        for known in stored.base:
-            self._versions[known.id] = known.version
-            if known.table is not None:
-                self._tables[known.id] = known.table
+        for stored_table in stored.base:
+            self._versions[stored_table.id] = stored_table.version
+            if stored_table.table is not None:
+                self._tables[stored_table.id] = stored_table.table
         self._replay(stored.since)
 
     def build_base(self) -> list[CompactedSchema]:
@@ -123,12 +123,12 @@ class SchemaHistory:
     def apply_change(self, change: TableChange) -> TableChange | None:
         """Apply one change. Returns it with its version, or ``None`` when nothing about the table changed."""
         if change.table is not None:
-            known = self._tables.get(change.id)
-            same = known is not None and known.same_structure(change.table) and change.type == "ALTER"
-            if same and change.exact and not _moves_values(known, change):
+            before = self._tables.get(change.id)
+            same = before is not None and before.same_structure(change.table) and change.type == "ALTER"
+            if same and change.exact and not _moves_values(before, change):
                 return None
             table = change.table.model_copy(update={"version": self._versions.get(change.id, 0) + 1})
-            change = change.model_copy(update={"table": table, "dropped": _dropped(known, change)})
+            change = change.model_copy(update={"table": table, "dropped": _dropped(before, change)})
         self._put(change)
         return change
 
@@ -140,13 +140,13 @@ class SchemaHistory:
             self._versions[change.id] = change.table.version
 
 
-def _moves_values(known: TableSchema | None, change: TableChange) -> bool:
+def _moves_values(before: TableSchema | None, change: TableChange) -> bool:
     """Return whether existing rows have other values under the same names: a column was made again, or columns swapped their names.
 
     A structure that is newer than the log has columns already that a statement adds, or renames to.
     """
     former = {*change.renamed.values()}
-    return known is not None and bool(change.dropped or (former and former <= {*known.column_names}))
+    return before is not None and bool(change.dropped or (former and former <= {*before.column_names}))
 
 
 def _dropped(before: TableSchema | None, change: TableChange) -> tuple[str, ...]:

@@ -253,13 +253,13 @@ def _fields(text: str) -> list[str]:
     >>> _fields("a: string, b: struct<c: int32, d: decimal128(3, 1)>")
     ['a: string', 'b: struct<c: int32, d: decimal128(3, 1)>']
     """
-    found, depth, begin = [], 0, 0
+    fields, depth, begin = [], 0, 0
     for at, sign in enumerate(text):
         depth += (sign in "<([") - (sign in ">)]")
         if sign == "," and not depth:
-            found.append(text[begin:at].strip())
+            fields.append(text[begin:at].strip())
             begin = at + 1
-    return [*found, text[begin:].strip()]
+    return [*fields, text[begin:].strip()]
 
 
 GEOMETRY = "struct<wkb: binary, srid: int32>"

@@ -37,7 +37,7 @@ class MetricsMonitor:
     ) -> None:
         self._connector, self._producer, self._sinks, self._tags = connector, producer, tuple(sinks), dict(tags or {})
         self._series: dict[str, MetricSeries] = {}
-        self._seen: dict[tuple[str, str], float] = {}
+        self._totals: dict[tuple[str, str], float] = {}
         self._flushed = time.monotonic()
 
     @property
@@ -62,8 +62,8 @@ class MetricsMonitor:
 
     def set_total(self, name: str, value: float, topic: str = "") -> None:
         """So much it is by now since the run has begun."""
-        before = self._seen.get((name, topic), 0)
-        self._seen[name, topic] = value
+        before = self._totals.get((name, topic), 0)
+        self._totals[name, topic] = value
         self.add_count(name, value - before if value >= before else value, topic)
 
     def observe_value(self, name: str, seconds: float, topic: str = "") -> None:
@@ -72,7 +72,7 @@ class MetricsMonitor:
 
     def start_attempt(self) -> None:
         """Another attempt begins: what it counts begins at 0."""
-        self._seen.clear()
+        self._totals.clear()
 
     def record_metrics(self, metrics: Mapping[str, Mapping[str, Value]], topics: Mapping[str, str]) -> None:
         """Numbers, and a few texts, of a document of :meth:`airflow_provider_cdc.core.model.run_metrics.RunMetrics.to_document`. A negative one means that nothing is known.

@@ -59,7 +59,7 @@ class ProgressReporter:
         board: ProgressBoard | None = None,
         logger: logging.Logger = log,
     ) -> None:
-        self._what, self._unit, self._where, self._board, self._log = what, unit, where, board, logger
+        self._name, self._unit, self._where, self._board, self._log = what, unit, where, board, logger
         self._began_at, now = time.time(), time.monotonic()
         self._due = now + EVERY_S
         self._counted, self._way = deque([(now, float(done))]), deque[tuple[float, float]]()
@@ -101,7 +101,7 @@ class ProgressReporter:
         left_s = None if end is None or not speed else max(end - way, 0.0) / speed
         per_s = _rate(self._counted, moment, float(done))
         work = JobProgress(
-            self._what, self._where, self._unit, done, total, per_s, part, left_s, now, self._began_at, time.time()
+            self._name, self._where, self._unit, done, total, per_s, part, left_s, now, self._began_at, time.time()
         )
         self._log.info("%s", work.progress_text)
         if shown:
@@ -124,7 +124,7 @@ class ProgressReporter:
         try:
             action(work)
         except Exception as e:  # the work itself matters more
-            self._log.warning("The progress of %s cannot be shown: %s", self._what.lower(), e)
+            self._log.warning("The progress of %s cannot be shown: %s", self._name.lower(), e)
             return False
         return True
 
@@ -136,7 +136,7 @@ class ProgressTicker:
     """
 
     def __init__(self, progress: ProgressReporter, told: Callable[[], dict[str, Any]]) -> None:
-        self._progress, self._told = progress, told
+        self._progress, self._arguments = progress, told
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tick, name="cdc-progress", daemon=True)
 
@@ -151,7 +151,7 @@ class ProgressTicker:
 
     def _tick(self) -> None:
         while not self._over.wait(EVERY_S):
-            self._progress.report_progress(**self._told())
+            self._progress.report_progress(**self._arguments())
 
 
 def _rate(points: deque[tuple[float, float]], moment: float, value: float) -> float | None:

@@ -60,9 +60,9 @@ def check_permission(config: ConnectorConfig, signal: Signal, request: Request, 
     types, channel = config.signal_allowed_types, signal.channel
     if is_allowed(types, channel, type_, sql=sql, position=position):
         return
-    what = type_ if is_allowed(types, channel, type_, sql=False, position=position) is False else SQL
+    denied = type_ if is_allowed(types, channel, type_, sql=False, position=position) is False else SQL
     raise SignalRejected(
-        f"the channel {channel} may not send {what}{' (custom SQL)' if what == SQL else ''}. Inspect the signal with "
+        f"the channel {channel} may not send {denied}{' (custom SQL)' if denied == SQL else ''}. Inspect the signal with "
         f"`{format_cdc_command('signals', config.connector_name, number=signal.number, output='json')}` and send it through the channel airflow (`airflow cdc signal`), which may send it, or allow it with signal.allowed.types={_example(channel, type_, sql)}"
     )
 

@@ -40,7 +40,7 @@ def custom_actions() -> dict[str, Action]:
 
     The documented types cannot be replaced. If an action cannot be loaded, its signals are refused.
     """
-    found: dict[str, Action] = {}
+    actions: dict[str, Action] = {}
     for name, point in list_extensions(ACTIONS).items():
         if name in TYPES:
             log.warning("%s of group %s is ignored: %s is a built-in signal type.", point.value, ACTIONS, name)
@@ -48,10 +48,10 @@ def custom_actions() -> dict[str, Action]:
         try:
             action: Any = point.load()
         except Exception as e:
-            found[name] = _unusable(f"its action {point.value} cannot be loaded: {type(e).__name__}: {e}")
+            actions[name] = _unusable(f"its action {point.value} cannot be loaded: {type(e).__name__}: {e}")
             continue
-        found[name] = action if callable(action) else _unusable(f"its action {point.value} is not callable")
-    return found
+        actions[name] = action if callable(action) else _unusable(f"its action {point.value} is not callable")
+    return actions
 
 
 def _unusable(why: str) -> Action:

@@ -81,7 +81,7 @@ class _StepCounter:
 
     def _piece(self, op: str, argument: Any, before: _Lengths) -> _Lengths:
         if op in _ONE:
-            return self._told(_shifted(before, 1))
+            return self._counted(_shifted(before, 1))
         if op in _REPEATS:
             least, most, tree = argument
             return self._repeat(int(least), int(most), tree, before)
@@ -100,36 +100,36 @@ class _StepCounter:
                 self.count_sequence(argument[1], before)
                 return before
             case _:  # a reference to a group, which is of any length, or something that came after this was written
-                return self._told(np.cumsum(before))
+                return self._counted(np.cumsum(before))
 
     def _either(self, trees: Sequence[Any], before: _Lengths) -> _Lengths:
         found = np.zeros(self._n)
         for tree in trees:
             found += self.count_sequence(tree, before)
-            self._told(before)
-        return self._told(found)
+            self._counted(before)
+        return self._counted(found)
 
     def _repeat(self, least: int, most: int, tree: Any, before: _Lengths) -> _Lengths:
         if len(tree) == 1 and str(tree[0][0]) in _ONE:
             upto = np.cumsum(_shifted(before, least))
-            return self._told(upto - _shifted(upto, min(most, self._n + least) - least + 1))
-        found, turns = np.zeros(self._n), 0
+            return self._counted(upto - _shifted(upto, min(most, self._n + least) - least + 1))
+        steps, turns = np.zeros(self._n), 0
         while before.any() and turns <= most:
             if turns >= least:
-                found += before
+                steps += before
             if turns >= self._n:  # turns that take nothing: no more of them are made than have to be
                 if turns < least:
                     raise RegexTooComplex
                 break
             before, turns = self.count_sequence(tree, before), turns + 1
-            self._told(before)
-        return self._told(found)
+            self._counted(before)
+        return self._counted(steps)
 
-    def _told(self, found: _Lengths) -> _Lengths:
-        self.steps += found
+    def _counted(self, steps: _Lengths) -> _Lengths:
+        self.steps += steps
         if self.steps.sum() > MOST_AT_ONCE:
             raise RegexTooComplex
-        return found
+        return steps
 
 
 def _shifted(lengths: _Lengths, by: int) -> _Lengths:

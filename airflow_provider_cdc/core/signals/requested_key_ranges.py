@@ -86,17 +86,17 @@ def check_number(ranges: int, absent: int, scans: Sequence[TableScan]) -> None:
     :param scans: what waits already
     :raises BadRange: there are more than an offset may hold
     """
-    for what, name, n, most, there in (
+    for unit, name, n, most, there in (
         ("ranges", "key-ranges", ranges, MOST_RANGES, sum(len(scan.ranges) for scan in scans)),
         ("keys", "absent", absent, MOST_ABSENT, sum(len(r.absent) for scan in scans for r in scan.ranges)),
     ):
         if n > most:
             raise InvalidKeyRange(
-                f'"{name}" has {n:,} {what}, but a signal may have at most {most:,}: send several signals'
+                f'"{name}" has {n:,} {unit}, but a signal may have at most {most:,}: send several signals'
             )
         if there + n > MOST_WAITING * most:
             raise InvalidKeyRange(
-                f'"{name}" has {n:,} {what}, and {there:,} of other signals are waiting; at most {MOST_WAITING * most:,} may wait: send the signal again later'
+                f'"{name}" has {n:,} {unit}, and {there:,} of other signals are waiting; at most {MOST_WAITING * most:,} may wait: send the signal again later'
             )
 
 
@@ -113,33 +113,33 @@ def ranges_of(schema: TableSchema, key: Sequence[str], entries: Sequence[Request
         )
     columns = [schema.get_column(name) for name in key]
     try:
-        found = [
+        parsed = [
             ScanRange(
                 first=_key(entry.first, schema.id, columns),
                 last=_key(entry.last, schema.id, columns),
-                absent=[k for k in (_key(given, schema.id, columns) for given in entry.absent) if k is not None],
+                absent=[k for k in (_key(absent, schema.id, columns) for absent in entry.absent) if k is not None],
             )
             for entry in entries
         ]
-        build_key_arrays([k for r in found for k in (r.first, r.last, *r.absent) if k is not None], columns)
+        build_key_arrays([k for r in parsed for k in (r.first, r.last, *r.absent) if k is not None], columns)
     except InvalidKeyValue as e:
         raise InvalidKeyRange(f"{schema.id}: {e}") from None
-    _check_inside(schema.id, found, columns)
-    return _unique(_merged(found, columns))
+    _check_inside(schema.id, parsed, columns)
+    return _unique(_merged(parsed, columns))
 
 
-def _key(given: Mapping[str, Any] | None, table: TableId, columns: Sequence[Column]) -> Key | None:
-    if given is None:
+def _key(values: Mapping[str, Any] | None, table: TableId, columns: Sequence[Column]) -> Key | None:
+    if values is None:
         return None
     names = [column.name for column in columns]
-    for name in given:
+    for name in values:
         if name not in names:
             raise InvalidKeyValue(
                 f'"{name}" is not a key column{_near(name, names)}; the key columns are {", ".join(names)}'
             )
-    if missing := [name for name in names if name not in given]:
+    if missing := [name for name in names if name not in values]:
         raise InvalidKeyValue(f"a key lacks {', '.join(missing)}; the key columns are {', '.join(names)}")
-    return [parse_key_value(given[column.name], column) for column in columns]
+    return [parse_key_value(values[column.name], column) for column in columns]
 
 
 def _check_inside(table: TableId, ranges: Sequence[ScanRange], columns: Sequence[Column]) -> None:
@@ -167,16 +167,16 @@ def _merged(ranges: Sequence[ScanRange], columns: Sequence[Column]) -> list[Scan
             same[at] = _joined(same[at], r, r.last) if at in same else r
         return [*same.values()]
     ordered = sorted(ranges, key=lambda r: (r.first is not None, _rank(r.first, columns) or ()))
-    found: list[ScanRange] = []
+    merged: list[ScanRange] = []
     for r in ordered:
-        low, end = _rank(r.first, columns), _rank(found[-1].last, columns) if found else None
-        if not found or (end is not None and low is not None and low > end):
-            found.append(r)
+        low, end = _rank(r.first, columns), _rank(merged[-1].last, columns) if merged else None
+        if not merged or (end is not None and low is not None and low > end):
+            merged.append(r)
         else:
             high = _rank(r.last, columns)
-            last = None if end is None or high is None else r.last if high > end else found[-1].last
-            found[-1] = _joined(found[-1], r, last)
-    return found
+            last = None if end is None or high is None else r.last if high > end else merged[-1].last
+            merged[-1] = _joined(merged[-1], r, last)
+    return merged
 
 
 def _joined(a: ScanRange, b: ScanRange, last: Key | None) -> ScanRange:
@@ -185,18 +185,18 @@ def _joined(a: ScanRange, b: ScanRange, last: Key | None) -> ScanRange:
 
 def _unique(ranges: Sequence[ScanRange]) -> list[ScanRange]:
     """Each absent key once."""
-    seen: set[str] = set()
-    found = []
+    written: set[str] = set()
+    unique = []
     for r in ranges:
         texts = {json.dumps(key): key for key in r.absent}
-        found.append(r.model_copy(update={"absent": [key for text, key in texts.items() if text not in seen]}))
-        seen.update(texts)
-    return found
+        unique.append(r.model_copy(update={"absent": [key for text, key in texts.items() if text not in written]}))
+        written.update(texts)
+    return unique
 
 
 def _incomparable(ranges: Sequence[ScanRange], columns: Sequence[Column]) -> bool:
-    given = next((k for r in ranges for k in (r.first, r.last, *r.absent) if k is not None), None)
-    return given is not None and build_sort_key(given, columns) is None
+    example = next((k for r in ranges for k in (r.first, r.last, *r.absent) if k is not None), None)
+    return example is not None and build_sort_key(example, columns) is None
 
 
 def _rank(key: Key | None, columns: Sequence[Column]) -> tuple[Any, ...] | None:

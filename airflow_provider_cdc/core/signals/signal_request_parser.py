@@ -164,18 +164,18 @@ def _kind(data: dict[str, Any]) -> str | None:
 
 
 def _collections(data: dict[str, Any]) -> tuple[str, ...] | None:
-    found = data.get("data-collections")
-    if found is None:
+    names = data.get("data-collections")
+    if names is None:
         return None
-    if isinstance(found, str):
-        found = [found]
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+    if isinstance(names, str):
+        names = [names]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise SignalRejected('"data-collections" is not a list of strings')
-    if not all(name.strip() for name in found):
+    if not all(name.strip() for name in names):
         raise SignalRejected('"data-collections" has an empty name')
-    for name in found:
+    for name in names:
         _check_pattern("data-collections", name)
-    return tuple(found)
+    return tuple(names)
 
 
 def _check_pattern(where: str, name: str) -> None:
@@ -228,11 +228,11 @@ def _execute(data: dict[str, Any]) -> ExecuteSnapshotRequest:
     surrogate = data.get("surrogate-key") or None
     if surrogate is not None and not isinstance(surrogate, str):
         raise SignalRejected('"surrogate-key" is not a string')
-    kept = {table: condition for table, condition in conditions.items() if condition.strip()}
+    nonempty = {table: condition for table, condition in conditions.items() if condition.strip()}
     replace = data.get("replace", False)
     if not isinstance(replace, bool):
         raise SignalRejected('"replace" is neither true nor false')
-    if replace and kept:
+    if replace and nonempty:
         raise SignalRejected(
             '"replace" empties the tables, and with a condition only some of their rows would be read again'
         )
@@ -243,17 +243,19 @@ def _execute(data: dict[str, Any]) -> ExecuteSnapshotRequest:
         raise SignalRejected(
             f'"key-ranges" and {other} exclude each other: key ranges apply to the key of the table and are read in chunks'
         )
-    return ExecuteSnapshotRequest(collections, blocking, kept, surrogate, replace, _chunk_rows(data, blocking), ranges)
+    return ExecuteSnapshotRequest(
+        collections, blocking, nonempty, surrogate, replace, _chunk_rows(data, blocking), ranges
+    )
 
 
 def _ranges(data: dict[str, Any]) -> tuple[RequestedRange, ...]:
-    found = data.get("key-ranges")
-    if found is None:
+    entries = data.get("key-ranges")
+    if entries is None:
         return ()
-    if not isinstance(found, list):
+    if not isinstance(entries, list):
         raise SignalRejected('"key-ranges" is not a list')
     try:
-        ranges = tuple(map(parse_range, found))
+        ranges = tuple(map(parse_range, entries))
     except InvalidKeyRange as e:
         raise SignalRejected(str(e)) from None
     for entry in ranges:

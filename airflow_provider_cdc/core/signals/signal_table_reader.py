@@ -48,12 +48,12 @@ class SignalTableReader:
     ) -> None:
         self._connector, self._store, self._table, self._signal_of = connector, store, table, signal_of
         self._enabled = "source" in config.signal_enabled_channels
-        self._found: list[SentSignal] = []
+        self._unrecorded: list[SentSignal] = []
 
     @property
     def has_unrecorded_signals(self) -> bool:
         """True if signals were found that are not recorded yet."""
-        return bool(self._found)
+        return bool(self._unrecorded)
 
     def read_block(self, block: LogBlock) -> Iterator[WatermarkRow]:
         """Find the signals in the rows of a block. Returns the block's watermarks."""
@@ -65,21 +65,21 @@ class SignalTableReader:
                     if type_ in (WINDOW_OPEN, WINDOW_CLOSE):
                         yield WatermarkRow(id_, inserted=op == CREATE)
                     elif op == CREATE and self._enabled:
-                        self._found.append(SentSignal(id_, type_, data, "source", origin))
+                        self._unrecorded.append(SentSignal(id_, type_, data, "source", origin))
 
     def rollback(self) -> None:
         """Discard the signals of the open transaction, which was rolled back."""
-        self._found.clear()
+        self._unrecorded.clear()
 
     def record_signals(self) -> None:
         """Record the signals whose rows were found; between transactions, before the offset moves behind the rows."""
-        for sent in self._found:
+        for sent in self._unrecorded:
             self._store.send(self._connector, sent)
-        self._found.clear()
+        self._unrecorded.clear()
 
     def _signals(self, rows: RowBlock) -> list[tuple[str, str, str | None, int, str]]:
         """Id, type, data, operation and origin of the rows of a signal table."""
-        found = []
+        signals = []
         after = rows.after.to_pylist() if rows.after is not None else [None] * len(rows)
         before = rows.before.to_pylist() if rows.before is not None else [None] * len(rows)
         source = {name: column.to_pylist() for name, column in rows.source.items()}
@@ -95,8 +95,8 @@ class SignalTableReader:
                 "holds": hashlib.sha256(json.dumps(values).encode()).hexdigest()[:32],
             }
             origin = "source:" + json.dumps(identity, sort_keys=True, default=str)
-            found.append((id_ or "", (type_ or "").strip(), data, op, origin))
-        return found
+            signals.append((id_ or "", (type_ or "").strip(), data, op, origin))
+        return signals
 
 
 def _text(value: Any) -> str:

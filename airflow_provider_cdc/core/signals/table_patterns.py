@@ -21,15 +21,15 @@ _TOO_MUCH = (
 
 def match_tables(patterns: Iterable[str], tables: list[TableId]) -> tuple[list[TableId], list[str]]:
     """Return the tables that patterns name, in their order, and the patterns that name none."""
-    found: dict[TableId, None] = {}
+    matched: dict[TableId, None] = {}
     missing = []
     for pattern in patterns:
         matcher = re.compile(pattern_from_name(pattern))
         mine = [t for t in tables if matcher.fullmatch(str(t)) or matcher.fullmatch(t.full_name)]
-        found.update(dict.fromkeys(mine))
+        matched.update(dict.fromkeys(mine))
         if not mine:
             missing.append(pattern)
-    return list(found), missing
+    return list(matched), missing
 
 
 def check_work(patterns: Iterable[str], tables: list[TableId]) -> None:
@@ -63,11 +63,11 @@ def not_found(missing: list[str], captured: list[TableId]) -> str:
     """Return the message about patterns that name no captured table."""
     names = [str(t) for t in captured]
     near = {m: difflib.get_close_matches(m, names, n=1, cutoff=0.6) for m in missing[:_SHOWN]}
-    told = [f"{_short(m)} (did you mean {found[0]}?)" if found else _short(m) for m, found in near.items()]
+    shown_names = [f"{_short(m)} (did you mean {found[0]}?)" if found else _short(m) for m, found in near.items()]
     if len(missing) > _SHOWN:
-        told.append(f"or any of {len(missing) - _SHOWN} more names")
+        shown_names.append(f"or any of {len(missing) - _SHOWN} more names")
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    return f"no captured table has the name {', '.join(told)}; captured tables: {shown or 'none'}"
+    return f"no captured table has the name {', '.join(shown_names)}; captured tables: {shown or 'none'}"
 
 
 def conditions_by_table(conditions: Mapping[str, str], tables: list[TableId]) -> dict[str, str]:
@@ -75,7 +75,7 @@ def conditions_by_table(conditions: Mapping[str, str], tables: list[TableId]) ->
 
     :raises Refused: one is for a table that is not asked for
     """
-    found = dict.fromkeys((str(t) for t in tables), conditions[""]) if "" in conditions else {}
+    by_table = dict.fromkeys((str(t) for t in tables), conditions[""]) if "" in conditions else {}
     for pattern, condition in conditions.items():
         if pattern:
             mine, _ = match_tables([pattern], tables)
@@ -83,8 +83,8 @@ def conditions_by_table(conditions: Mapping[str, str], tables: list[TableId]) ->
                 raise SignalRejected(
                     f'"additional-conditions" has a condition for {pattern}, which is not one of the requested tables'
                 )
-            found.update({str(t): condition for t in mine})
-    return found
+            by_table.update({str(t): condition for t in mine})
+    return by_table
 
 
 def ranges_by_table(ranges: Iterable[RequestedRange], tables: list[TableId]) -> dict[TableId, list[RequestedRange]]:
@@ -92,7 +92,7 @@ def ranges_by_table(ranges: Iterable[RequestedRange], tables: list[TableId]) -> 
 
     :raises Refused: one is for a table that is not asked for, or for several
     """
-    found: dict[TableId, list[RequestedRange]] = {}
+    by_table: dict[TableId, list[RequestedRange]] = {}
     by_name: dict[str, list[TableId]] = {}
     for entry in ranges:
         if entry.table not in by_name:
@@ -107,5 +107,5 @@ def ranges_by_table(ranges: Iterable[RequestedRange], tables: list[TableId]) -> 
             raise SignalRejected(
                 f'"key-ranges" has a range for {entry.table}, which matches several tables: {shown}. Name one of them'
             )
-        found.setdefault(mine[0], []).append(entry)
-    return found
+        by_table.setdefault(mine[0], []).append(entry)
+    return by_table

@@ -166,8 +166,8 @@ def never_reads(config: ConnectorConfig) -> bool:
     if config.snapshot_mode is SnapshotMode.CUSTOM:
         return False
     policy = snapshot_policy(config)
-    asked = policy.should_snapshot_schema(False, False), policy.should_snapshot_on_data_error()
-    return not (reads_rows(policy) or any(asked))
+    answers = policy.should_snapshot_schema(False, False), policy.should_snapshot_on_data_error()
+    return not (reads_rows(policy) or any(answers))
 
 
 def snapshot_query(config: ConnectorConfig) -> SnapshotQuery | None:
@@ -177,10 +177,12 @@ def snapshot_query(config: ConnectorConfig) -> SnapshotQuery | None:
     """
     if not isinstance(config, TableConfig) or config.snapshot_query_mode is not SnapshotQueryMode.CUSTOM:
         return None
-    what, query = _loaded("snapshot.query.mode.custom.name", config.snapshot_query_mode_custom_name, SNAPSHOT_QUERIES)
+    setting, query = _loaded(
+        "snapshot.query.mode.custom.name", config.snapshot_query_mode_custom_name, SNAPSHOT_QUERIES
+    )
 
     def ask(table: TableId, columns: Sequence[str]) -> str | None:
-        return _statement(what, table, query, table, list(columns))
+        return _statement(setting, table, query, table, list(columns))
 
     return ask
 
@@ -192,8 +194,10 @@ def lock_statements(config: TableConfig, timeout_s: float, tables: Sequence[Tabl
 
     :param timeout_s: how long a lock may be waited for, in seconds
     """
-    what, lock = _loaded("snapshot.locking.mode.custom.name", config.snapshot_locking_mode_custom_name, SNAPSHOT_LOCKS)
-    return {table: _statement(what, table, lock, timeout_s, table) for table in tables}
+    setting, lock = _loaded(
+        "snapshot.locking.mode.custom.name", config.snapshot_locking_mode_custom_name, SNAPSHOT_LOCKS
+    )
+    return {table: _statement(setting, table, lock, timeout_s, table) for table in tables}
 
 
 def lock_refused(statement: str, why: str, usual: str) -> PrerequisiteError:
@@ -216,16 +220,18 @@ class _UserPolicy(SnapshotPolicy):
     """A policy of the user. Its exceptions and wrong results become errors that name it."""
 
     def __init__(self, config: ConnectorConfig) -> None:
-        self._what, make = _loaded("snapshot.mode.custom.name", config.snapshot_mode_custom_name, SNAPSHOT_POLICIES)
-        policy = _called(self._what, make, config.to_public_properties())
+        self._setting, make = _loaded("snapshot.mode.custom.name", config.snapshot_mode_custom_name, SNAPSHOT_POLICIES)
+        policy = _called(self._setting, make, config.to_public_properties())
         if not isinstance(policy, SnapshotPolicy):
-            raise _wrong(self._what, f"it returns a {type(policy).__name__}, which is not a {SnapshotPolicy.__name__}")
+            raise _wrong(
+                self._setting, f"it returns a {type(policy).__name__}, which is not a {SnapshotPolicy.__name__}"
+            )
         self._policy = policy
 
     def _yes(self, question: Callable[..., bool], *args: bool) -> bool:
-        answer = _called(f"{self._what}: {question.__name__}", question, *args)
+        answer = _called(f"{self._setting}: {question.__name__}", question, *args)
         if not isinstance(answer, bool):
-            raise _wrong(self._what, f"{question.__name__} returns {answer!r}, which is neither True nor False")
+            raise _wrong(self._setting, f"{question.__name__} returns {answer!r}, which is neither True nor False")
         return answer
 
     def should_snapshot_data(self, offset_exists: bool, in_progress: bool) -> bool:
@@ -257,40 +263,40 @@ class _UserPolicy(SnapshotPolicy):
         try:
             hook()
         except Exception:
-            log.exception("%s: %s failed.", self._what, hook.__name__)
+            log.exception("%s: %s failed.", self._setting, hook.__name__)
 
 
 def _loaded(name: str, value: str | None, group: str) -> tuple[str, Callable[..., Any]]:
     """Return an entry point as text, and what it loads."""
-    what = f"{name}={value}"
+    setting = f"{name}={value}"
     point = list_extensions(group).get(value or "")
     if point is None:
-        raise _wrong(what, f"no installed package has this entry point in the group {group}")
-    found = _called(what, point.load)
-    if not callable(found):
-        raise _wrong(what, f"{point.value} is not callable")
-    return what, found
+        raise _wrong(setting, f"no installed package has this entry point in the group {group}")
+    loaded = _called(setting, point.load)
+    if not callable(loaded):
+        raise _wrong(setting, f"{point.value} is not callable")
+    return setting, loaded
 
 
-def _called(what: str, function: Callable[..., _T], *args: Any) -> _T:
+def _called(setting: str, function: Callable[..., _T], *args: Any) -> _T:
     try:
         return function(*args)
     except CdcError:
         raise
     except Exception as e:
-        raise _wrong(what, f"it raises {type(e).__name__}: {e}") from e
+        raise _wrong(setting, f"it raises {type(e).__name__}: {e}") from e
 
 
-def _statement(what: str, table: TableId, function: Callable[..., Any], *args: Any) -> str | None:
-    statement = _called(f"{what} for {table}", function, *args)
+def _statement(setting: str, table: TableId, function: Callable[..., Any], *args: Any) -> str | None:
+    statement = _called(f"{setting} for {table}", function, *args)
     if statement is None or (isinstance(statement, str) and statement.strip()):
         return statement
-    raise _wrong(what, f"for {table}, it returns {statement!r}, which is neither a statement nor None")
+    raise _wrong(setting, f"for {table}, it returns {statement!r}, which is neither a statement nor None")
 
 
-def _wrong(what: str, why: str) -> ConfigError:
+def _wrong(setting: str, why: str) -> ConfigError:
     return ConfigError(
-        f"{what} cannot be used: {why}.",
+        f"{setting} cannot be used: {why}.",
         safe="Committed batches are safe, and the next run resumes after them.",
         remedy="correct the package with this entry point on the workers that run captures",
     )

@@ -119,24 +119,26 @@ class Snapshotter:
         added: Collection[str],
         catch_up: Callable[[Position], None] | None,
     ) -> None:
-        state, found = self._state, self._source.discover_tables(lambda table: str(table) in names)
-        known = {str(t): t for t in found}
-        tables = [known[name] for name in names if name in known]
+        state, schemas = self._state, self._source.discover_tables(lambda table: str(table) in names)
+        ids = {str(t): t for t in schemas}
+        tables = [ids[name] for name in names if name in ids]
         selects = {
-            known[name]: sql
+            ids[name]: sql
             for name, sql in state.snapshot_state.select_statements.items()
-            if name in known and name in names
+            if name in ids and name in names
         }
-        asked = state.snapshot_state.request_numbers
-        wanted = {t for t in tables if str(t) in asked or (data and self._filters.is_snapshot_table(t))} - {
+        requested = state.snapshot_state.request_numbers
+        read_tables = {t for t in tables if str(t) in requested or (data and self._filters.is_snapshot_table(t))} - {
             self._hidden
         }
-        own = self._queried([found[t] for t in tables if t in wanted and t not in selects])
-        wanted -= {t for t, sql in own.items() if sql is None}
+        own = self._queried([schemas[t] for t in tables if t in read_tables and t not in selects])
+        read_tables -= {t for t, sql in own.items() if sql is None}
         selects |= {t: sql for t, sql in own.items() if sql is not None}
         stay: set[str] = set()
         if at is None and state.offset.position is not None:
-            stay = {str(t) for t in tables if t not in wanted and self._history.find_schema(t) is not None} - {*added}
+            stay = {str(t) for t in tables if t not in read_tables and self._history.find_schema(t) is not None} - {
+                *added
+            }
             state.snapshot_state = state.snapshot_state.remove_pending(stay)
             names = [name for name in names if name not in stay]
             tables = [t for t in tables if str(t) not in stay]
@@ -157,20 +159,20 @@ class Snapshotter:
                 )  # their rows were selected by a statement, and now all are read: that needs a separate view
                 names = [name for name in names if name in state.snapshot_state.pending and name not in whole]
                 tables = [t for t in tables if str(t) in names]
-            self._read_tables(session, names, tables, wanted, (at or session.position).to_json())
+            self._read_tables(session, names, tables, read_tables, (at or session.position).to_json())
 
     def _read_tables(
         self,
         session: SnapshotSession,
         names: list[str],
         tables: list[TableId],
-        wanted: set[TableId],
+        read_tables: set[TableId],
         position: dict[str, Any],
     ) -> None:
         """Read tables group by group; each group is committed.
 
         :param names: of the tables, including those that no longer exist
-        :param wanted: tables whose rows are read
+        :param read_tables: tables whose rows are read
         :param position: at which they are read
         """
         state = self._state
@@ -178,15 +180,15 @@ class Snapshotter:
             state.offset = state.offset.advance_position(position)
         there = {str(t) for t in session.schemas}
         self._gone([name for name in names if name not in there], session, position)
-        wanted &= session.schemas.keys()
-        marks, items = SnapshotMarkers(), GroupLookahead(self._items(session, tables, wanted))
+        read_tables &= session.schemas.keys()
+        marks, items = SnapshotMarkers(), GroupLookahead(self._items(session, tables, read_tables))
         with contextlib.closing(items), ProgressReporter("Snapshot", "rows", board=self._board, logger=log) as work:
             while (group := items.read_group()) is not None:
                 for table in group:
                     held = self._held(table)
                     self._structure(session, table)
                     self._metrics.rows.setdefault(str(table), 0)
-                    if table in wanted and held:
+                    if table in read_tables and held:
                         self._full.add(table)
                 self._read(session, group, items, marks, work, len(names))
                 changed = session.changed & group.keys()
@@ -200,7 +202,7 @@ class Snapshotter:
                 self.changed |= changed
                 self._metrics.rows |= {str(t): 0 for t in changed}
                 self._notifications.notify_tables_read(
-                    {str(t): self._metrics.rows[str(t)] for t in group if t in wanted - changed}, state.offset
+                    {str(t): self._metrics.rows[str(t)] for t in group if t in read_tables - changed}, state.offset
                 )
                 self._committer.commit()
                 self._metrics.remaining = len(state.snapshot_state.pending.keys() & set(names))
@@ -238,12 +240,14 @@ class Snapshotter:
         self._state.offset = self._state.offset.resume_tables(gone)
 
     def _groups(
-        self, session: SnapshotSession, tables: list[TableId], wanted: set[TableId]
+        self, session: SnapshotSession, tables: list[TableId], read_tables: set[TableId]
     ) -> Iterator[dict[TableId, list[SnapshotChunk]]]:
         """Tables with their chunks, several small ones together; tables of which no row is read are in the first group."""
-        group: dict[TableId, list[SnapshotChunk]] = {t: [] for t in tables if t in session.schemas and t not in wanted}
+        group: dict[TableId, list[SnapshotChunk]] = {
+            t: [] for t in tables if t in session.schemas and t not in read_tables
+        }
         rows = 0
-        for table, chunks in self._ordered(session, [t for t in tables if t in wanted]):
+        for table, chunks in self._ordered(session, [t for t in tables if t in read_tables]):
             size = sum(c.rows for c in chunks)
             if rows and rows + size > self._group_rows:
                 yield group
@@ -252,9 +256,9 @@ class Snapshotter:
             rows += size
         yield group
 
-    def _items(self, session: SnapshotSession, tables: list[TableId], wanted: set[TableId]) -> Generator[Item]:
+    def _items(self, session: SnapshotSession, tables: list[TableId], read_tables: set[TableId]) -> Generator[Item]:
         """All that is read, group by group: a group, then blocks of its rows, and its chunks as they end."""
-        for group in self._groups(session, tables, wanted):
+        for group in self._groups(session, tables, read_tables):
             yield group
             yield from in_parallel(session, [chunk for chunks in group.values() for chunk in chunks], self._readers)
 
@@ -271,12 +275,12 @@ class Snapshotter:
         return iter(sorted(by_rows, key=lambda pair: pair[0] not in session.urgent))
 
     def _structure(self, session: SnapshotSession, table: TableId) -> None:
-        known = self._history.find_schema(table)
-        kind: Literal["ALTER", "CREATE"] = "ALTER" if known is not None else "CREATE"
-        found = session.schemas[table]
-        if known is not None and not self._source.STRUCTURED:
-            found = self._source.goes_on(found, known)
-        change = self._history.apply_change(TableChange(type=kind, id=table, table=found))
+        recorded = self._history.find_schema(table)
+        kind: Literal["ALTER", "CREATE"] = "ALTER" if recorded is not None else "CREATE"
+        present = session.schemas[table]
+        if recorded is not None and not self._source.STRUCTURED:
+            present = self._source.goes_on(present, recorded)
+        change = self._history.apply_change(TableChange(type=kind, id=table, table=present))
         if change is not None and change.table is not None:
             self._record(session, table, change, [change.table] if table != self._hidden else [])
 
@@ -351,8 +355,8 @@ class Snapshotter:
         about = f" of about {total:,}" if total > done else ""  # without statistics the number is unknown
         at = f"now {table}" if tables == 1 else f"now {table} ({done:,}{about} rows), {left} of {tables} tables left"
         way = tables - left + group * (min(done / total, 1.0) if total else 0.0)
-        known = total > done or tables > group
-        work.report_progress(rows, of=(way, tables) if known else None, now=at)
+        measured = total > done or tables > group
+        work.report_progress(rows, of=(way, tables) if measured else None, now=at)
 
     def _write(self, session: SnapshotSession, blocks: Iterable[MarkedRows]) -> None:
         for block in blocks:

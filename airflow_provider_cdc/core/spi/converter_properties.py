@@ -17,15 +17,15 @@ from typing import Any
 
 def with_converters(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties, with those of each converter at the list that names them."""
-    kept = dict(properties)
-    named = kept.get("converters")
+    remaining = dict(properties)
+    named = remaining.get("converters")
     if not isinstance(named, str):  # as the public properties have it
-        return kept
+        return remaining
     gathered = []
     for name in filter(None, (part.strip() for part in named.split(","))):
-        options = {key: kept.pop(key) for key in [*kept] if key.startswith(f"{name}.")}
+        options = {key: remaining.pop(key) for key in [*remaining] if key.startswith(f"{name}.")}
         gathered.append({"name": name} | {key.removeprefix(f"{name}."): _text(v) for key, v in options.items()})
-    return kept | {"converters": gathered}
+    return remaining | {"converters": gathered}
 
 
 def check_converters(converters: Sequence[Mapping[str, str]], known: Mapping[str, Mapping[str, str]]) -> None:
@@ -37,8 +37,8 @@ def check_converters(converters: Sequence[Mapping[str, str]], known: Mapping[str
     for converter in converters:
         name, type_ = converter.get("name", ""), converter.get("type", "")
         if type_ not in known:
-            given = f"{type_!r} is not a known type" if type_ else "required and not set"
-            raise ValueError(f"{name}.type: {given}. Valid values are: {', '.join(known)}")
+            problem = f"{type_!r} is not a known type" if type_ else "required and not set"
+            raise ValueError(f"{name}.type: {problem}. Valid values are: {', '.join(known)}")
         for key, value in converter.items():
             kind = {"name": "", "type": ""}.get(key, known[type_].get(key))
             if kind is None:

@@ -149,10 +149,10 @@ class BatchBuilder:
         log.warning(
             "%d row events of %s up to %s are left out, because the table is snapshotted again: %s.", left.events, left.table, end, left.reason
         )  # fmt: skip
-        known = self._left_out.get((str(left.table), left.reason))
+        before = self._left_out.get((str(left.table), left.reason))
         self._left_out[str(left.table), left.reason] = LeftOutRecord(
-            table=str(left.table), start=known.start if known else start, end=end.to_json(),
-            events=left.events + (known.events if known else 0), reason=left.reason,
+            table=str(left.table), start=before.start if before else start, end=end.to_json(),
+            events=left.events + (before.events if before else 0), reason=left.reason,
         )  # fmt: skip
 
     def add_notification(self, notification: Notification) -> None:
@@ -276,9 +276,9 @@ class BatchBuilder:
 
     def _check_dense(self) -> None:
         """Make sure that each sequence number belongs to one event or one schema change: a gap would be a lost event."""
-        given, there = self.last_seq - self.committed_offset.seq, self.rows + len(self._changes)
-        if given != there:
-            raise AssertionError(f"{given} sequence numbers were assigned to {there} events and schema changes")
+        numbers, there = self.last_seq - self.committed_offset.seq, self.rows + len(self._changes)
+        if numbers != there:
+            raise AssertionError(f"{numbers} sequence numbers were assigned to {there} events and schema changes")
 
     def discard_batch(self) -> None:
         """Delete what was written and not committed."""
@@ -344,12 +344,12 @@ class BatchBuilder:
         State tables that were put back give out numbers of signals once more. A batch that is adopted has taken others under these numbers: those that were
         sent after it was made would count as taken, or end as the others have, without having been carried out.
         """
-        taken, made = manifest.offset_after.signal, datetime.fromisoformat(manifest.created_at)
+        taken, created = manifest.offset_after.signal, datetime.fromisoformat(manifest.created_at)
         if taken <= offset.signal:
             return
         again = "Nothing was done: the state tables were restored from a backup, and another signal had this number before. Send the signal again."
         refused = self._store.refuse_signals(
-            self.connector, after=offset.signal, upto=taken, sent_after=made + _CLOCKS, message=again
+            self.connector, after=offset.signal, upto=taken, sent_after=created + _CLOCKS, message=again
         )
         if refused:
             log.warning("Signals %s are refused. %s", ", ".join(map(str, refused)), again)
@@ -389,13 +389,13 @@ class BatchBuilder:
         if last is not None and last.changelog_id == offset.changelog and last.last_seq == offset.seq:
             return last
         if last is None:
-            found = "is not in the change log"
+            problem = "is not in the change log"
         elif last.changelog_id != offset.changelog:
-            found = f"belongs to another change log ({last.changelog_id}, not {offset.changelog})"
+            problem = f"belongs to another change log ({last.changelog_id}, not {offset.changelog})"
         else:
-            found = f"ends at seq {last.last_seq} in the change log"
+            problem = f"ends at seq {last.last_seq} in the change log"
         raise ChangeLogDamaged(
-            f"The state tables are at batch {offset.batch}, seq {offset.seq}, but this batch {found}: "
+            f"The state tables are at batch {offset.batch}, seq {offset.seq}, but this batch {problem}: "
             "the change log and the state tables do not belong together.",
             where=f"connector {self.connector}, batch {offset.batch}",
             safe="The state tables and the change log are unchanged.",

@@ -116,22 +116,22 @@ class Envelope:
         for rows in block.rows:
             check_keys(rows, self._select(rows.table), block)
         keep = [self.build_row_mask(rows) for rows in block.rows]
-        for rows, kept in zip(block.rows, keep, strict=True):
-            if kept is not None and rows.table.id != self._hidden:
-                self.filtered += int((~kept).sum())
+        for rows, mask in zip(block.rows, keep, strict=True):
+            if mask is not None and rows.table.id != self._hidden:
+                self.filtered += int((~mask).sum())
         moved = [self._key_changes(rows) for rows in block.rows]
         if not self._order.needs_ordering(block, moved):
             parts = [RowBlockPart(rows, changed) for rows, changed in zip(block.rows, moved, strict=True)]
             return self._encode(RowBlockParts(block, parts), keep, seq, snapshot)
         batches = list[EventBatch]()
         for some in self._order.order_block(block, keep, moved):
-            made, seq = self._encode(some, [None] * len(some.parts), seq, snapshot)
-            batches += made
+            encoded, seq = self._encode(some, [None] * len(some.parts), seq, snapshot)
+            batches += encoded
         return batches, seq
 
     def _encode(
         self,
-        given: RowBlockParts,
+        whole: RowBlockParts,
         keep: Sequence[npt.NDArray[np.bool_] | None],
         seq: int,
         snapshot: str | pa.DictionaryArray,
@@ -140,20 +140,20 @@ class Envelope:
 
         :param keep: of each part, mask of the rows that events are made of; ``None`` = all
         """
-        block = given.block
+        block = whole.block
         weights = np.zeros(block.row_count, np.int64)
-        for part, kept in zip(given.parts, keep, strict=True):
+        for part, mask in zip(whole.parts, keep, strict=True):
             weight: npt.NDArray[np.int64] | int = 1
             if part.changed is not None:
                 weight = np.where(part.changed, 2, 1)
-            weights[part.rows.order] = weight if kept is None else np.where(kept, weight, 0)
+            weights[part.rows.order] = weight if mask is None else np.where(mask, weight, 0)
         ends = np.cumsum(weights) + seq
         ordinals = self._ordinals(block, weights) if self._config.provide_transaction_metadata else None
         batches = []
-        for part, kept in zip(given.parts, keep, strict=True):
+        for part, mask in zip(whole.parts, keep, strict=True):
             if len(part.rows):
                 total = ordinals[part.rows.order] if ordinals is not None else None
-                batches += self._encode_rows(part, block, ends[part.rows.order], kept, snapshot, total)
+                batches += self._encode_rows(part, block, ends[part.rows.order], mask, snapshot, total)
         self._carry(block, weights, batches)
         return batches, int(ends[-1]) if len(ends) else seq
 
@@ -183,16 +183,16 @@ class Envelope:
         :param transaction: id of the transaction that consists of it
         :param snapshot: value of ``source.snapshot``: that of a snapshot which empties the table before it reads it again
         """
-        selected, one = self._select(schema), np.zeros(1, np.int64)
+        selected, row = self._select(schema), np.zeros(1, np.int64)
         extra = {own.name: pa.array([source.get(own.name, _nothing(own))], own.type) for own in self._extra}
         rows = RowBlock(
-            schema, np.full(1, TRUNCATE, np.int8), None, None, one, None, np.full(1, ts_us, np.int64), extra
+            schema, np.full(1, TRUNCATE, np.int8), None, None, row, None, np.full(1, ts_us, np.int64), extra
         )
         ids, ordinals = None, None
         if transaction is not None and self._config.provide_transaction_metadata:
-            rows.transaction, ordinals = np.zeros(1, np.int32), one + 1
+            rows.transaction, ordinals = np.zeros(1, np.int32), row + 1
             ids = pa.array([transaction])
-        events = self._events(selected, rows, one + seq, ids, ordinals, snapshot)
+        events = self._events(selected, rows, row + seq, ids, ordinals, snapshot)
         return EventBatch(selected.topic, selected.schema, events, seq, seq, {"t": 1})
 
     # -- one row block ------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Envelope:
         part: RowBlockPart,
         block: LogBlock,
         last: npt.NDArray[np.int64],
-        kept: npt.NDArray[np.bool_] | None,
+        mask: npt.NDArray[np.bool_] | None,
         snapshot: str | pa.DictionaryArray,
         ordinals: npt.NDArray[np.int64] | None,
     ) -> list[EventBatch]:
@@ -211,9 +211,9 @@ class Envelope:
         selected = self._select(rows.table)
         previous = None if ordered is None else ordered.previous
         if part.changed is not None:
-            rows, last, kept, ordinals, previous = split_key_changes(rows, last, kept, part.changed, ordinals, selected)
-        if kept is not None:
-            index = np.flatnonzero(kept)
+            rows, last, mask, ordinals, previous = split_key_changes(rows, last, mask, part.changed, ordinals, selected)
+        if mask is not None:
+            index = np.flatnonzero(mask)
             if not len(index):
                 return []
             rows, last = take_rows(rows, index), last[index]
@@ -225,10 +225,10 @@ class Envelope:
         counts = np.bincount(rows.op, minlength=len(OPERATIONS))
         by_letter = {OPERATIONS[code]: int(n) for code, n in enumerate(counts) if n}
         lacking = lacking_columns(rows, selected)
-        made = EventBatch(selected.topic, selected.schema, events, int(last[0]), int(last[-1]), by_letter, *lacking)
+        encoded = EventBatch(selected.topic, selected.schema, events, int(last[0]), int(last[-1]), by_letter, *lacking)
         if ordered is not None:
-            made.passing, made.late = ordered.passing, ordered.late
-        return [made]
+            encoded.passing, encoded.late = ordered.passing, ordered.late
+        return [encoded]
 
     def _events(
         self,
@@ -369,9 +369,9 @@ class Envelope:
         return self._keys_overlap is KeysOverlap.ALWAYS
 
     def _select(self, schema: TableSchema) -> SelectedColumns:
-        known = self._selected.get(id(schema))
-        if known is not None and known[0] is schema:
-            return known[1]
+        cached = self._selected.get(id(schema))
+        if cached is not None and cached[0] is schema:
+            return cached[1]
         captured = self._filters.select_columns(schema)
         position = {name: i for i, name in enumerate(schema.column_names)}
         shown = {name for name in captured.column_names if self._filters.in_images(schema.id, name)}

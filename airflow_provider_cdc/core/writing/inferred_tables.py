@@ -61,11 +61,11 @@ class ImplicitTables:
         """
         if found is None:
             return None
-        known = self._history.find_schema(found.id)
+        recorded = self._history.find_schema(found.id)
         if self._structured:
-            return known
-        if known is not None:
-            return self._grown(known, found, position, ts_us)
+            return recorded
+        if recorded is not None:
+            return self._grown(recorded, found, position, ts_us)
         again = self._history.has_seen_table(found.id)
         change = self._history.apply_change(TableChange(type="CREATE", id=found.id, table=found))
         assert change is not None
@@ -77,16 +77,22 @@ class ImplicitTables:
             self._writer.write_truncate(change.table, ts_us or time.time_ns() // 1000, {})
         return change.table
 
-    def _grown(self, known: TableSchema, found: TableSchema, position: dict[str, Any], ts_us: int) -> TableSchema:
+    def _grown(self, recorded: TableSchema, present: TableSchema, position: dict[str, Any], ts_us: int) -> TableSchema:
         """Return the schema with the columns that rows have besides: they are null in all rows before."""
-        new = found.columns[len(known.columns) :]
-        if not new or found.columns[: len(known.columns)] != known.columns:
-            return known
-        added = TableChange(type="ALTER", id=found.id, table=found, added=dict.fromkeys(c.name for c in new))
+        new = present.columns[len(recorded.columns) :]
+        if not new or present.columns[: len(recorded.columns)] != recorded.columns:
+            return recorded
+        added = TableChange(type="ALTER", id=present.id, table=present, added=dict.fromkeys(c.name for c in new))
         change = self._history.apply_change(added)
         assert change is not None
         assert change.table is not None
         self._writer.schema_change(
-            [change], [change.table], ddl="", database=found.id.database_name, position=position, ts_us=ts_us, source={}
+            [change],
+            [change.table],
+            ddl="",
+            database=present.id.database_name,
+            position=position,
+            ts_us=ts_us,
+            source={},
         )
         return change.table

@@ -44,8 +44,8 @@ class KeyOrder:
 
     def discard_transaction(self) -> None:
         """Discard the rows of the open transaction, which is taken back."""
-        for one in (one for some in self._waiting.values() for one in some):
-            one.close()
+        for rows in (rows for some in self._waiting.values() for rows in some):
+            rows.close()
         self._waiting = {}
 
     def needs_ordering(self, block: LogBlock, changed: Sequence[Mask | None]) -> bool:
@@ -67,7 +67,10 @@ class KeyOrder:
         :param changed: as of :meth:`needs_ordering`
         """
         parts = [RowBlockPart(rows, mask) for rows, mask in zip(block.rows, changed, strict=True)]
-        parts = [part if kept is None else select_part_rows(part, kept) for part, kept in zip(parts, keep, strict=True)]
+        parts = [
+            part if rows_mask is None else select_part_rows(part, rows_mask)
+            for part, rows_mask in zip(parts, keep, strict=True)
+        ]
         parts = renumber_parts(parts)
         block = replace(block, rows=[part.rows for part in parts])
         concerned = {
@@ -76,7 +79,7 @@ class KeyOrder:
             if part.changed is not None and self._overlapping(part.rows.table) and part.rows.transaction is not None
         }
         if block.open:
-            yield from self._kept(block, parts, concerned)
+            yield from self._without_waiting(block, parts, concerned)
             return
         if self._waiting:
             ended, block, parts = self._ended(block, parts, concerned)
@@ -84,7 +87,9 @@ class KeyOrder:
         parts = _ordered(parts, concerned, self._select)
         yield RowBlockParts(replace(block, rows=[part.rows for part in parts]), parts)
 
-    def _kept(self, block: LogBlock, parts: list[RowBlockPart], concerned: set[TableId]) -> Iterator[RowBlockParts]:
+    def _without_waiting(
+        self, block: LogBlock, parts: list[RowBlockPart], concerned: set[TableId]
+    ) -> Iterator[RowBlockParts]:
         """Yield an open block without the rows that wait for the end of the transaction."""
         others = []
         for part in parts:
@@ -97,7 +102,7 @@ class KeyOrder:
 
     def _wait(self, part: RowBlockPart) -> None:
         tables = self._waiting.setdefault(part.rows.table.id, [])
-        waiting = next((one for one in tables if one.table is part.rows.table), None)
+        waiting = next((held for held in tables if held.table is part.rows.table), None)
         if waiting is None:
             waiting = WaitingRows(part.rows.table)
             tables.append(waiting)
@@ -116,7 +121,7 @@ class KeyOrder:
                 part = select_part_rows(part, ~own)
             if len(part.rows):
                 rest.append(part)
-        waiting, self._waiting = [one for some in self._waiting.values() for one in some], {}
+        waiting, self._waiting = [rows for some in self._waiting.values() for rows in some], {}
         transaction = BlockTransactions(block.transactions.id.slice(0, 1), block.transactions.ts_us[:1])
         opened = replace(block, rows=[], transactions=transaction, open=True, left_out=[])
         first = _ordered(
@@ -128,11 +133,11 @@ class KeyOrder:
         def ended() -> Iterator[RowBlockParts]:
             yield RowBlockParts(replace(opened, rows=[part.rows for part in first]), first)
             for late in (False, True):
-                for one in waiting:
-                    for some in one.iterate_parts(self._select(one.table), late=late):
+                for rows in waiting:
+                    for some in rows.iterate_parts(self._select(rows.table), late=late):
                         yield RowBlockParts(replace(opened, rows=[part.rows for part in some]), some)
-            for one in waiting:
-                one.close()
+            for rows in waiting:
+                rows.close()
 
         return ended(), closing, later
 
@@ -146,11 +151,11 @@ def _ordered(
     parts: list[RowBlockPart], concerned: set[TableId], select: Callable[[TableSchema], SelectedColumns]
 ) -> list[RowBlockPart]:
     """Parts of whole transactions."""
-    made: list[RowBlockPart] = []
+    ordered_parts: list[RowBlockPart] = []
     keys: list[OrderKey] = []
 
     def plain(part: RowBlockPart) -> None:
-        made.append(part)
+        ordered_parts.append(part)
         zeros = np.zeros(len(part.rows), np.int64)
         keys.append((part.rows.order, zeros, part.rows.order, zeros))
 
@@ -163,19 +168,19 @@ def _ordered(
     anything = False
     for group in groups.values():
         whole = concatenate_parts(group)
-        found = moves_of([RowSlice(whole.rows, whole.changed)], select(whole.rows.table))
-        if found is None:
+        moves = moves_of([RowSlice(whole.rows, whole.changed)], select(whole.rows.table))
+        if moves is None:
             for part in group:
                 plain(part)
             continue
         anything = True
-        for ordered, key in split_moved_rows(whole, found, 0, select(whole.rows.table)):
-            made.append(RowBlockPart(ordered.rows, None, ordered))
+        for ordered, key in split_moved_rows(whole, moves, 0, select(whole.rows.table)):
+            ordered_parts.append(RowBlockPart(ordered.rows, None, ordered))
             keys.append(key)
     if not anything:
         return parts
     number, begin, result = numbers_of(keys), 0, []
-    for part in made:
+    for part in ordered_parts:
         own = number[begin : begin + len(part.rows)]
         begin += len(part.rows)
         result.append(sorted_part(part, own))

@@ -102,10 +102,10 @@ def find_key_stays(changes: KeyChanges) -> KeyStays | None:
     return KeyStays(late, comes_to_go & (~same | came), goes_as_it_came & (~same | goes), preceding)
 
 
-def _of(shared: Hashes, key: Hashes, wanted: Mask) -> tuple[Mask, Places]:
+def _of(shared: Hashes, key: Hashes, changes: Mask) -> tuple[Mask, Places]:
     """Check which changes concern some keys, and which key each of them concerns."""
     number = np.minimum(np.searchsorted(shared, key), len(shared) - 1)
-    return wanted & (shared[number] == key), number
+    return changes & (shared[number] == key), number
 
 
 def _matched(
@@ -116,24 +116,24 @@ def _matched(
     What is equal is matched as brackets are.
     """
     at_new, at_old = np.flatnonzero(new), np.flatnonzero(old)
-    what = np.concatenate([at_new, at_old])
+    change = np.concatenate([at_new, at_old])
     moment = np.concatenate([2 * at_new + 1, 2 * at_old])
     key = np.concatenate([new_key[at_new], old_key[at_old]])
     row = np.concatenate([new_row[at_new], old_row[at_old]])
     sign = np.concatenate([np.ones(len(at_new), np.int64), -np.ones(len(at_old), np.int64)])
     order = np.lexsort((moment, row, key))
-    key, row, sign, what, moment = key[order], row[order], sign[order], what[order], moment[order]
+    key, row, sign, change, moment = key[order], row[order], sign[order], change[order], moment[order]
     begins = np.concatenate([[True], (np.diff(key) != 0) | (np.diff(row) != 0)])
     group = np.cumsum(begins) - 1
     depth = np.cumsum(sign)
     depth -= (depth - sign)[np.flatnonzero(begins)][group]
     level = np.where(sign > 0, depth, depth + 1)
     order = np.lexsort((moment, level, group))
-    group, level, sign, what = group[order], level[order], sign[order], what[order]
+    group, level, sign, change = group[order], level[order], sign[order], change[order]
     pair = (group[1:] == group[:-1]) & (level[1:] == level[:-1]) & (sign[:-1] > 0) & (sign[1:] < 0)
     at = np.flatnonzero(pair)
     following, preceding = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
-    following[what[at]], preceding[what[at + 1]] = what[at + 1], what[at]
+    following[change[at]], preceding[change[at + 1]] = change[at + 1], change[at]
     return following, preceding
 
 

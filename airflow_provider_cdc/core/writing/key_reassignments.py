@@ -87,29 +87,29 @@ def moves_of(given: list[RowSlice] | RowSlices, selected: SelectedColumns) -> Mo
         owners.append(transactions[-1] if rows.together is None else rows.together)
         moving.append(np.zeros(len(rows), np.bool_) if piece.changed is None else piece.changed)
     owner, moved = np.concatenate(owners), np.concatenate(moving)
-    wanted = np.isin(owner, np.unique(owner[moved]))
-    made = list[tuple[Any, ...]]()
+    concerned = np.isin(owner, np.unique(owner[moved]))
+    hashed = list[tuple[Any, ...]]()
     for piece in pieces_of(given):
-        made.append(_hashed(piece.rows, selected, np.flatnonzero(~lacks), addressed=addressed))
-    leaves, comes, old_key, new_key, old_row, new_row = (np.concatenate(column) for column in zip(*made, strict=True))
-    found = find_key_stays(KeyChanges(owner, leaves & wanted, comes & wanted, old_key, new_key, old_row, new_row))
-    if found is None:
+        hashed.append(_hashed(piece.rows, selected, np.flatnonzero(~lacks), addressed=addressed))
+    leaves, comes, old_key, new_key, old_row, new_row = (np.concatenate(column) for column in zip(*hashed, strict=True))
+    stays = find_key_stays(KeyChanges(owner, leaves & concerned, comes & concerned, old_key, new_key, old_row, new_row))
+    if stays is None:
         return None
     old_keys = pa.concat_arrays([_old_keys(piece.rows, selected) for piece in pieces_of(given)])
-    result = MovedRows(found, _first(found.before), old_keys, leaves)
-    if lacks.any() and found.goes_as_it_came.any():
+    result = MovedRows(stays, _first(stays.before), old_keys, leaves)
+    if lacks.any() and stays.goes_as_it_came.any():
         _complete(given, result, np.flatnonzero(lacks))
     if isinstance(given, list):
-        result.place = _places(found, moved, np.concatenate(transactions))
+        result.place = _places(stays, moved, np.concatenate(transactions))
         result.behind = _behind(owner, given[0].rows.order)
     return result
 
 
-def _columns(given: list[RowSlice] | RowSlices) -> Sequence[Any]:
-    return given[0].rows.table.columns if isinstance(given, list) else given.table.columns
+def _columns(rows: list[RowSlice] | RowSlices) -> Sequence[Any]:
+    return rows[0].rows.table.columns if isinstance(rows, list) else rows.table.columns
 
 
-def _hashed(rows: RowBlock, selected: SelectedColumns, told: Places, *, addressed: bool) -> tuple[Any, ...]:
+def _hashed(rows: RowBlock, selected: SelectedColumns, complete_columns: Places, *, addressed: bool) -> tuple[Any, ...]:
     n = len(rows)
     leaves, comes = np.isin(rows.op, (UPDATE, DELETE)), np.isin(rows.op, (UPDATE, CREATE))
 
@@ -117,11 +117,11 @@ def _hashed(rows: RowBlock, selected: SelectedColumns, told: Places, *, addresse
         return np.zeros(n, np.uint64) if of is None else row_hashes([of.field(int(i)) for i in columns], n)
 
     keys = [image(of, selected.key) for of in (rows.before, rows.after)]
-    images = [image(of, [*told]) for of in (rows.before, rows.after)]
+    images = [image(of, [*complete_columns]) for of in (rows.before, rows.after)]
     if addressed:  # of some rows the address may mean nothing, and be the same for all
         assert rows.address is not None
         at = row_hashes([rows.address], n)
-        images = [mix_hashes(one) ^ at for one in images]
+        images = [mix_hashes(row_hash) ^ at for row_hash in images]
     return leaves, comes, *keys, *images
 
 
@@ -143,34 +143,34 @@ def _first(before: Places) -> Places:
         step = further
 
 
-def _complete(given: list[RowSlice] | RowSlices, found: MovedRows, columns: Places) -> None:
+def _complete(pieces: list[RowSlice] | RowSlices, moved: MovedRows, columns: Places) -> None:
     """Find the value that a change before the last one has and the last one leaves as it is.
 
     The event of the last change says nothing of the key.
     """
     lacking = {int(i): [] for i in columns}  # type: dict[int, list[Mask]]
-    for piece in pieces_of(given):
+    for piece in pieces_of(pieces):
         mask = piece.rows.unavailable_after
         for i, some in lacking.items():
             some.append(np.zeros(len(piece.rows), np.bool_) if mask is None else mask[i])
     for i, masks in lacking.items():
         lacks = np.concatenate(masks)
-        known, came = np.arange(len(lacks)), found.stays.before
+        source_row, came = np.arange(len(lacks)), moved.stays.before
         while True:
-            on = lacks[known] & (came[known] >= 0)
+            on = lacks[source_row] & (came[source_row] >= 0)
             if not on.any():
                 break
-            known = np.where(on, came[known], known)
-        found.known[i] = np.where(lacks[known], np.arange(len(lacks)), known)
-        wanted = np.unique(found.known[i][lacks & (found.known[i] != np.arange(len(lacks)))])
+            source_row = np.where(on, came[source_row], source_row)
+        moved.known[i] = np.where(lacks[source_row], np.arange(len(lacks)), source_row)
+        needed = np.unique(moved.known[i][lacks & (moved.known[i] != np.arange(len(lacks)))])
         begin, values = 0, list[pa.Array]()
-        for piece in pieces_of(given):
-            own = wanted[(wanted >= begin) & (wanted < begin + len(piece.rows))] - begin
+        for piece in pieces_of(pieces):
+            own = needed[(needed >= begin) & (needed < begin + len(piece.rows))] - begin
             begin += len(piece.rows)
             if len(own) and piece.rows.after is not None:
                 values.append(piece.rows.after.field(i).take(pa.array(own)))
-        if len(wanted):
-            found.values[i] = wanted, pa.concat_arrays(values)
+        if len(needed):
+            moved.values[i] = needed, pa.concat_arrays(values)
 
 
 def _behind(owner: Places, order: Places) -> Places:
@@ -181,11 +181,11 @@ def _behind(owner: Places, order: Places) -> Places:
     return last[number]
 
 
-def _places(found: KeyStays, split_: Mask, owner: Places) -> Places:
+def _places(stays: KeyStays, split_: Mask, owner: Places) -> Places:
     """``[2, n]``: the place that each half has among the rows of its transaction; of a whole one, the second half."""
     n = len(owner)
     there = np.stack([split_, np.ones(n, np.bool_)])
-    late = np.stack([np.zeros(n, np.bool_), found.late])
+    late = np.stack([np.zeros(n, np.bool_), stays.late])
     at, half = np.broadcast_to(np.arange(n), (2, n)), np.repeat([[0], [1]], n, axis=1)
     chosen = np.flatnonzero(there.ravel())
     owners = np.broadcast_to(owner, (2, n)).ravel()[chosen]
@@ -213,12 +213,12 @@ def split_moved_rows(
     second = np.concatenate([[False], index[1:] == index[:-1]]) if n else np.zeros(0, np.bool_)
     first = changed[index] & ~second
     if changed.any():
-        made, *_, previous = split_key_changes(rows, np.zeros(n, np.int64), None, changed, None, selected)
+        split, *_, previous = split_key_changes(rows, np.zeros(n, np.int64), None, changed, None, selected)
     else:
-        made, previous = rows, pa.nulls(n, selected.key_type)
+        split, previous = rows, pa.nulls(n, selected.key_type)
     late, goes = found.stays.late[own][index] & ~first, found.stays.comes_to_go[own][index]
     came = found.stays.goes_as_it_came[own][index]
-    passing = np.where(first | (made.op == DELETE), came, goes)
+    passing = np.where(first | (split.op == DELETE), came, goes)
     lacking = np.zeros(len(index), np.bool_)
     if rows.unavailable_after is not None:
         lacking = np.asarray(rows.unavailable_after.any(axis=0))[index]
@@ -236,40 +236,40 @@ def split_moved_rows(
     for passes in (False, True):
         chosen = np.flatnonzero(passing == passes)
         if len(chosen):
-            some = take_rows(made, chosen)
+            some = take_rows(split, chosen)
             ordered = OrderedRows(
                 some, previous.take(pa.array(chosen)), passes, bool(late[chosen].any()), place[chosen]
             )
             yield ordered, tuple(column[chosen] for column in key)  # type: ignore[misc]
 
 
-def _origins(previous: pa.StructArray, found: MovedRows, at: Places, through: Mask, *, lacking: Mask) -> pa.StructArray:
+def _origins(previous: pa.StructArray, moved: MovedRows, at: Places, through: Mask, *, lacking: Mask) -> pa.StructArray:
     """``previous_key`` of rows that have passed other keys: the one that they had before the transaction, if they were there."""
     # of a row that has begun in the transaction, and is whole, the key before says no more than where it was
-    through = through & (found.leaves[found.origin[at]] | lacking)
+    through = through & (moved.leaves[moved.origin[at]] | lacking)
     if not through.any():
         return previous
-    first = found.origin[at[through]]
-    origins = found.old_keys.take(pa.array(first, mask=~found.leaves[first]))
+    first = moved.origin[at[through]]
+    origins = moved.old_keys.take(pa.array(first, mask=~moved.leaves[first]))
     position = np.arange(len(previous))
     position[through] = len(previous) + np.arange(len(first))
     return pa.concat_arrays([previous, origins]).take(pa.array(position))
 
 
-def _completed(rows: RowBlock, found: MovedRows, begin: int) -> RowBlock:
+def _completed(rows: RowBlock, moved: MovedRows, begin: int) -> RowBlock:
     """Rows with the values that changes of the same row before have."""
-    if not found.values or rows.after is None or rows.unavailable_after is None:
+    if not moved.values or rows.after is None or rows.unavailable_after is None:
         return rows
     own, images = slice(begin, begin + len(rows)), [rows.after.field(i) for i in range(rows.after.type.num_fields)]
     lacks = rows.unavailable_after.copy()
-    came = found.stays.goes_as_it_came[own]
-    for i, (numbers, values) in found.values.items():
-        known = found.known[i][own]
-        given = lacks[i] & came & (known != np.arange(begin, begin + len(rows)))
-        if given.any():
-            taken = values.take(pa.array(np.searchsorted(numbers, np.where(given, known, numbers[0]))))
-            images[i] = pc.if_else(pa.array(given), taken, images[i])
-            lacks[i] &= ~given
+    came = moved.stays.goes_as_it_came[own]
+    for i, (numbers, values) in moved.values.items():
+        source_row = moved.known[i][own]
+        filled = lacks[i] & came & (source_row != np.arange(begin, begin + len(rows)))
+        if filled.any():
+            taken = values.take(pa.array(np.searchsorted(numbers, np.where(filled, source_row, numbers[0]))))
+            images[i] = pc.if_else(pa.array(filled), taken, images[i])
+            lacks[i] &= ~filled
     mask = rows.after.is_null() if rows.after.null_count else None
     after = pa.StructArray.from_arrays(images, fields=list(rows.after.type), mask=mask)
     return replace(rows, after=after, unavailable_after=lacks)

@@ -37,7 +37,7 @@ class WaitingRows:
         self._held: list[tuple[RowBlock, Mask | None]] = []
         self._held_bytes = 0
         self._file: IO[bytes] | None = None
-        self._found: MovedRows | None = None
+        self._moved: MovedRows | None = None
         self._looked = False
 
     def add_rows(self, rows: RowBlock, changed: Mask | None) -> None:
@@ -63,9 +63,9 @@ class WaitingRows:
             while True:
                 self._file.seek(at)
                 with suppress(EOFError):
-                    given, changed = pickle.load(self._file)
+                    fields, changed = pickle.load(self._file)
                     at = self._file.tell()
-                    yield RowSlice(RowBlock(table=self.table, **given), changed)
+                    yield RowSlice(RowBlock(table=self.table, **fields), changed)
                     continue
                 break
         for rows, changed in self._held:
@@ -74,28 +74,28 @@ class WaitingRows:
     def iterate_parts(self, selected: SelectedColumns, *, late: bool) -> Iterator[list[RowBlockPart]]:
         """All rows but those that come late, or these; some at a time."""
         if not self._looked:
-            self._looked, self._found = True, moves_of(self, selected)
+            self._looked, self._moved = True, moves_of(self, selected)
         begin = 0
         for piece in self.iterate_slices():
-            if self._found is None:
+            if self._moved is None:
                 if not late:
                     yield renumber_parts([RowBlockPart(piece.rows, piece.changed)])
                 continue
-            made, keys = list[RowBlockPart](), list[OrderKey]()
-            for one, key in split_moved_rows(RowBlockPart(piece.rows, piece.changed), self._found, begin, selected):
+            parts, keys = list[RowBlockPart](), list[OrderKey]()
+            for split, key in split_moved_rows(RowBlockPart(piece.rows, piece.changed), self._moved, begin, selected):
                 index = np.flatnonzero(key[1] == int(late))
                 if len(index):
-                    rows, previous = take_rows(one.rows, index), one.previous.take(pa.array(index))
-                    made.append(RowBlockPart(rows, None, OrderedRows(rows, previous, one.passing, late, index)))
+                    rows, previous = take_rows(split.rows, index), split.previous.take(pa.array(index))
+                    parts.append(RowBlockPart(rows, None, OrderedRows(rows, previous, split.passing, late, index)))
                     keys.append(tuple(column[index] for column in key))  # type: ignore[arg-type]
             begin += len(piece.rows)
-            number, at, found = numbers_of(keys) if keys else np.zeros(0, np.int64), 0, list[RowBlockPart]()
-            for part in made:
+            number, at, ordered = numbers_of(keys) if keys else np.zeros(0, np.int64), 0, list[RowBlockPart]()
+            for part in parts:
                 own = number[at : at + len(part.rows)]
                 at += len(part.rows)
                 part = sorted_part(part, own)
                 assert part.ordered is not None
                 part.ordered.place = part.rows.order  # no other rows of the table are in its block
-                found.append(part)
-            if found:
-                yield found
+                ordered.append(part)
+            if ordered:
+                yield ordered

@@ -106,25 +106,25 @@ def concatenate_parts(parts: list[RowBlockPart]) -> RowBlockPart:
 
 
 def _concatenated(blocks: list[RowBlock]) -> RowBlock:
-    def arrays(found: list[pa.Array | None], type_: pa.DataType) -> pa.Array:
+    def arrays(columns: list[pa.Array | None], type_: pa.DataType) -> pa.Array:
         return pa.concat_arrays(
             [
                 pa.nulls(len(block), type_) if array is None else array
-                for block, array in zip(blocks, found, strict=True)
+                for block, array in zip(blocks, columns, strict=True)
             ]
         )
 
-    def images(found: list[pa.StructArray | None]) -> pa.StructArray | None:
-        there = next((one for one in found if one is not None), None)
-        return None if there is None else arrays(found, there.type)
+    def images(structs: list[pa.StructArray | None]) -> pa.StructArray | None:
+        there = next((struct for struct in structs if struct is not None), None)
+        return None if there is None else arrays(structs, there.type)
 
-    def masks(found: list[Mask | None]) -> Mask | None:
-        if all(one is None for one in found):
+    def masks(row_masks: list[Mask | None]) -> Mask | None:
+        if all(mask is None for mask in row_masks):
             return None
         columns = len(blocks[0].table.columns)
         filled = [
-            np.zeros((columns, len(block)), np.bool_) if one is None else one
-            for block, one in zip(blocks, found, strict=True)
+            np.zeros((columns, len(block)), np.bool_) if mask is None else mask
+            for block, mask in zip(blocks, row_masks, strict=True)
         ]
         return np.concatenate(filled, axis=1)
 
@@ -148,7 +148,7 @@ def _concatenated(blocks: list[RowBlock]) -> RowBlock:
         unavailable_before=masks([block.unavailable_before for block in blocks]),
         unavailable_after=masks([block.unavailable_after for block in blocks]),
         beside={name: arrays([block.beside.get(name) for block in blocks], beside_types[name]) for name in beside},
-        address=None if None in address else pa.concat_arrays([_plain(one) for one in address]),
+        address=None if None in address else pa.concat_arrays([_plain(array) for array in address]),
         together=None if blocks[0].together is None else np.concatenate([block.together for block in blocks]),
     )
 

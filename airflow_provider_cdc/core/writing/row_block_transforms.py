@@ -79,8 +79,8 @@ def changed_rows(rows: RowBlock, selected: SelectedColumns) -> Mask:
         if rows.unavailable_after is not None:
             differs &= ~rows.unavailable_after[i]
         if rows.unavailable_before is not None:
-            told = True if rows.unavailable_after is None else ~rows.unavailable_after[i]
-            differs |= rows.unavailable_before[i] & told
+            in_log = True if rows.unavailable_after is None else ~rows.unavailable_after[i]
+            differs |= rows.unavailable_before[i] & in_log
         changed |= differs
     return changed
 
@@ -138,20 +138,20 @@ def split_key_changes(
     pair = changed[index]
     second = pair & (np.diff(index, prepend=-1) == 0)
     first = pair & ~second
-    made = take_rows(rows, index)
-    made.op = np.where(first, DELETE, np.where(second, CREATE, made.op)).astype(np.int8)
+    split = take_rows(rows, index)
+    split.op = np.where(first, DELETE, np.where(second, CREATE, split.op)).astype(np.int8)
     # a key change was found by comparing the two images
-    assert made.before is not None
-    assert made.after is not None
-    old = [made.before.field(i) for i in selected.key]
+    assert split.before is not None
+    assert split.after is not None
+    old = [split.before.field(i) for i in selected.key]
     previous = pa.StructArray.from_arrays(old, fields=list(selected.key_type or ()), mask=pa.array(~second))
-    made.before = pc.if_else(pa.array(second), pa.scalar(None, made.before.type), made.before)
-    made.after = pc.if_else(pa.array(first), pa.scalar(None, made.after.type), made.after)
-    made.beside = {  # what is said of an update is said of neither of the two
-        name: column.take(pa.array(np.arange(len(made)), mask=pair)) for name, column in made.beside.items()
+    split.before = pc.if_else(pa.array(second), pa.scalar(None, split.before.type), split.before)
+    split.after = pc.if_else(pa.array(first), pa.scalar(None, split.after.type), split.after)
+    split.beside = {  # what is said of an update is said of neither of the two
+        name: column.take(pa.array(np.arange(len(split)), mask=pair)) for name, column in split.beside.items()
     }
     return (
-        made,
+        split,
         last[index] - first,
         kept[index] if kept is not None else None,
         ordinals[index] - first if ordinals is not None else None,
@@ -164,15 +164,15 @@ def split_key_changes(
 
 def _masks(rows: RowBlock, selected: SelectedColumns) -> tuple[Mask | None, Mask | None]:
     """``unavailable_before`` and ``unavailable_after``, of the columns that images have and the rows that have the image."""
-    found = []
+    masks = []
     for mask, operations in (
         (rows.unavailable_before, (UPDATE, DELETE)),
         (rows.unavailable_after, (READ, CREATE, UPDATE)),
     ):
         if mask is not None:
             mask = (mask if selected.images is None else mask[list(selected.images)]) & np.isin(rows.op, operations)
-        found.append(mask if mask is not None and mask.any() else None)
-    return found[0], found[1]
+        masks.append(mask if mask is not None and mask.any() else None)
+    return masks[0], masks[1]
 
 
 def beside_of(rows: RowBlock, schema: TableSchema) -> dict[str, pa.Array]:

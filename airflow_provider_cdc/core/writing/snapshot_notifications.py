@@ -64,9 +64,9 @@ class SnapshotNotifications:
     def _end_signals(self, offset: Offset) -> None:
         """End the signals of which no table is pending any more, with the commit that says so."""
         for number in sorted(set(self._requests.values()) - set(offset.snapshot.request_numbers.values())):
-            names = [name for name, asked in self._requests.items() if asked == number]
+            names = [name for name, request in self._requests.items() if request == number]
             self._batcher.end_signal(number, SignalState.DONE, f"read {_names(names)}")
-            self._requests = {name: asked for name, asked in self._requests.items() if asked != number}
+            self._requests = {name: request for name, request in self._requests.items() if request != number}
 
     def _notify(self, type_: NotificationType, **data: str) -> None:
         queue_notification(self._batcher, self._kind, type_, **data)
@@ -83,11 +83,11 @@ def queue_notification(
 
 def reject_signal(batcher: BatchBuilder, signal: Signal, reason: str, state: SignalState = SignalState.REFUSED) -> None:
     """End a signal that is not carried out, or that failed, and notify of it."""
-    what = f"Signal {signal.id or signal.number} ({signal.type or 'without a type'}) from {signal.channel}: {reason}"
+    message = f"Signal {signal.id or signal.number} ({signal.type or 'without a type'}) from {signal.channel}: {reason}"
     batcher.end_signal(signal.number, state, reason)
     type_ = NotificationType.REFUSED if state is SignalState.REFUSED else NotificationType.FAILED
     queue_notification(
-        batcher, SIGNAL, type_, id_=signal.id or str(signal.number), message=what, signal_type=signal.type,
+        batcher, SIGNAL, type_, id_=signal.id or str(signal.number), message=message, signal_type=signal.type,
         channel=signal.channel,
     )  # fmt: skip
 

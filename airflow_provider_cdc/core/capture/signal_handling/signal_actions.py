@@ -112,13 +112,13 @@ class SignalActions:
         """Carry out a type of the source's own, or of the user's."""
         if request.type == self._source.POSITION_SIGNAL:
             return self._set_position(request.data)
-        found = custom_actions()
-        action = found.get(request.type)
+        actions = custom_actions()
+        action = actions.get(request.type)
         if action is None:
-            known = sorted({*TYPES, *found, *filter(None, [self._source.POSITION_SIGNAL])})
-            near = difflib.get_close_matches(request.type, known, n=1)
+            valid = sorted({*TYPES, *actions, *filter(None, [self._source.POSITION_SIGNAL])})
+            near = difflib.get_close_matches(request.type, valid, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise SignalRejected(f"{request.type!r} is not a signal type{hint} Valid values are: {', '.join(known)}")
+            raise SignalRejected(f"{request.type!r} is not a signal type{hint} Valid values are: {', '.join(valid)}")
         context = SignalContext(self._connector, self._state.position_text, log.info)
         return action(context, request.data) or "done"
 

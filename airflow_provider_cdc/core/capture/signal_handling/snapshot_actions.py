@@ -83,19 +83,19 @@ class SnapshotActions:
         ids = [self._incremental.resolve_table(scan.table) for scan in state.scans]
         gone = set(ids) if request.collections is None else self._named(request.collections, ids)
         self._incremental.cancel_reads()
-        kept = [scan for scan, table in zip(state.scans, ids, strict=True) if table not in gone]
+        remaining = [scan for scan, table in zip(state.scans, ids, strict=True) if table not in gone]
         dropped = [scan for scan, table in zip(state.scans, ids, strict=True) if table in gone]
-        state = state.retain_scans(kept)
+        state = state.retain_scans(remaining)
         for number in {scan.request for scan in dropped}:
             first = next(scan for scan in dropped if scan.request == number)
             names = ", ".join(scan.table for scan in dropped if scan.request == number)
             state = state.request_failed(number, f"{names} stopped by signal {signal.id or signal.number}")
             incremental_ended(self._batcher, first, NotificationType.ABORTED, data_collections=names)
-            if not any(scan.request == number for scan in kept):
+            if not any(scan.request == number for scan in remaining):
                 message, state = state.request_ended(number)
                 self._batcher.end_signal(number, SignalState.FAILED, message)
         self._state.incremental_state = state
-        if not kept:  # nothing is left that could be paused
+        if not remaining:  # nothing is left that could be paused
             self._metrics.resume()
         return "stopped " + ", ".join(scan.table for scan in dropped)
 
