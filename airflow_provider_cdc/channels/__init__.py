@@ -91,13 +91,13 @@ def _maker(property_: str, name: str, own: Mapping[str, str | None], group: str)
             f"{property_}: {name!r} cannot be used: {why}. Valid values are: {', '.join(sorted({*own, *added}))}."
         )
     try:
-        found: Any = added[name].load()
+        factory: Any = added[name].load()
     except Exception as e:
         raise ConfigError(
             f"{property_}: the channel {name!r} cannot be loaded from {added[name].value}: {type(e).__name__}: {e}",
             remedy=f"fix or remove the package with the entry point of group {group}",
         ) from e
-    return _checked(property_, name, found)
+    return _checked(property_, name, factory)
 
 
 def _checked(property_: str, name: str, make: Callable[..., Any]) -> Callable[..., Any]:

@@ -106,7 +106,7 @@ class _ClaimedFile:
         """Signals that are not acknowledged yet."""
         self._offset = self._line = 0
         self._size = -1
-        self._seen = time.monotonic()
+        self._changed_at = time.monotonic()
 
     def read_signals(self, limit: int, quiet_s: float) -> list[SentSignal]:
         """Signals that are not acknowledged; if there are none, the next ones."""
@@ -138,10 +138,10 @@ class _ClaimedFile:
             self._size = self._offset
             return True
         if status.st_size != self._size:
-            self._size, self._seen = status.st_size, time.monotonic()
+            self._size, self._changed_at = status.st_size, time.monotonic()
         # the clock of the folder's server need not be ours: what was watched for long enough is quiet too
         changed = max(status.st_mtime, int(self.path.name.rpartition("-")[2]) / 1e9)
-        return time.time() - changed > quiet_s or time.monotonic() - self._seen > quiet_s
+        return time.time() - changed > quiet_s or time.monotonic() - self._changed_at > quiet_s
 
 
 def _next_line(readline: Callable[[int], bytes], last_line_is_whole: bool) -> bytes | None:

@@ -34,14 +34,14 @@ class GuardedChannel:
         if time.monotonic() < self._again:
             return []
         try:
-            found = [_signal(given, self.name) for given in self._channel.poll()]
+            signals = [_signal(item, self.name) for item in self._channel.poll()]
         except Exception as e:
             self._failed(e)
             return []
         if self._last_warning is not None:
             log.info("The signal channel %s works again.", self.name)
         self._pause, self._last_warning = 0.0, None
-        return found
+        return signals
 
     def acknowledge(self, signals: Sequence[SentSignal]) -> None:
         try:
@@ -68,10 +68,10 @@ class GuardedChannel:
             log.warning("The signal channel %s cannot be read for now; capture continues. %s", self.name, text)
 
 
-def _signal(given: object, channel: str) -> SentSignal:
-    if not isinstance(given, SentSignal):  # a custom channel may return anything
-        raise TypeError(f"the channel returned a {type(given).__name__} instead of a SentSignal")
-    return replace(given, channel=channel)  # what is not the name that is enabled would be refused
+def _signal(item: object, channel: str) -> SentSignal:
+    if not isinstance(item, SentSignal):  # a custom channel may return anything
+        raise TypeError(f"the channel returned a {type(item).__name__} instead of a SentSignal")
+    return replace(item, channel=channel)  # what is not the name that is enabled would be refused
 
 
 __all__ = ["GuardedChannel"]

@@ -70,10 +70,10 @@ class KafkaChannel:
         self._waiting: list[SentSignal] = []
         self._next: dict[int, int] = {}
         """Partition → offset behind the last message that was read."""
-        self._asked: dict[int, int] = {}
+        self._requested_offsets: dict[int, int] = {}
         """Partition → offset that was last handed over to be committed."""
         self._commit_trouble = ""
-        self._consumer = self._made(config, connector)
+        self._consumer = self._create_consumer(config, connector)
         log.info("Connector %s reads signals from the topic %s of %s.", connector, self._topic, self._brokers)
         self._begin()
 
@@ -142,10 +142,12 @@ class KafkaChannel:
         """Commit what is read, in the background, when all of it is recorded."""
         from confluent_kafka import TopicPartition
 
-        if self._waiting or self._asked == self._next:
+        if self._waiting or self._requested_offsets == self._next:
             return
-        self._asked = dict(self._next)
-        offsets = [TopicPartition(self._topic, partition, offset) for partition, offset in self._asked.items()]
+        self._requested_offsets = dict(self._next)
+        offsets = [
+            TopicPartition(self._topic, partition, offset) for partition, offset in self._requested_offsets.items()
+        ]
         self._consumer.commit(offsets=offsets, asynchronous=True)
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
@@ -153,7 +155,7 @@ class KafkaChannel:
         if trouble is None:
             self._commit_trouble = ""
             return
-        self._asked = {}
+        self._requested_offsets = {}
         if self._commit_trouble != trouble.str():
             self._commit_trouble = trouble.str()
             log.warning(
@@ -163,7 +165,7 @@ class KafkaChannel:
 
     # -- connecting ---------------------------------------------------------------------------------------------------
 
-    def _made(self, config: ConnectorConfig, connector: str) -> Consumer:
+    def _create_consumer(self, config: ConnectorConfig, connector: str) -> Consumer:
         try:
             from confluent_kafka import Consumer, KafkaException
         except ImportError as e:
@@ -231,7 +233,7 @@ class KafkaChannel:
             if not self._assigned:
                 partitions = [TopicPartition(self._topic, partition) for partition in sorted(topic.partitions)]
                 partitions = self._consumer.committed(partitions, timeout=max(until - time.monotonic(), 0.05))
-                self._next, self._asked = {}, {}
+                self._next, self._requested_offsets = {}, {}
                 for partition in partitions:
                     self._check(partition, max(until - time.monotonic(), 0.05))
                 self._consumer.assign(partitions)
@@ -283,10 +285,10 @@ def _check_security(passed: Mapping[str, str]) -> None:
     """
     protocol = passed.get("security.protocol", "plaintext").strip().lower()
     for prefix, word, right in (("ssl.", "ssl", "SSL or SASL_SSL"), ("sasl.", "sasl", "SASL_SSL")):
-        given = sorted(f"signal.consumer.{name}" for name in passed if name.startswith(prefix))
-        if given and word not in protocol:
+        properties = sorted(f"signal.consumer.{name}" for name in passed if name.startswith(prefix))
+        if properties and word not in protocol:
             raise ConfigError(
-                f"The signal consumer would use {protocol}, although {', '.join(given)} {'is' if len(given) == 1 else 'are'} set.",
+                f"The signal consumer would use {protocol}, although {', '.join(properties)} {'is' if len(properties) == 1 else 'are'} set.",
                 safe="Nothing was sent or read.",
                 remedy=f"set signal.consumer.security.protocol={right}",
             )

@@ -17,16 +17,16 @@ def read_message(text: str, *, channel: str, where: str, origin: str) -> SentSig
     :param where: describes where the text was, for messages; replaces an ``id`` that is missing
     """
     try:
-        found: Any = json.loads(text)
+        document: Any = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         return SentSignal(where, "", text, channel, origin)
-    id_ = _text(found.get("id"))
-    type_ = found.get("type")
+    id_ = _text(document.get("id"))
+    type_ = document.get("type")
     if not isinstance(type_, str) or not type_.strip():
         return SentSignal(f"{id_} ({where})" if id_ else where, "", text, channel, origin)
-    return SentSignal(id_ or where, type_, _text(found.get("data")), channel, origin)
+    return SentSignal(id_ or where, type_, _text(document.get("data")), channel, origin)
 
 
 def _text(value: Any) -> str | None:

@@ -75,8 +75,8 @@ def lock_control_row(c: sa.Connection, connector: str) -> sa.Row[Any]:
 
 
 def _update(c: sa.Connection, connector: str, by: str, reason: str, **values: Any) -> None:
-    asked = {"asked_by": to_storable_text(by, 250), "reason": to_storable_text(reason, 10_000)}
-    c.execute(sa.update(ControlRow).where(ControlRow.connector == connector).values(**asked, **values))
+    request = {"asked_by": to_storable_text(by, 250), "reason": to_storable_text(reason, 10_000)}
+    c.execute(sa.update(ControlRow).where(ControlRow.connector == connector).values(**request, **values))
 
 
 def control_of(row: sa.Row[Any]) -> ConnectorControl:

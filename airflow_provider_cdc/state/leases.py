@@ -114,9 +114,12 @@ class Leases:
                         return
             except Exception as e:  # any error: if this thread ended, the lease would expire unnoticed
                 text = getattr(e, "orig", None) or f"{type(e).__name__}: {e}"
-                known = isinstance(e, OperationalError)
+                is_database_error = isinstance(e, OperationalError)
                 log.warning(
-                    "The lease of %s could not be renewed, trying again: %s", lease.connector, text, exc_info=not known
+                    "The lease of %s could not be renewed, trying again: %s",
+                    lease.connector,
+                    text,
+                    exc_info=not is_database_error,
                 )
 
     def release(self, lease: Lease) -> None:

@@ -68,7 +68,7 @@ class StoredMetrics:
             statement = statement.where(MetricRow.connector == connector)
         with self._database.engine.connect() as c:
             rows = c.execute(statement).all()
-        return sorted((_kept(row) for row in rows), key=lambda s: (s.connector, s.producer, s.topic))
+        return sorted((_stored_series(row) for row in rows), key=lambda s: (s.connector, s.producer, s.topic))
 
     def map_connector_totals(
         self, made: Callable[[StoredSeries, list[dict[str, Any]]], T], connector: str | None = None
@@ -92,7 +92,8 @@ class StoredMetrics:
             applied, captured = applied.where(m.connector == connector), captured.where(m.connector == connector)
         with self._database.engine.connect() as c:
             return [
-                made(_kept(row), row.metrics.get("recent", [])) for row in c.execute(sa.union_all(applied, captured))
+                made(_stored_series(row), row.metrics.get("recent", []))
+                for row in c.execute(sa.union_all(applied, captured))
             ]
 
     def load_run_history(self, connector: str, producer: str = "capture") -> list[tuple[datetime, dict[str, Any]]]:
@@ -111,53 +112,59 @@ class StoredMetrics:
 
         It is: producer → the longer spans, and the last pieces of five minutes, see :mod:`airflow_provider_cdc.core.model.metric_rollups`.
         """
-        kept = sa.select(MetricHistoryRow.metrics).where(
+        rollups = sa.select(MetricHistoryRow.metrics).where(
             MetricHistoryRow.connector == connector, MetricHistoryRow.number == 0
         )
         recent = sa.select(MetricRow.producer, MetricRow.metrics).where(
             MetricRow.connector == connector, MetricRow.topic == ""
         )
         with self._database.engine.connect() as c:
-            longer = {row.metrics["producer"]: row.metrics["spans"] for row in c.execute(kept)}
+            longer = {row.metrics["producer"]: row.metrics["spans"] for row in c.execute(rollups)}
             return {
                 row.producer: (longer.get(row.producer, {}), row.metrics.get("recent", ())) for row in c.execute(recent)
             }
 
-    def _fold(self, c: sa.Connection, found: MetricSamples, piece: MetricsInterval) -> None:
+    def _fold(self, c: sa.Connection, samples: MetricSamples, piece: MetricsInterval) -> None:
         """Keep a piece of five minutes, which is over, in longer ones: one row for each producer, with the number 0."""
-        key = series_of(found.producer, "\n")  # no topic is called so
-        mine = (MetricHistoryRow.connector == found.connector) & (MetricHistoryRow.series == key)
-        kept = c.scalar(sa.select(MetricHistoryRow.metrics).where(mine))
-        spans = merge_closed_interval({} if kept is None else kept["spans"], piece, found.at.timestamp())
-        values = {"connector": found.connector, "series": key, "number": 0, "at": found.at}
+        key = series_of(samples.producer, "\n")  # no topic is called so
+        mine = (MetricHistoryRow.connector == samples.connector) & (MetricHistoryRow.series == key)
+        stored = c.scalar(sa.select(MetricHistoryRow.metrics).where(mine))
+        spans = merge_closed_interval({} if stored is None else stored["spans"], piece, samples.at.timestamp())
+        values = {"connector": samples.connector, "series": key, "number": 0, "at": samples.at}
         c.execute(sa.delete(MetricHistoryRow).where(mine))
-        metrics = {"producer": found.producer, "spans": spans}
+        metrics = {"producer": samples.producer, "spans": spans}
         c.execute(sa.insert(MetricHistoryRow).values(**values, metrics=metrics))
 
-    def _remember(self, c: sa.Connection, found: MetricSamples, key: str, metrics: dict[str, Any]) -> None:
-        series = (MetricHistoryRow.connector == found.connector) & (MetricHistoryRow.series == key)
+    def _remember(self, c: sa.Connection, samples: MetricSamples, key: str, metrics: dict[str, Any]) -> None:
+        series = (MetricHistoryRow.connector == samples.connector) & (MetricHistoryRow.series == key)
         last = c.scalar(sa.select(sa.func.max(MetricHistoryRow.number)).where(series)) or 0
-        values = {"connector": found.connector, "series": key, "number": last + 1, "metrics": metrics, "at": found.at}
+        values = {
+            "connector": samples.connector,
+            "series": key,
+            "number": last + 1,
+            "metrics": metrics,
+            "at": samples.at,
+        }
         c.execute(sa.insert(MetricHistoryRow).values(**values))
         old = series & (MetricHistoryRow.number <= last + 1 - KEPT)
-        outlived = (MetricHistoryRow.connector == found.connector) & (MetricHistoryRow.at < found.at - FORGOTTEN)
+        outlived = (MetricHistoryRow.connector == samples.connector) & (MetricHistoryRow.at < samples.at - FORGOTTEN)
         c.execute(sa.delete(MetricHistoryRow).where(old | outlived))
 
-    def _forgotten(self, found: MetricSamples) -> sa.ColumnElement[bool]:
-        return (MetricRow.connector == found.connector) & (MetricRow.at < found.at - FORGOTTEN)
+    def _forgotten(self, samples: MetricSamples) -> sa.ColumnElement[bool]:
+        return (MetricRow.connector == samples.connector) & (MetricRow.at < samples.at - FORGOTTEN)
 
 
-def _row(found: MetricSamples, key: str, topic: str, metrics: dict[str, Any]) -> dict[str, Any]:
+def _row(samples: MetricSamples, key: str, topic: str, metrics: dict[str, Any]) -> dict[str, Any]:
     return {
-        "connector": found.connector, "series": key, "producer": found.producer, "topic": topic, "tags": found.tags,
-        "metrics": metrics, "at": found.at,
+        "connector": samples.connector, "series": key, "producer": samples.producer, "topic": topic, "tags": samples.tags,
+        "metrics": metrics, "at": samples.at,
     }  # fmt: skip
 
 
-def _kept(row: sa.Row[Any]) -> StoredSeries:
-    kept = row.metrics
-    histograms = {name: Histogram.from_document(found) for name, found in kept["histograms"].items()}
+def _stored_series(row: sa.Row[Any]) -> StoredSeries:
+    metrics = row.metrics
+    histograms = {name: Histogram.from_document(histogram) for name, histogram in metrics["histograms"].items()}
     return StoredSeries(
-        row.connector, row.producer, row.tags, row.topic, row.at, kept["gauges"], kept["counters"], histograms,
-        kept.get("texts", {}),
+        row.connector, row.producer, row.tags, row.topic, row.at, metrics["gauges"], metrics["counters"], histograms,
+        metrics.get("texts", {}),
     )  # fmt: skip

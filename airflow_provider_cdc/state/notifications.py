@@ -93,5 +93,5 @@ def _record(
     created_at: datetime,
 ) -> NotificationRecord:
     ts_ms = round(created_at.timestamp() * 1000)
-    made = Notification(id=id_, aggregate_type=aggregate_type, type=type_, additional_data=data, ts_ms=ts_ms)
-    return NotificationRecord(number, made, batch)
+    notification = Notification(id=id_, aggregate_type=aggregate_type, type=type_, additional_data=data, ts_ms=ts_ms)
+    return NotificationRecord(number, notification, batch)

@@ -83,10 +83,10 @@ def record_states(c: sa.Connection, connector: str, version: int, states: Sequen
     present = sa.select(r.id, r.part, r.name, r.place, r.state).where(
         r.connector == connector, r.until_version.is_(None)
     )
-    known: dict[tuple[str, str, int], sa.Row[Any]] = {}
+    current: dict[tuple[str, str, int], sa.Row[Any]] = {}
     nth: Counter[tuple[str, str]] = Counter()
     for row in c.execute(present.order_by(r.place)):
-        known[row.part, row.name, nth[row.part, row.name]] = row
+        current[row.part, row.name, nth[row.part, row.name]] = row
         nth[row.part, row.name] += 1
     nth.clear()
     last: Counter[str] = Counter()
@@ -94,9 +94,9 @@ def record_states(c: sa.Connection, connector: str, version: int, states: Sequen
     for s in states:
         key = (s.part, s.name, nth[s.part, s.name])
         nth[s.part, s.name] += 1
-        before = known.get(key)
+        before = current.get(key)
         if before is not None and before.state == s.state and before.place > last[s.part]:
-            del known[key]
+            del current[key]
             last[s.part] = before.place
             continue
         last[s.part] += 1
@@ -104,7 +104,7 @@ def record_states(c: sa.Connection, connector: str, version: int, states: Sequen
             "connector": connector, "part": s.part, "name": s.name, "place": last[s.part], "state": s.state,
             "since_version": version, "until_version": None,
         })  # fmt: skip
-    gone = [row.id for row in known.values()]
+    gone = [row.id for row in current.values()]
     for i in range(0, len(gone), _AT_ONCE):
         c.execute(sa.update(r).where(r.id.in_(gone[i : i + _AT_ONCE])).values(until_version=version))
     if new:
@@ -142,7 +142,7 @@ def _whole(document: Mapping[str, Any], version: int, rows: Sequence[sa.Row[Any]
     return Offset.model_validate(restore_document(document, valid))
 
 
-def _valid(c: sa.Connection, wanted: Sequence[tuple[str, int, int]]) -> Sequence[sa.Row[Any]]:
+def _valid(c: sa.Connection, ranges: Sequence[tuple[str, int, int]]) -> Sequence[sa.Row[Any]]:
     """Rows that are valid for some version from a first to a last one, of each connector."""
     r = OffsetTableRow
     statement = sa.select(r.connector, r.part, r.name, r.state, r.since_version, r.until_version).where(
@@ -151,7 +151,7 @@ def _valid(c: sa.Connection, wanted: Sequence[tuple[str, int, int]]) -> Sequence
                 (r.connector == connector)
                 & (r.since_version <= last)
                 & (r.until_version.is_(None) | (r.until_version > first))
-                for connector, first, last in wanted
+                for connector, first, last in ranges
             )
         )
     )

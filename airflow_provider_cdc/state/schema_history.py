@@ -74,8 +74,10 @@ class SchemaHistories:
         for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement).all()
-        found = ((row.batch, SchemaChangeRecord.model_validate(row.record)) for row in rows)
-        return [one for one in found if any(table in (change.id, change.previous_id) for change in one[1].changes)]
+        records = ((row.batch, SchemaChangeRecord.model_validate(row.record)) for row in rows)
+        return [
+            entry for entry in records if any(table in (change.id, change.previous_id) for change in entry[1].changes)
+        ]
 
     def load_schemas(self, connector: str) -> StoredSchemas:
         """See :meth:`airflow_provider_cdc.core.spi.store_interfaces.StateStore.load_schemas`."""

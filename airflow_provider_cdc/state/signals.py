@@ -49,14 +49,14 @@ class Signals:
             "message": "",
             "received_at": datetime.now(UTC),
         }
-        known = sa.select(SignalRow.id).where(SignalRow.connector == connector, SignalRow.origin == origin)
+        same_origin = sa.select(SignalRow.id).where(SignalRow.connector == connector, SignalRow.origin == origin)
         for attempt in self._database.iterate_attempts():
             with attempt, self._database.open_transaction() as c:
                 # One sender after the other: otherwise a number could become visible after a higher one was read, and
                 # a run that asks for numbers above the last one would never see that signal.
                 lock_control_row(c, connector)
-                found = c.scalar(known)
-                number = self._insert(c, values) if found is None else found
+                number_before = c.scalar(same_origin)
+                number = self._insert(c, values) if number_before is None else number_before
         return number
 
     def list_later_signals(self, connector: str, after: int) -> list[Signal]:
@@ -89,10 +89,10 @@ class Signals:
         found = found.where(r.state.in_([state.value for state in SignalState if not state.is_final])).order_by(r.id)
         return self._fail(connector, found, message)
 
-    def _fail(self, connector: str, found: sa.Select[int], message: str) -> list[int]:
+    def _fail(self, connector: str, selection: sa.Select[int], message: str) -> list[int]:
         for attempt in self._database.iterate_attempts():
             with attempt, self._database.open_transaction() as c:
-                numbers = [int(number) for number in c.scalars(found)]
+                numbers = [int(number) for number in c.scalars(selection)]
                 for number in numbers:
                     record_signal_state(c, connector, number, SignalState.FAILED, message)
         return numbers
@@ -135,15 +135,15 @@ class Signals:
         for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(r.id.desc())).all()
-        found: dict[str, list[SignalRecord]] = {}
+        by_connector: dict[str, list[SignalRecord]] = {}
         for name, number, id_, type_, channel, by, state, message, progress, received_at, running_at in rows:
-            found.setdefault(name, []).append(
+            by_connector.setdefault(name, []).append(
                 SignalRecord(
                     number, id_, type_, None, channel, by, SignalState(state), message, cast("SignalProgress", progress or {}), received_at,
                     running_at,
                 )
             )  # fmt: skip
-        return found
+        return by_connector
 
     def _insert(self, c: sa.Connection, values: dict[str, Any]) -> int:
         """Insert under the next number, which is above that of the last signal in the offset."""

@@ -80,9 +80,9 @@ class BatchesAfterReference:
         """Why the table of the target may be behind the source up to some batch; empty if nothing says that it may."""
         with self._lock:
             self._read(last)
-            known = [m for m in self._manifests if m.batch <= last]
-        if known:
-            offsets = [known[0].offset_before or Offset(), *(m.offset_after for m in known)]
+            manifests = [m for m in self._manifests if m.batch <= last]
+        if manifests:
+            offsets = [manifests[0].offset_before or Offset(), *(m.offset_after for m in manifests)]
         else:
             before = self.changelog.find_manifest(self.connector, self.first - 1)
             offsets = [before.offset_after] if before else []
@@ -100,15 +100,15 @@ class BatchesAfterReference:
 
     def _topics_of(self, number: int) -> frozenset[str]:
         """Topics that have something in a batch."""
-        if (found := self._topics.get(number)) is None:
+        if (topics := self._topics.get(number)) is None:
             manifest = self.changelog.find_manifest(self.connector, number)
             if manifest is None:
                 raise NotComparable(
                     f"batch {number} of the change log no longer exists, and the table has not applied it"
                 )
-            found = frozenset({f.topic for f in manifest.files} | set(manifest.schemas))
-            self._topics[number] = found
-        return found
+            topics = frozenset({f.topic for f in manifest.files} | set(manifest.schemas))
+            self._topics[number] = topics
+        return topics
 
     def _read(self, last: int) -> None:
         newest = self._manifests[-1].batch if self._manifests else self.first - 1
@@ -116,7 +116,9 @@ class BatchesAfterReference:
             return
         self._manifests += self.changelog.read_manifests(self.connector, after=newest, until=last)
         self._batches = (
-            BatchesByTopic(self.changelog, [one.batch_contents for one in self._manifests]) if self._manifests else None
+            BatchesByTopic(self.changelog, [manifest.batch_contents for manifest in self._manifests])
+            if self._manifests
+            else None
         )
 
 

@@ -193,9 +193,9 @@ class Verification:
         from airflow_provider_cdc.verify.table_repairs import signal_text
 
         numbers = {}
-        for one in (one for one in repairs if one.signal is not None):
-            sent = SentSignal(f"repair of {one.topic}", "execute-snapshot", signal_text(one), "airflow", None, by)
-            numbers[one.topic] = self._store.send(self._definition.name, sent)
+        for repair in (repair for repair in repairs if repair.signal is not None):
+            sent = SentSignal(f"repair of {repair.topic}", "execute-snapshot", signal_text(repair), "airflow", None, by)
+            numbers[repair.topic] = self._store.send(self._definition.name, sent)
         return numbers
 
     # -- which tables -----------------------------------------------------------------------------------------------------
@@ -218,22 +218,22 @@ class Verification:
             if filters.is_table_captured(t) and t != hidden
         ]
         try:
-            given = TypeAdapter(Patterns).validate_python(patterns)
+            parsed = TypeAdapter(Patterns).validate_python(patterns)
         except ValidationError as e:
             raise ConfigError(str(e.errors()[0]["ctx"]["error"]), safe="Nothing was read.") from None
-        meant = [[t for t in captured if re.compile(one, re.IGNORECASE).fullmatch(str(t))] for one in given]
-        found = set(itertools.chain(*meant)) if given else set(captured)
-        nobody = [one for one, tables in zip(given, meant, strict=True) if not tables]
-        if nobody or not found:
+        meant = [[t for t in captured if re.compile(pattern, re.IGNORECASE).fullmatch(str(t))] for pattern in parsed]
+        matched = set(itertools.chain(*meant)) if parsed else set(captured)
+        unmatched = [pattern for pattern, tables in zip(parsed, meant, strict=True) if not tables]
+        if unmatched or not matched:
             names = ", ".join(sorted(map(str, captured))[:20]) or "none"
             raise ConfigError(
                 f"No captured table of connector {self._definition.name} matches"
-                + (f" {', '.join(nobody)}." if nobody else " the request."),
+                + (f" {', '.join(unmatched)}." if unmatched else " the request."),
                 where=f"captured tables: {names}",
                 safe="Nothing was read.",
                 remedy="use patterns that match whole names, <database>.<table>, as in table.include.list",
             )
-        return sorted(found, key=str)
+        return sorted(matched, key=str)
 
     def _nothing(self, not_compared: Mapping[TableId, str]) -> ConfigError:
         found = [f"{table}: {why}" for table, why in sorted(not_compared.items(), key=str)]
@@ -259,18 +259,18 @@ class Verification:
         if left_out := config.leaves_out():
             return dict.fromkeys(tables, f"{', '.join(left_out)} leaves out changes of the table")
         fields = {str(field.alias): name for name, field in type(config).model_fields.items()}
-        found: dict[TableId, str] = {}
+        reasons: dict[TableId, str] = {}
         for table in tables:
             if not filters.is_snapshot_table(table):
-                found[table] = "snapshot.include.collection.list leaves out its earlier rows"
+                reasons[table] = "snapshot.include.collection.list leaves out its earlier rows"
             names = {tuple(name.split(".")) for name in (str(table), table.full_name)} | {(table.namespace, table.name)}
             for alias in (
                 name for name, decides in config.list_capture_properties().items() if decides is PropertyEffect.QUERIES
             ):
-                given = getattr(config, fields[alias])
-                if any(name_parts(name) in names for name in given):
-                    found[table] = f"{alias} selects the rows that are read"
-        return found
+                entries = getattr(config, fields[alias])
+                if any(name_parts(name) in names for name in entries):
+                    reasons[table] = f"{alias} selects the rows that are read"
+        return reasons
 
     def _topics(self) -> Any:
         from airflow_provider_cdc.core.config.topic_names import TopicNames
@@ -293,9 +293,9 @@ class Verification:
             with contextlib.closing(StateStore(state)) as store:
                 store.create_tables()
             history = SchemaHistory.from_stored(self._store.load_schemas(self._definition.name))
-            known = [schema for table in tables if (schema := history.find_schema(table)) is not None]
+            schemas_before = [schema for table in tables if (schema := history.find_schema(table)) is not None]
             with open_capture(
-                definition, state, secrets=self._secrets, storage_secrets=self._storage_secrets, like=known
+                definition, state, secrets=self._secrets, storage_secrets=self._storage_secrets, like=schemas_before
             ) as capture:
                 result = capture.run()
         manifests = list(self.scratch.read_manifests(definition.name))
@@ -318,14 +318,14 @@ class Verification:
         log.info("%s rows were read at %s.", f"{result.events:,}", result.position)
         return _ReferenceRows(definition.name, self._source.parse_position(position), schemas, len(manifests))
 
-    def _refuse_fewer(self, found: int, written: int) -> None:
+    def _refuse_fewer(self, batches: int, written: int) -> None:
         """Reject a reference that lacks batches.
 
         :raises TransientError: a user has deleted batches of the reference
         """
-        if found != written:
+        if batches != written:
             raise TransientError(
-                f"The scratch change log has {found} of the {written} batches that were written to it.",
+                f"The scratch change log has {batches} of the {written} batches that were written to it.",
                 where=self.scratch.storage.url,
                 safe="Nothing was verified or changed.",
                 remedy="run the verification again, and do not delete its scratch change log while it runs",
@@ -335,13 +335,13 @@ class Verification:
         """Build the connector that reads the rows."""
         definition = self._definition
         name = f"{definition.name[:180]}-verify-{self._number}"
-        kept = {
+        own_properties = {
             key: value
             for key, value in definition.properties.items()
             if key == "signal.data.collection" or not key.startswith((*_NOT_FOR_A_REFERENCE, *self._config.TABLES))
         }
         properties = {
-            **kept, "topic.prefix": self._config.topic_prefix, "snapshot.mode": "initial_only", "signal.enabled.channels": "airflow",
+            **own_properties, "topic.prefix": self._config.topic_prefix, "snapshot.mode": "initial_only", "signal.enabled.channels": "airflow",
             self._config.TABLES[0]: [format_exact_pattern(table) for table in sorted(tables, key=str)],
         }  # fmt: skip
         return ConnectorDefinition(
@@ -352,7 +352,7 @@ class Verification:
 
     def _wait(self, position: Position, wait_s: float) -> None:
         """Wait until the connector's capture has come to a position."""
-        name, until, said = self._definition.name, time.monotonic() + wait_s, False
+        name, until, logged = self._definition.name, time.monotonic() + wait_s, False
         while True:
             offset = self._store.load_offset(name).offset
             reached = None if offset is None or offset.position is None else offset.position
@@ -375,9 +375,9 @@ class Verification:
                     remedy=f"let the capture run (`{format_cdc_command('status', name)}` shows its state), then run the verification again; or increase the "
                     "time that the verification waits",
                 )
-            if not said:
+            if not logged:
                 log.info("Waiting for the capture to reach %s: %s.", position, stands)
-                said = True
+                logged = True
             time.sleep(_LOOK_S)
 
     def _point(self, read: _ReferenceRows) -> ReferencePoint:

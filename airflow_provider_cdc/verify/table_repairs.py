@@ -68,26 +68,26 @@ def repairs_of(
     :param storage: whose credentials open the folders of keys
     :raises CdcError: the keys of rows that differ cannot be read
     """
-    found, routed = list[TableRepair](), dict[str, list[list[DifferingKey]]]()
+    repairs, routed = list[TableRepair](), dict[str, list[list[DifferingKey]]]()
     for table in tables:
         topic, number = table["topic"], table["missing"] + table["surplus"] + table["different"]
         name, schema = table["name"] or topic, schemas.get(topic)
         if table["problem"]:
-            found.append(TableRepair(name, None, _advice(connector, table, schema)))
+            repairs.append(TableRepair(name, None, _advice(connector, table, schema)))
         elif number:
             assert schema is not None
             some = table["keys"] and number <= MOST_KEYS
             keys = read_keys(storage, table["keys"], schema.key) if some else []
             at = table["location"] if table["name"] else ""
-            one = build_repair(connector, name, schema, keys, number, at=at)
-            if at and one.signal is not None:
+            repair = build_repair(connector, name, schema, keys, number, at=at)
+            if at and repair.signal is not None:
                 routed.setdefault(topic, []).append(keys)
             else:
-                found.append(one)
+                repairs.append(repair)
     for topic, several in routed.items():
         keys = _together(several)
-        found.append(build_repair(connector, topic, schemas[topic], keys, len(keys)))
-    return sorted(found, key=lambda one: one.topic)
+        repairs.append(build_repair(connector, topic, schemas[topic], keys, len(keys)))
+    return sorted(repairs, key=lambda repair: repair.topic)
 
 
 def _advice(connector: str, table: Mapping[str, Any], schema: TableSchema | None) -> str:
@@ -146,12 +146,12 @@ def build_repair(
     )
 
 
-def _together(found: Iterable[Sequence[DifferingKey]]) -> list[DifferingKey]:
+def _together(several: Iterable[Sequence[DifferingKey]]) -> list[DifferingKey]:
     """Keys that differ in several tables of one topic, each once: a row in the wrong table is missing in one and too much in another."""
     keys: dict[tuple[Any, ...], DifferingKey] = {}
-    for key in itertools.chain.from_iterable(found):
-        known = keys.get(key.values, key)
-        keys[key.values] = DifferingKey(key.values, max(key.source, known.source), max(key.target, known.target))
+    for key in itertools.chain.from_iterable(several):
+        before = keys.get(key.values, key)
+        keys[key.values] = DifferingKey(key.values, max(key.source, before.source), max(key.target, before.target))
     return list(keys.values())
 
 
@@ -163,15 +163,15 @@ def key_ranges(table: TableId, columns: Sequence[Column], keys: Sequence[Differi
     :raises BadKey: a key cannot be one of the source
     """
     named = {"data-collection": format_exact_pattern(table)}
-    found = [(_key(key, columns), not key.source) for key in keys]
-    ranks = {at: rank for at, (key, _) in enumerate(found) if (rank := build_sort_key(key, columns)) is not None}
-    if len(ranks) < len(found):
-        first = _named(found[0][0], columns)
-        return [{**named, "from": first, "to": first, "absent": [_named(key, columns) for key, _ in found]}]
+    named_keys = [(_key(key, columns), not key.source) for key in keys]
+    ranks = {at: rank for at, (key, _) in enumerate(named_keys) if (rank := build_sort_key(key, columns)) is not None}
+    if len(ranks) < len(named_keys):
+        first = _named(named_keys[0][0], columns)
+        return [{**named, "from": first, "to": first, "absent": [_named(key, columns) for key, _ in named_keys]}]
     order = sorted(ranks, key=lambda at: ranks[at])
     ranges = []
     for group in _groups([ranks[at] for at in order]):
-        among = [found[order[i]] for i in group]
+        among = [named_keys[order[i]] for i in group]
         entry = {**named, "from": _named(among[0][0], columns), "to": _named(among[-1][0], columns)}
         gone = [_named(key, columns) for key, absent in among if absent]
         ranges.append({**entry, "absent": gone} if gone else entry)
@@ -218,12 +218,12 @@ def read_keys(storage: Storage, folder: str, key: Sequence[str]) -> list[Differi
 
     try:
         files, path = storage.resolve_url(folder)
-        found: list[DifferingKey] = []
+        keys: list[DifferingKey] = []
         for name in sorted(str(n) for n in files.ls(path, detail=False) if str(n).endswith(".parquet")):
             with files.open(name, "rb") as opened:
                 rows: list[Mapping[str, Any]] = pq.read_table(opened, columns=["key", "source", "target"]).to_pylist()
             none = dict.fromkeys(key)  # a key of the table that is none of the source
-            found += [
+            keys += [
                 DifferingKey(tuple((row["key"] or none)[n] for n in key), row["source"], row["target"]) for row in rows
             ]
     except (OSError, ImportError, ValueError, KeyError) as e:
@@ -233,7 +233,7 @@ def read_keys(storage: Storage, folder: str, key: Sequence[str]) -> list[Differi
             safe="No signal was sent.",
             remedy="leave --keys out, so that the keys are written below the scratch change log",
         ) from e
-    return found
+    return keys
 
 
 def signal_text(found: TableRepair) -> str:

@@ -83,11 +83,12 @@ class VerificationPlan:
                 safe="Nothing was read or changed.",
                 remedy="run `airflow cdc verify`, which makes a plan automatically; or leave --plan out to verify the tables against the change log as it is",
             )
-        found = orjson.loads(data)
-        found["references"] = tuple(
-            ReferencePoint(**{**one, "topics": tuple(one["topics"])}) for one in found["references"]
+        document = orjson.loads(data)
+        document["references"] = tuple(
+            ReferencePoint(**{**reference, "topics": tuple(reference["topics"])})
+            for reference in document["references"]
         )
-        return cls(**found)
+        return cls(**document)
 
 
 def write_report(scratch: Storage, report: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ class AvroNames:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """:param config: of a manifest"""
-        schemas, fields = (get_setting(config, f"{what}.name.adjustment.mode") for what in ("schema", "field"))
+        schemas, fields = (get_setting(config, f"{part}.name.adjustment.mode") for part in ("schema", "field"))
         return cls(NameAdjustment(schemas), NameAdjustment(fields))
 
     def adjust_schema_name(self, name: str) -> str:
@@ -53,9 +53,9 @@ class AvroNames:
 
         :raises ConfigError: two columns would have one name
         """
-        found: dict[str, str] = {}
+        fields: dict[str, str] = {}
         for column in columns:
-            other = next((c for c, name in found.items() if name == self.adjust_field_name(column)), None)
+            other = next((c for c, name in fields.items() if name == self.adjust_field_name(column)), None)
             if other is not None:
                 raise ConfigError(
                     f"field.name.adjustment.mode={self.fields} gives the columns {other} and {column} the same name.",
@@ -63,8 +63,8 @@ class AvroNames:
                     safe="The change log contains both columns under their own names.",
                     remedy="use avro_unicode, which keeps names distinct, or leave one of them out with column.exclude.list",
                 )
-            found[column] = self.adjust_field_name(column)
-        return found
+            fields[column] = self.adjust_field_name(column)
+        return fields
 
 
 def adjust_name(name: str, mode: NameAdjustment) -> str:

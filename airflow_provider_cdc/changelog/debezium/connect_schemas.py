@@ -187,9 +187,9 @@ def schema_change_value(connector: str, owner: str, source: Mapping[str, Any], t
     :param source: that block
     :param types: of the source's own fields, see :class:`~airflow_provider_cdc.core.model.batch_manifest.Manifest`
     """
-    known = {**types, **_COMMON}
+    declared = {**types, **_COMMON}
     guessed = {name: "int64" if isinstance(value, int) else "string" for name, value in source.items()}
-    described = tuple((name, known.get(name, guessed[name])) for name in source)
+    described = tuple((name, declared.get(name, guessed[name])) for name in source)
     return _schema_change_value(f"io.debezium.connector.{connector}.SchemaChangeValue", owner, described)
 
 

@@ -286,10 +286,10 @@ def _moment(column: Column, text: str) -> Any:
 
     Without an offset it may be any moment.
     """
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         return None
-    day, clock, fraction, offset = found[1], found[2], (found[3] or "").ljust(9, "0"), found[4]
+    day, clock, fraction, offset = match[1], match[2], (match[3] or "").ljust(9, "0"), match[4]
     offset = "Z" if offset in ("+00:00", "-00:00") else offset
     if column.type == "string":
         digits = column.declared.length or 0
@@ -305,16 +305,16 @@ def _interval(text: str, *, as_text: bool) -> int | str | None:
 
     The result is in microseconds, or a text such as ``P1Y2M0DT0H0M0S``.
     """
-    if found := _YEARS.fullmatch(text):
-        sign = -1 if found[1] == "-" else 1
-        years, months = sign * int(found[2]), sign * int(found[3])
+    if match := _YEARS.fullmatch(text):
+        sign = -1 if match[1] == "-" else 1
+        years, months = sign * int(match[2]), sign * int(match[3])
         return f"P{years}Y{months}M0DT0H0M0S" if as_text else (years * 12 + months) * _MONTH_US
-    found = _DAYS.fullmatch(text)
-    if found is None:
+    match = _DAYS.fullmatch(text)
+    if match is None:
         return None
-    sign = -1 if found[1] == "-" else 1
-    days, hours, minutes, seconds = (int(part) for part in found.groups()[1:5])
-    fraction = (found[6] or "").rstrip("0")
+    sign = -1 if match[1] == "-" else 1
+    days, hours, minutes, seconds = (int(part) for part in match.groups()[1:5])
+    fraction = (match[6] or "").rstrip("0")
     if not as_text:
         whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
         return sign * (whole * 1_000_000 + int(fraction[:6].ljust(6, "0")))

@@ -155,19 +155,19 @@ class DebeziumRenderer:
 
         The delete is given by its number. Late: other events are between the two.
         """
-        found: dict[int, Row] = {}
+        creates: dict[int, Row] = {}
         for topic in {file.topic for file in manifest.files if file.late}:
             files = [file for file in manifest.files if file.topic == topic and not file.passing]
             ended: dict[str, int] = {}
-            for file in sorted(files, key=lambda one: one.first_seq):
+            for file in sorted(files, key=lambda data_file: data_file.first_seq):
                 for event in self._keys(manifest, file):
                     if event["op"] == "d":
                         ended[repr(event["key"])] = event["seq"]
                     elif event["previous_key"] is not None:
                         at = ended.get(repr(event["previous_key"]))
                         if at is not None and at != event["seq"] - 1:
-                            found[at] = event
-        return found
+                            creates[at] = event
+        return creates
 
     def _keys(self, manifest: Manifest, file: DataFile) -> Iterator[Row]:
         with self._changelog.open_file(manifest.connector, file) as opened:

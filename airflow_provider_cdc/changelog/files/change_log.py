@@ -252,9 +252,9 @@ class ChangeLog:
         try:
             opened = self.storage.open_input(path)
         except FileNotFoundError:
-            batch, kept = _batch_of(file), self.open_truncation_markers(connector).find_newest_number()
-            if 0 < batch < kept:
-                raise self._numbers(connector).removed_error(batch, kept) from None
+            batch, first_batch = _batch_of(file), self.open_truncation_markers(connector).find_newest_number()
+            if 0 < batch < first_batch:
+                raise self._numbers(connector).removed_error(batch, first_batch) from None
             raise _damaged(
                 path,
                 "is missing (if a lifecycle rule of the store has deleted it, remove the rule and use the retention of the change log instead)",
@@ -334,9 +334,9 @@ def _parse(data: bytes, path: str) -> Manifest:
         raise _damaged(path, f"cannot be read: {e}") from e
 
 
-def _damaged(path: str, what: str) -> ChangeLogDamaged:
+def _damaged(path: str, problem: str) -> ChangeLogDamaged:
     return ChangeLogDamaged(
-        f"A file of the change log {what}.",
+        f"A file of the change log {problem}.",
         where=path,
         safe="Other batches are not affected; targets keep the batches they have applied.",
         remedy="restore the file from a backup, or snapshot the connector's tables again under a new connector name",

@@ -37,7 +37,7 @@ class BatchNumbers:
     def __init__(self, storage: Storage, connector: str) -> None:
         self._storage, self._connector = storage, connector
         self._folder = storage.join_path(connector, "manifests")
-        self._kept = TruncationMarkers(storage, connector)
+        self._markers = TruncationMarkers(storage, connector)
 
     def manifest_path(self, number: int) -> str:
         """Return the path at which the manifest of a number is, if it exists."""
@@ -49,15 +49,15 @@ class BatchNumbers:
 
     def list_all(self) -> list[int]:
         """All numbers that are kept, ascending; the whole folder is listed."""
-        kept = self._kept.find_newest_number()
-        return [n for n in _numbers_of(self._storage.list(self._folder)) if n >= kept]
+        first_kept = self._markers.find_newest_number()
+        return [n for n in _numbers_of(self._storage.list(self._folder)) if n >= first_kept]
 
     def find_first(self) -> int:
         """Return the lowest number that is kept; 0 if there is none."""
-        kept = max(self._kept.find_newest_number(), 1)
-        if self.has_manifest(kept):
-            return kept
-        listed = self._after(kept)
+        first_kept = max(self._markers.find_newest_number(), 1)
+        if self.has_manifest(first_kept):
+            return first_kept
+        listed = self._after(first_kept)
         return next(iter(self.list_all() if listed is None else listed), 0)
 
     def find_last(self, after: int = 0) -> int:
@@ -111,7 +111,7 @@ class BatchNumbers:
 
         :param first: this one
         """
-        mark = self._kept.read_newest()
+        mark = self._markers.read_newest()
         several = number < first - 1
         gone = (
             f"Batches {number} to {first - 1} of connector {self._connector} were"
@@ -133,8 +133,8 @@ class BatchNumbers:
 
         These are the batches from a number up to the first one that is kept. If the tables are not known, or many, the command reads all.
         """
-        known = () if mark is None or mark.topics is None else mark.topics.values()
-        tables = sorted({format_exact_pattern(gone.table) for gone in known if gone.last >= number})
+        topics = () if mark is None or mark.topics is None else mark.topics.values()
+        tables = sorted({format_exact_pattern(gone.table) for gone in topics if gone.last >= number})
         return format_cdc_command(
             "snapshot", self._connector, *(tables if 0 < len(tables) <= _NAMED else [".*"]), replace=True
         )

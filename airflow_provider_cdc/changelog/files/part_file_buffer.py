@@ -85,18 +85,19 @@ class UnwrittenEvents:
     def table(self) -> pa.Table:
         """All of them. Dictionaries differ from block to block (GTIDs): one row group has one set of columns."""
         found = (
-            _unpacked(one) if isinstance(one, CompressedEvents) else pa.Table.from_batches([one]) for one in self.items
+            _unpacked(item) if isinstance(item, CompressedEvents) else pa.Table.from_batches([item])
+            for item in self.items
         )
         return pa.concat_tables(list(found))
 
     def compress_events(self) -> int:
         """Have them take less memory. Returns how much less."""
         items = list[pa.RecordBatch | CompressedEvents]()
-        for packed, run in groupby(self.items, key=lambda one: isinstance(one, CompressedEvents)):
+        for packed, run in groupby(self.items, key=lambda item: isinstance(item, CompressedEvents)):
             some = list(run)
             items += some if packed else [_packed(some)]
-        bytes_ = sum(len(one.data) for one in items if isinstance(one, CompressedEvents))
-        self.packed = sum(one.size for one in items if isinstance(one, CompressedEvents))
+        bytes_ = sum(len(item.data) for item in items if isinstance(item, CompressedEvents))
+        self.packed = sum(item.size for item in items if isinstance(item, CompressedEvents))
         saved, self.items, self.bytes, self.loose = self.bytes - bytes_, items, bytes_, 0
         return saved
 

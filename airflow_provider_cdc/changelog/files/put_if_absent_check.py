@@ -28,9 +28,9 @@ def verify_exclusive(storage: Storage, connector: str) -> None:
     :raises StorageUnavailable: it does not respond
     """
     marker = storage.join_path(connector, MARKER)
-    known = _document(storage.read(marker))
+    last_check = _document(storage.read(marker))
     store = storage.describe_store()  # after the first request, which is when some clients know it
-    if known is not None and known.get("store") == store:
+    if last_check is not None and last_check.get("store") == store:
         return
     folder = storage.join_path(connector, "probe", uuid.uuid4().hex)
     try:
@@ -116,10 +116,10 @@ def _race(storage: Storage, path: str) -> None:
         raise errors[0]
 
 
-def _refused(storage: Storage, what: str) -> ConfigError:
+def _refused(storage: Storage, problem: str) -> ConfigError:
     store = storage.describe_store()
     return ConfigError(
-        f"The change log's store cannot reliably create a file only if it is absent: {what}. "
+        f"The change log's store cannot reliably create a file only if it is absent: {problem}. "
         "Two runs could both commit the same batch, and one of them would be lost.",
         where=", ".join(f"{name} {value}" for name, value in store.items()),
         safe="Nothing was captured; the offset is untouched.",

@@ -81,8 +81,8 @@ def _living(storage: Storage) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-        kept = storage.root.rsplit("/", 1)[-1].startswith(_KEPT)
-        storage.delete(storage.join_path(_LIFE)) if kept else _remove(storage, storage.root)
+        is_kept = storage.root.rsplit("/", 1)[-1].startswith(_KEPT)
+        storage.delete(storage.join_path(_LIFE)) if is_kept else _remove(storage, storage.root)
 
 
 def _beat(storage: Storage) -> None:

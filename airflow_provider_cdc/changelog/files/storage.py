@@ -230,10 +230,10 @@ class Storage:
             return None
         bucket, prefix, _ = self._fs.split_path(f"{folder}/")
         with self._errors(folder):
-            found = self._fs.call_s3(
+            listing = self._fs.call_s3(
                 "list_objects_v2", Bucket=bucket, Prefix=prefix, StartAfter=f"{prefix}{name}", MaxKeys=most
             )
-        names = [str(one["Key"]).removeprefix(prefix) for one in found.get("Contents", [])]
+        names = [str(entry["Key"]).removeprefix(prefix) for entry in listing.get("Contents", [])]
         # some stores that speak S3 take no notice of where the list is to begin
         return None if any(found <= name for found in names) else names
 
@@ -286,8 +286,8 @@ class Storage:
         bucket, prefix, _ = self._fs.split_path(f"{folder}/")
         with self._errors(folder):
             try:
-                found = self._fs.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix).get("Uploads", [])
-                for upload in found:
+                uploads = self._fs.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix).get("Uploads", [])
+                for upload in uploads:
                     self._fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
             except OSError as e:  # parts that cannot be deleted do no harm
                 if not self._may_not_abort:
@@ -297,7 +297,7 @@ class Storage:
                     )  # fmt: skip
                 self._may_not_abort = True
                 return 0
-        return len(found)
+        return len(uploads)
 
     @contextlib.contextmanager
     def _errors(self, path: str, *, absent: bool = False) -> Iterator[None]:

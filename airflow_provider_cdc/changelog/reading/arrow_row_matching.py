@@ -18,12 +18,12 @@ def match_keys(rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.bool_]:
     :param rows: with the columns of ``keys``, of the same types, in the same order
     """
     candidates = _candidates(rows, keys)
-    codes, wanted = number_rows(rows.take(pa.array(candidates)), keys)
-    known = np.zeros(max(codes.max(initial=0), wanted.max(initial=0)) + 1, np.bool_)
-    known[wanted] = True
-    found = np.zeros(rows.num_rows, np.bool_)
-    found[candidates] = known[codes]
-    return found
+    codes, key_codes = number_rows(rows.take(pa.array(candidates)), keys)
+    is_key = np.zeros(max(codes.max(initial=0), key_codes.max(initial=0)) + 1, np.bool_)
+    is_key[key_codes] = True
+    matches = np.zeros(rows.num_rows, np.bool_)
+    matches[candidates] = is_key[codes]
+    return matches
 
 
 def match_multiset(rows: pa.Table, gone: pa.Table) -> npt.NDArray[np.bool_]:
@@ -35,20 +35,20 @@ def match_multiset(rows: pa.Table, gone: pa.Table) -> npt.NDArray[np.bool_]:
     array([ True, False,  True, False])
     """
     candidates = _candidates(rows, gone)
-    codes, wanted = number_rows(rows.take(pa.array(candidates)), gone, one_zero=False)
-    number = np.bincount(wanted, minlength=max(codes.max(initial=0), wanted.max(initial=0)) + 1)
+    codes, gone_codes = number_rows(rows.take(pa.array(candidates)), gone, one_zero=False)
+    number = np.bincount(gone_codes, minlength=max(codes.max(initial=0), gone_codes.max(initial=0)) + 1)
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     nth = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
-    found = np.zeros(rows.num_rows, np.bool_)
-    found[candidates[order[nth < number[ordered]]]] = True
-    return found
+    matches = np.zeros(rows.num_rows, np.bool_)
+    matches[candidates[order[nth < number[ordered]]]] = True
+    return matches
 
 
-def _candidates(rows: pa.Table, wanted: pa.Table) -> Numbers:
+def _candidates(rows: pa.Table, others: pa.Table) -> Numbers:
     """Rows that may be equal to some of others, in order: each of their values is one that those have in this column."""
     candidates: Numbers = np.arange(rows.num_rows)
-    for column, values in zip(rows.select(wanted.column_names).columns, wanted.columns, strict=True):
+    for column, values in zip(rows.select(others.column_names).columns, others.columns, strict=True):
         if not (pa.types.is_floating(values.type) or pa.types.is_nested(values.type)):
             left = column if len(candidates) == rows.num_rows else column.take(pa.array(candidates))
             candidates = candidates[pc.is_in(left, value_set=pc.unique(values)).to_numpy()]
@@ -68,9 +68,9 @@ def number_rows(*tables: pa.Table, one_zero: bool = True) -> list[Numbers]:
     codes = np.zeros(sum(sizes), np.int64)
     for columns in zip(*(table.columns for table in tables), strict=True):
         chunks = [chunk for column in columns for chunk in column.chunks]
-        one = _codes(pa.concat_arrays(chunks or [pa.array([], columns[0].type)]), one_zero=one_zero)
+        column_codes = _codes(pa.concat_arrays(chunks or [pa.array([], columns[0].type)]), one_zero=one_zero)
         # numbered again after each column, so that the product of the numbers of values cannot overflow
-        _, codes = np.unique(codes * (one.max(initial=0) + 1) + one, return_inverse=True)
+        _, codes = np.unique(codes * (column_codes.max(initial=0) + 1) + column_codes, return_inverse=True)
     return np.split(codes, np.cumsum(sizes)[:-1])
 
 
@@ -83,7 +83,7 @@ def _codes(values: pa.Array, *, one_zero: bool) -> Numbers:
         whole = pa.table([values.is_null(), *parts], names=[str(at) for at in range(len(parts) + 1)])
         return number_rows(whole, one_zero=one_zero)[0]
     elif pa.types.is_nested(values.type):  # few tables have lists, and none has long ones
-        values = pa.array([None if one is None else _shown(one, one_zero=one_zero) for one in values.to_pylist()])
+        values = pa.array([None if value is None else _shown(value, one_zero=one_zero) for value in values.to_pylist()])
     encoded = pc.dictionary_encode(values, null_encoding="encode")
     numbers: Numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return numbers
@@ -102,5 +102,5 @@ def _bits(values: pa.Array, *, one_zero: bool) -> pa.Array:
 def _shown(value: Any, *, one_zero: bool) -> str:
     """Format a list as a text."""
     if one_zero and isinstance(value, list):
-        value = [0.0 if isinstance(one, float) and one == 0 else one for one in value]
+        value = [0.0 if isinstance(item, float) and item == 0 else item for item in value]
     return repr(value)

@@ -32,7 +32,7 @@ TOLD: Mapping[str, tuple[tuple[str, ...], pa.DataType]] = {
     "transaction_id": (("transaction", "id"), pa.string()),
     "snapshot": (("source", "snapshot"), pa.string()),
 }
-"""What events tell besides their rows: where it is in the files, and its type. Numbers of microseconds become times."""
+"""Facts of events besides their rows: the place in the files and the type of each. Numbers of microseconds become times."""
 
 
 def not_on_arrays(pending: PendingBatches) -> str:
@@ -114,18 +114,18 @@ class LastEvents:
         """
         first, chosen = 0, self._last | self._gone if deleted else self._last
         images = ["after", "key", *(["before", "op"] if deleted else [])]
-        columns = list(dict.fromkeys([*images, *(".".join(TOLD[what][0]) for what in told)]))
+        columns = list(dict.fromkeys([*images, *(".".join(TOLD[name][0]) for name in told)]))
         for file in self._files:
             with self._changelog.open_file(self._connector, file) as opened:
                 source = pq.ParquetFile(opened)
                 for group in range(source.num_row_groups):
                     number = source.metadata.row_group(group).num_rows
-                    wanted = chosen[first : first + number]
+                    selected = chosen[first : first + number]
                     first += number
-                    if wanted.any():
+                    if selected.any():
                         events = source.read_row_group(group, columns=columns)
-                        events = events if wanted.all() else events.filter(pa.array(wanted))
-                        yield self._images(events, deleted=deleted), _told(events, told)
+                        events = events if selected.all() else events.filter(pa.array(selected))
+                        yield self._images(events, deleted=deleted), _event_columns(events, told)
 
     def _images(self, events: pa.Table, *, deleted: bool) -> pa.Table:
         image, key = _fields(events, "after"), _fields(events, "key")
@@ -173,8 +173,8 @@ def arrow_schema(schema: TableSchema, names: Sequence[str] | None = None) -> pa.
 
     :param names: only these
     """
-    wanted = schema.column_names if names is None else names
-    return pa.schema([pa.field(name, arrow_type(schema.get_column(name).type)) for name in wanted])
+    field_names = schema.column_names if names is None else names
+    return pa.schema([pa.field(name, arrow_type(schema.get_column(name).type)) for name in field_names])
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,20 +226,20 @@ def _fields(events: pa.Table, name: str) -> dict[str, pa.ChunkedArray]:
     return {field.name: pc.struct_field(structs, [i]) for i, field in enumerate(structs.type)}
 
 
-def _told(events: pa.Table, told: Collection[str]) -> pa.Table:
-    found = {}
-    for what in told:
-        (head, *inner), type_ = TOLD[what]
-        # what a file does not have is NULL
+def _event_columns(events: pa.Table, names: Collection[str]) -> pa.Table:
+    columns = {}
+    for fact in names:
+        (head, *inner), type_ = TOLD[fact]
+        # a column that a file does not have is NULL
         value = events[head] if head in events.column_names else None
         for name in inner:
             value = None if value is None else _fields(events, head).get(name)
-        found[what] = pa.nulls(events.num_rows, type_) if value is None else value.cast(type_)
-    return pa.table(found)
+        columns[fact] = pa.nulls(events.num_rows, type_) if value is None else value.cast(type_)
+    return pa.table(columns)
 
 
 def _typed(value: pa.ChunkedArray | None, column: Column, rows: int) -> pa.ChunkedArray:
-    wanted = arrow_type(column.type)
+    type_ = arrow_type(column.type)
     if value is None:
-        return pa.chunked_array([pa.nulls(rows, wanted)])
-    return value if value.type == wanted else value.cast(wanted)
+        return pa.chunked_array([pa.nulls(rows, type_)])
+    return value if value.type == type_ else value.cast(type_)

@@ -89,14 +89,14 @@ class DocumentBuilder:
 
     def find_needed_keys(self, changes: DocumentEvents) -> list[Hashable]:
         """Keys whose documents :attr:`present` needs before :meth:`apply_events`."""
-        seen, wanted = {*self.present, *self.lost}, []
+        visited, needed = {*self.present, *self.lost}, []
         alone = np.asarray(changes.before.is_null()) & changes.lacks
         for key, needs in zip(changes.keys, alone.tolist(), strict=True):
-            if key not in seen:
-                seen.add(key)
+            if key not in visited:
+                visited.add(key)
                 if needs:
-                    wanted.append(key)
-        return wanted
+                    needed.append(key)
+        return needed
 
     def apply_events(
         self, changes: DocumentEvents, keep: Collection[Hashable] = ()
@@ -135,7 +135,7 @@ class _UpdatePass:
     def build_documents(self) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
         changes = self._changes
         unknown = np.zeros(len(changes.op), np.bool_)
-        made, problems = self._applied()
+        documents, problems = self._applied()
         for number, row in enumerate(self._rows):
             unknown[row] = number in problems
         self._note_lost(unknown, {self._rows[number]: why for number, why in problems.items()})
@@ -143,7 +143,7 @@ class _UpdatePass:
             return changes.after, unknown
         places = np.arange(len(changes.op))
         places[self._rows] = len(changes.op) + np.arange(len(self._rows))
-        return pa.concat_arrays([changes.after.cast(made.type), made]).take(pa.array(places)), unknown
+        return pa.concat_arrays([changes.after.cast(documents.type), documents]).take(pa.array(places)), unknown
 
     def _applied(self) -> tuple[pa.Array, dict[int, str]]:
         changes, bases, follows = self._changes, list[str | None](), list[int]()
@@ -171,15 +171,15 @@ class _UpdatePass:
             return pa.array([], pa.string()), {}
         taken = pa.array(self._rows)
         chain = np.array(follows, np.int64)
-        made, problems = self._fold.updates.apply_updates(
+        documents, problems = self._fold.updates.apply_updates(
             bases, chain, {name: column.take(taken) for name, column in changes.said.items()}
         )
-        for one in sorted(problems):
-            root = self._roots.get(int(chain[one]), "")
+        for row_number in sorted(problems):
+            root = self._roots.get(int(chain[row_number]), "")
             if root:
-                self._roots[one] = root
-            problems[one] = self._roots.get(one) or problems[one]
-        return made, problems
+                self._roots[row_number] = root
+            problems[row_number] = self._roots.get(row_number) or problems[row_number]
+        return documents, problems
 
     def _base(self, row: int, key: Hashable, at: int | None) -> tuple[str | None, str]:
         """Return the document that an update is applied to if none is known before it, or why there is nothing."""
@@ -214,8 +214,8 @@ def refuse_lost(
     :param table: the target
     :param more: keys besides
     """
-    shown = sorted(lost.items(), key=lambda one: one[1].seq)[:_SHOWN]
-    each = "; ".join(f"event {one.seq} of the key {key}: {one.why}" for key, one in shown)
+    shown = sorted(lost.items(), key=lambda entry: entry[1].seq)[:_SHOWN]
+    each = "; ".join(f"event {document.seq} of the key {key}: {document.why}" for key, document in shown)
     rest = len(lost) - len(shown) + more
     source = str(pending.schema.id)
     chosen = next((f"{format_exact_pattern(source)}={_filter(pending, str(key))}" for key, _ in shown), None)

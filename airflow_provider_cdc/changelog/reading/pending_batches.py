@@ -177,21 +177,21 @@ def _by_topic(changelog: ChangeLog, batch: BatchContents, gone: set[str]) -> dic
     """
     :param gone: full names of tables that are dropped before the batch; afterwards, those after it
     """
-    found: dict[str, PendingBatches] = {}
+    by_topic: dict[str, PendingBatches] = {}
     structures: dict[tuple[TableId, int], str] = {}
     for topic in sorted({f.topic for f in batch.files} | set(batch.schemas)):
-        found[topic] = PendingBatches(topic, first=batch.batch, last=batch.batch, position=batch.position)
+        by_topic[topic] = PendingBatches(topic, first=batch.batch, last=batch.batch, position=batch.position)
         for version, schema in batch.schemas.get(topic, {}).items():
-            found[topic].schemas[int(version)] = schema
+            by_topic[topic].schemas[int(version)] = schema
             structures[schema.id, schema.version] = topic
     for file in batch.files:
-        part = found[file.topic]
+        part = by_topic[file.topic]
         (part.passing if file.passing else part.files).append((changelog.file_uri(batch.connector, file), file))
     for record in batch.schema_changes:
         for change in record.changes:
             name = change.id.full_name
             if change.table is not None and (change.id, change.table.version) in structures:
-                part = found[structures[change.id, change.table.version]]
+                part = by_topic[structures[change.id, change.table.version]]
                 part.changes[change.table.version] = change
                 if name in gone and change.previous_id not in (None, change.id):
                     part.taken = record.seq, record.ts_us
@@ -199,7 +199,7 @@ def _by_topic(changelog: ChangeLog, batch: BatchContents, gone: set[str]) -> dic
                 gone.add(name)
             else:
                 gone.discard(name)
-    return found
+    return by_topic
 
 
 def collect_topics(changelog: ChangeLog, contents: Sequence[BatchContents]) -> dict[str, PendingBatches]:

@@ -37,20 +37,20 @@ class TableStartFinder:
 
     def __init__(self, changelog: ChangeLog, connector: str) -> None:
         self._changelog, self._connector, self._lock = changelog, connector, threading.Lock()
-        self._asked = False
+        self._marker_read = False
         self._mark: TruncationMarker | None = None
 
     def read_marker(self) -> TruncationMarker | None:
         """Return what is known of the batches that were removed; ``None`` if none was."""
         with self._lock:
-            if not self._asked:
-                self._mark, self._asked = self._changelog.read_truncation_marker(self._connector), True
+            if not self._marker_read:
+                self._mark, self._marker_read = self._changelog.read_truncation_marker(self._connector), True
             return self._mark
 
     def discard_marker(self) -> None:
         """Look again the next time: more may be removed meanwhile."""
         with self._lock:
-            self._asked = False
+            self._marker_read = False
 
     def list_dropped_tables(self, after: int) -> frozenset[str]:
         """List the full names of tables that the source had dropped before the first batch, for a reader that starts there."""
@@ -119,9 +119,9 @@ def unbuildable_error(
         "of this table is not known)"
     )
     if new:
-        what, remedy = f"The table of {topic} cannot be built", f"{read}, then run the apply again"
+        problem, remedy = f"The table of {topic} cannot be built", f"{read}, then run the apply again"
     else:
-        what = f"The table of {topic} is at batch {at} and cannot be continued"
+        problem = f"The table of {topic} is at batch {at} and cannot be continued"
         more = (
             f"to rebuild it from batch {base} on, where a snapshot of all of its rows begins"
             if base
@@ -129,7 +129,7 @@ def unbuildable_error(
         )
         remedy = f"move the table away, and run the apply {more}"
     return BatchesRemoved(
-        f"{what}: batches of the change log before {mark.first} were removed ({how}), and {had}.",
+        f"{problem}: batches of the change log before {mark.first} were removed ({how}), and {had}.",
         where=f"{where} ({connector}/{topic})",
         safe=f"The table was not changed; the change log keeps batches from {mark.first} on.",
         remedy=remedy,

@@ -114,19 +114,19 @@ def rules_of(report: Mapping[str, Any]) -> TableRules:
 
 def merge_steps(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
     """Merge what was done to one table in two steps. What only one of them knows is not known of both."""
-    found = {**earlier, **later}
+    merged = {**earlier, **later}
     for name in ("rows", "ways"):
-        one, two = earlier.get(name) or {}, later.get(name) or {}
-        found[name] = {key: one.get(key, 0) + two.get(key, 0) for key in {**one, **two}}
+        first, second = earlier.get(name) or {}, later.get(name) or {}
+        merged[name] = {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}
     for name in ("seconds", "rows_written", "rows_deleted", "bytes_written", "files_written"):
-        one, two = earlier.get(name), later.get(name)
-        found[name] = None if one is None or two is None else round(one + two, 3)
-    found["first_batch"] = min(earlier["first_batch"], later["first_batch"])
-    found["last_batch"] = max(earlier["last_batch"], later["last_batch"])
-    found["committed_ms"] = max(earlier.get("committed_ms", 0), later.get("committed_ms", 0))
+        first, second = earlier.get(name), later.get(name)
+        merged[name] = None if first is None or second is None else round(first + second, 3)
+    merged["first_batch"] = min(earlier["first_batch"], later["first_batch"])
+    merged["last_batch"] = max(earlier["last_batch"], later["last_batch"])
+    merged["committed_ms"] = max(earlier.get("committed_ms", 0), later.get("committed_ms", 0))
     if later.get("freshness_s") is None:
-        found["freshness_s"] = earlier.get("freshness_s")
-    return found
+        merged["freshness_s"] = earlier.get("freshness_s")
+    return merged
 
 
 def all_done(report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -145,11 +145,11 @@ def not_announced(report: Mapping[str, Any], turns: ApplyTurns, owner: str = "")
     :param report: of the last run
     :param owner: of the run that asks; what it has done itself does not count
     """
-    found = [one for one in report.get("earlier", ()) if not turns.is_announced(one["owner"])]
+    runs = [run for run in report.get("earlier", ()) if not turns.is_announced(run["owner"])]
     last, tables = str(report.get("owner", "")), all_done(report)
     if last not in ("", owner) and tables and not turns.is_announced(last):
-        found.append({"owner": last, "tables": merge_by_table(tables)})
-    return found
+        runs.append({"owner": last, "tables": merge_by_table(tables)})
+    return runs
 
 
 def name_of(table: Mapping[str, Any]) -> str:
@@ -172,11 +172,11 @@ def merge_by_table(tables: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     and what :class:`airflow_provider_cdc.targets.lake.apply.apply_run_report.TableApplyResult` says of the write: ``rows_written``, ``rows_deleted``, ``bytes_written``, ``files_written``,
     ``ways`` and ``freshness_s``.
     """
-    found: dict[str, dict[str, Any]] = {}
+    merged: dict[str, dict[str, Any]] = {}
     for table in tables:
-        known = found.get(name_of(table))
-        found[name_of(table)] = table if known is None else merge_steps(known, table)
-    return [found[name] for name in sorted(found)]
+        before = merged.get(name_of(table))
+        merged[name_of(table)] = table if before is None else merge_steps(before, table)
+    return [merged[name] for name in sorted(merged)]
 
 
 METRICS = (
@@ -201,14 +201,14 @@ _FIELDS: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def _checked(found: Any) -> dict[str, Any]:
+def _checked(report: Any) -> dict[str, Any]:
     """Check a report, and return it.
 
     :raises TypeError: it is no report
     """
-    if not isinstance(found, dict):
+    if not isinstance(report, dict):
         raise TypeError("it is not a JSON object")
     for name, kind in _FIELDS.items():
-        if not isinstance(found.get(name), kind):
-            raise TypeError(f"its field {name} is {found.get(name)!r}")
-    return found
+        if not isinstance(report.get(name), kind):
+            raise TypeError(f"its field {name} is {report.get(name)!r}")
+    return report

@@ -80,7 +80,7 @@ class ApplyTurns:
         if found is None or found["owner"] != owner:
             return False
         if not found["ended"]:
-            self.create_turn(number + 1, {**_document(_nobody(owner)), "ended": True})
+            self.create_turn(number + 1, {**_document(_stopped_owner(owner)), "ended": True})
         return True
 
     def find_turn(self, owner: str) -> dict[str, Any] | None:
@@ -96,8 +96,8 @@ class ApplyTurns:
 
     def record_announcement(self, owner: str) -> None:
         """Note that a task has emitted the events of what an owner has done, or remembers them for its next try; also of one that had no turn."""
-        known = [name for name in self._announced() if name != owner]
-        self._storage.replace(self._announcements, orjson.dumps([*known, owner][-_KEPT:]))
+        others = [name for name in self._announced() if name != owner]
+        self._storage.replace(self._announcements, orjson.dumps([*others, owner][-_KEPT:]))
 
     def is_announced(self, owner: str) -> bool:
         """Check whether an announcement is noted of one of the last owners."""
@@ -126,7 +126,7 @@ class ApplyTurns:
 
         That its own was ended by :meth:`stop_turn` gives it to no other owner.
         """
-        return self.newest_owner() not in (owner, _nobody(owner))
+        return self.newest_owner() not in (owner, _stopped_owner(owner))
 
     def has_live_turn(self) -> bool:
         """Check whether an owner has a turn, and shows that it is alive."""
@@ -180,7 +180,7 @@ class ApplyTurn:
     @property
     def asked_to_end(self) -> bool:
         """Check whether :meth:`ApplyTurns.stop_turn` has ended it: no other owner has taken over."""
-        return self.successor == _nobody(self.owner)
+        return self.successor == _stopped_owner(self.owner)
 
     def __enter__(self) -> Self:
         number = max(self._turns.list_numbers(), default=0) + 1
@@ -214,19 +214,19 @@ class ApplyTurn:
         :raises CdcError: the storage has not answered for :data:`PATIENCE_S`
         """
         beats: dict[int, tuple[float, float]] = {}
-        told, answered = False, time.monotonic()
+        logged, answered = False, time.monotonic()
         while not ending():
             try:
                 before = [n for n in self._turns.list_numbers() if n < self.number and not self._is_over(n, beats)]
                 if not before:
                     return True
-                if not told:
-                    found = self._turns.read_turn(before[-1])
+                if not logged:
+                    last_turn = self._turns.read_turn(before[-1])
                     log.info(
                         "Waiting until %s has finished its commit.",
-                        found["owner"] if found else "the last turn",
+                        last_turn["owner"] if last_turn else "the last turn",
                     )
-                    told = True
+                    logged = True
                 answered = time.monotonic()
             except CdcError as e:  # the turn before has been asked to end: if this turn gave up, no turn would continue
                 if time.monotonic() - answered > PATIENCE_S:
@@ -236,17 +236,17 @@ class ApplyTurn:
         return False
 
     def _is_over(self, number: int, beats: dict[int, tuple[float, float]]) -> bool:
-        found = self._turns.read_turn(number)
-        if found is None or found["ended"]:
+        turn = self._turns.read_turn(number)
+        if turn is None or turn["ended"]:
             return True
         now = time.monotonic()
-        if number not in beats or beats[number][0] != found["at"]:
-            beats[number] = found["at"], now
+        if number not in beats or beats[number][0] != turn["at"]:
+            beats[number] = turn["at"], now
         # an old time may come from a clock that differs, or was set back: an owner that lives writes another time soon
-        long_ago = time.time() - found["at"] > DEAD_S + _SKEW_S
+        long_ago = time.time() - turn["at"] > DEAD_S + _SKEW_S
         if now - beats[number][1] > (_MISSED_BEATS * BEAT_S if long_ago else DEAD_S):
-            log.warning("%s stopped writing its heartbeat: its apply turn is over.", found["owner"])
-            self._turns.replace_turn(number, {**found, "ended": True, "error": NO_SIGN})
+            log.warning("%s stopped writing its heartbeat: its apply turn is over.", turn["owner"])
+            self._turns.replace_turn(number, {**turn, "ended": True, "error": NO_SIGN})
             return True
         return False
 
@@ -274,12 +274,12 @@ class ApplyTurn:
             log.info("The apply turn of %s passes to %s.", self._turns.connector, self.successor)
 
 
-def _is_alive(found: dict[str, Any]) -> bool:
+def _is_alive(turn: dict[str, Any]) -> bool:
     """Check whether the owner of a turn's file shows that it is there; clocks may differ."""
-    return not found["ended"] and abs(time.time() - found["at"]) < DEAD_S + _SKEW_S
+    return not turn["ended"] and abs(time.time() - turn["at"]) < DEAD_S + _SKEW_S
 
 
-def _nobody(owner: str) -> str:
+def _stopped_owner(owner: str) -> str:
     """Return the owner of the turn after one that :meth:`ApplyTurns.stop_turn` has ended."""
     return f"nobody: {owner} was ended"
 

@@ -36,8 +36,12 @@ class ColumnOrigins(TargetReports):
         path = self.report_path(target, location)
         data = self._storage.read(path)
         try:
-            found = orjson.loads(data) if data is not None else {}
-            return {topic: one for topic, one in found["tables"].items() if isinstance(one, dict)} if found else {}
+            document = orjson.loads(data) if data is not None else {}
+            return (
+                {topic: origins for topic, origins in document["tables"].items() if isinstance(origins, dict)}
+                if document
+                else {}
+            )
         except (ValueError, TypeError, KeyError, AttributeError) as e:
             log.warning("The document %s cannot be read and is skipped: %s", path, e)
             return {}

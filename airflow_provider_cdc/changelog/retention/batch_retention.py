@@ -59,19 +59,19 @@ class RetentionLimits:
 
         :raises ConfigError: a value is no number, or less than -1
         """
-        found = {}
+        limits = {}
         for name in ("ms", "bytes"):
             value = get_setting(properties, f"changelog.retention.{name}")
             try:
-                found[name] = int(value)
+                limits[name] = int(value)
             except (TypeError, ValueError):
-                found[name] = -2
-            if found[name] < -1:
+                limits[name] = -2
+            if limits[name] < -1:
                 raise ConfigError(
                     f"changelog.retention.{name} is {value!r}, but must be a number of at least -1.",
                     safe="Nothing was removed.",
                 )
-        return cls(**found)
+        return cls(**limits)
 
     @property
     def is_unlimited(self) -> bool:
@@ -184,7 +184,7 @@ class Retention:
         self, changelog: ChangeLog, connector: str, limits: RetentionLimits, *, now: datetime | None = None
     ) -> None:
         self._changelog, self._connector, self._limits = changelog, connector, limits
-        self._storage, self._kept = changelog.storage, changelog.open_truncation_markers(connector)
+        self._storage, self._markers = changelog.storage, changelog.open_truncation_markers(connector)
         self._path = self._storage.join_path(connector, DOCUMENT)
         self._now = now or datetime.now(UTC)
 
@@ -219,8 +219,8 @@ class Retention:
         first = self._changelog.find_first_batch(self._connector)
         if not first:
             return RetentionPlan(0, 0, 0, "the change log contains no batch")
-        needs, known = needs_of(self._storage, self._connector), self._read()
-        last = self._changelog.find_last_batch(self._connector, after=self._start(known, needs, first))
+        needs, notes = needs_of(self._storage, self._connector), self._read()
+        last = self._changelog.find_last_batch(self._connector, after=self._start(notes, needs, first))
         if self._limits.is_unlimited or not needs:
             no_target = "no target is known, so it is not known which batches are no longer needed"
             return RetentionPlan(
@@ -232,9 +232,9 @@ class Retention:
             )
         applied = min(needs[0].after, last)
         holds = tuple(self._hold(need) for need in needs if need.trouble or need.after < last)
-        _note(known, self._now, applied, self._limits.ms)
+        _note(notes, self._now, applied, self._limits.ms)
         most = min(applied, last - 1)
-        aged, sized = self._aged(known), self._sized(known, first, last, most)
+        aged, sized = self._aged(notes), self._sized(notes, first, last, most)
         keep = max(min(max(aged, sized), most) + 1, first)
         why = (
             self._why(aged, sized)
@@ -242,14 +242,14 @@ class Retention:
             else f"all targets have applied the batches up to {applied}, and those up to {aged} for long enough"
         )
         if note:
-            self._write(known)
+            self._write(notes)
         return RetentionPlan(first, last, keep, why, applied, len(needs), holds)
 
     # -- what goes ------------------------------------------------------------------------------------------------------
 
-    def _start(self, known: _RetentionNotes, needs: Iterable[TargetProgress], first: int) -> int:
+    def _start(self, notes: _RetentionNotes, needs: Iterable[TargetProgress], first: int) -> int:
         """Find a batch that is there, as near to the last one as is known."""
-        batches = sorted({known.counted, *(need.after for need in needs), *(need.last for need in needs)}, reverse=True)
+        batches = sorted({notes.counted, *(need.after for need in needs), *(need.last for need in needs)}, reverse=True)
         return next(
             (batch for batch in batches if batch > first and self._changelog.has_batch(self._connector, batch)), first
         )
@@ -258,36 +258,36 @@ class Retention:
         lacks = (
             None
             if need.trouble
-            else self._changelog.find_manifest(self._connector, max(need.after + 1, self._kept.find_newest_number()))
+            else self._changelog.find_manifest(self._connector, max(need.after + 1, self._markers.find_newest_number()))
         )
         if lacks is None:
             return RetentionHold(need, "", silent=bool(need.trouble))
         since = datetime.fromisoformat(lacks.created_at)
-        kept = self._limits.ms if self._limits.ms >= 0 else RetentionLimits().ms
-        silent = self._now - since > timedelta(milliseconds=max(kept, SILENT_MS))
+        limit_ms = self._limits.ms if self._limits.ms >= 0 else RetentionLimits().ms
+        silent = self._now - since > timedelta(milliseconds=max(limit_ms, SILENT_MS))
         return RetentionHold(need, since.isoformat(timespec="seconds"), silent)
 
-    def _aged(self, known: _RetentionNotes) -> int:
+    def _aged(self, notes: _RetentionNotes) -> int:
         """Find the last batch that all targets have had for long enough."""
         if self._limits.ms < 0:
             return 0
         until = self._now - timedelta(milliseconds=self._limits.ms)
-        return max((batch for at, batch in known.applied if at <= until), default=0)
+        return max((batch for at, batch in notes.applied if at <= until), default=0)
 
-    def _sized(self, known: _RetentionNotes, first: int, last: int, most: int) -> int:
+    def _sized(self, notes: _RetentionNotes, first: int, last: int, most: int) -> int:
         """Find the last batch that is removed because the log is too large."""
         if self._limits.bytes < 0:
             return 0
-        if known.first != first or known.counted > last:
-            known.first, known.counted, known.bytes = first, first - 1, 0
-        for manifest in self._changelog.read_manifests(self._connector, after=known.counted):
-            known.counted, known.bytes = manifest.batch, known.bytes + _size(manifest)
-        left, found = known.bytes, 0
+        if notes.first != first or notes.counted > last:
+            notes.first, notes.counted, notes.bytes = first, first - 1, 0
+        for manifest in self._changelog.read_manifests(self._connector, after=notes.counted):
+            notes.counted, notes.bytes = manifest.batch, notes.bytes + _size(manifest)
+        left, removed = notes.bytes, 0
         for manifest in self._changelog.read_manifests(self._connector, after=first - 1, until=most):
             if left <= self._limits.bytes:
                 break
-            left, found = left - _size(manifest), manifest.batch
-        return found
+            left, removed = left - _size(manifest), manifest.batch
+        return removed
 
     def _why(self, aged: int, sized: int) -> str:
         if sized > aged:
@@ -301,29 +301,29 @@ class Retention:
 
         :return: whether it is done; not if another process removes batches at the same time
         """
-        mark = self._kept.read_newest()
+        mark = self._markers.read_newest()
         if mark is None:
             first = self._changelog.find_first_batch(self._connector)
             mark = TruncationMarker(first, {} if first == 1 else None, why="before removals were recorded")
-            self._kept.create_marker(mark)
+            self._markers.create_marker(mark)
         began, size = mark.first, 0
         for number in range(began, keep):
             manifest = self._changelog.find_manifest(self._connector, number)
-            if manifest is None and self._kept.find_newest_number() != began:
+            if manifest is None and self._markers.find_newest_number() != began:
                 log.info(
-                    "Another removal is running: it removes the batches before %d.", self._kept.find_newest_number()
+                    "Another removal is running: it removes the batches before %d.", self._markers.find_newest_number()
                 )
                 return False
             mark = mark.include_batch(manifest)
             size += 0 if manifest is None else _size(manifest)
-        self._kept.create_marker(replace(mark, first=keep, at=self._now.isoformat(timespec="seconds"), why=why))
+        self._markers.create_marker(replace(mark, first=keep, at=self._now.isoformat(timespec="seconds"), why=why))
         self._finish()
         self._subtract(began, keep, size)
         return True
 
     def _finish(self) -> None:
         """Delete everything between the marks."""
-        marks = self._kept.list_numbers()
+        marks = self._markers.list_numbers()
         if len(marks) < 2:
             return
         numbers = range(marks[0], marks[-1])
@@ -334,7 +334,7 @@ class Retention:
         with ThreadPoolExecutor(1 if self._storage.local else _AT_ONCE, "cdc-retention") as pool:
             for _ in pool.map(self._storage.delete_folder, folders):
                 pass
-        self._kept.delete_older(marks[-1])
+        self._markers.delete_older(marks[-1])
         log.info("Removed the batches %d to %d of %s.", marks[0], marks[-1] - 1, self._connector)
 
     # -- what is noted --------------------------------------------------------------------------------------------------
@@ -344,10 +344,10 @@ class Retention:
 
         If the run is killed before that, they are counted again.
         """
-        known = self._read()
-        if known.first == first and known.counted >= keep - 1:
-            known.first, known.bytes = keep, known.bytes - size
-            self._write(known)
+        notes = self._read()
+        if notes.first == first and notes.counted >= keep - 1:
+            notes.first, notes.bytes = keep, notes.bytes - size
+            self._write(notes)
 
     def _read(self) -> _RetentionNotes:
         data = self._storage.read(self._path)
@@ -364,24 +364,24 @@ class Retention:
             )
             return _RetentionNotes()
 
-    def _write(self, known: _RetentionNotes) -> None:
+    def _write(self, notes: _RetentionNotes) -> None:
         document = {
-            "applied": [[at.isoformat(timespec="seconds"), batch] for at, batch in known.applied],
-            "counted": {"first": known.first, "last": known.counted, "bytes": known.bytes},
+            "applied": [[at.isoformat(timespec="seconds"), batch] for at, batch in notes.applied],
+            "counted": {"first": notes.first, "last": notes.counted, "bytes": notes.bytes},
         }
         self._storage.replace(self._path, orjson.dumps(document))
 
 
-def _note(known: _RetentionNotes, now: datetime, applied: int, ms: int) -> None:
+def _note(notes: _RetentionNotes, now: datetime, applied: int, ms: int) -> None:
     """Note which batches all targets have. Of notes that are old enough only the newest one is needed."""
     length = timedelta(milliseconds=max(ms, 0))
     # a table that fell behind has what came after that from the next note on
-    kept = [(at, batch) for at, batch in known.applied if batch <= applied and at <= now]
-    last = kept[-1] if kept else None
+    entries = [(at, batch) for at, batch in notes.applied if batch <= applied and at <= now]
+    last = entries[-1] if entries else None
     if last is None or (last[1] < applied and now - last[0] >= length / NOTES):
-        kept.append((now, applied))
-    old = [one for one in kept if now - one[0] >= length]
-    known.applied = old[-1:] + [one for one in kept if one not in old]
+        entries.append((now, applied))
+    old = [entry for entry in entries if now - entry[0] >= length]
+    notes.applied = old[-1:] + [entry for entry in entries if entry not in old]
 
 
 def _size(manifest: Manifest) -> int:

@@ -35,10 +35,10 @@ class PreviousKeys:
 
         :param own: events under the key, ascending
         """
-        found = list[RowEvent]()
+        earlier = list[RowEvent]()
         sets = self._sets()
         for columns in sorted(sets, key=lambda names: -sets[names]):
-            oldest = next((one for one in [*found, *own] if one.op != "t"), None)
+            oldest = next((event for event in [*earlier, *own] if event.op != "t"), None)
             if oldest is not None and oldest.op == "c":
                 break  # the row begins there
             values = {**self._values(oldest), **self.key.values}
@@ -50,20 +50,20 @@ class PreviousKeys:
             before = RowKey({name: values[name] for name in sorted(columns)})
             some = self._under(before, None if oldest is None else oldest.seq)
             if some and self._same(some[-1]):
-                found = [*some, *found]
-        return found
+                earlier = [*some, *earlier]
+        return earlier
 
     def _sets(self) -> dict[frozenset[str], int]:
         """Other key columns that the table had, by their names at the end, and the newest version that had them."""
-        found = dict[frozenset[str], int]()
+        sets = dict[frozenset[str], int]()
         versions = self.events.list_key_columns().get(self.reign.table.full_name, {})
         for version, several in versions.items():
             names = self.reign.names_in(version)
             for columns in several:
                 own = frozenset(called_at_the_end(name, names) or name for name, _ in columns)
                 if own and own != self.key.values.keys():
-                    found[own] = max(version, found.get(own, version))
-        return found
+                    sets[own] = max(version, sets.get(own, version))
+        return sets
 
     def _values(self, event: RowEvent | None) -> Row:
         """Return the values of the row before an event, as the event says, by the names at the end."""
@@ -75,10 +75,12 @@ class PreviousKeys:
         )
 
     def _under(self, key: RowKey, until: int | None) -> list[RowEvent]:
-        found = self.events.find_events(
+        events = self.events.find_events(
             self.reign.table.full_name, lambda version: key.rename_columns(self.reign.names_in(version))
         )
-        return [one for one in found if one.op != "t" and self.wanted(one) and (until is None or one.seq < until)]
+        return [
+            event for event in events if event.op != "t" and self.wanted(event) and (until is None or event.seq < until)
+        ]
 
     def _same(self, event: RowEvent) -> bool:
         """Check whether the row of an event has the later key."""
@@ -88,10 +90,10 @@ class PreviousKeys:
         )
         values = _by_the_end(image, lacks, names)
         types = {called_at_the_end(column.name, names): column.type for column in event.schema.columns}
-        known = [name for name in self.key.values if name in values and name in types]
-        columns: KeyColumns = tuple((name, types[name]) for name in known)
-        one, other = (RowKey({name: row[name] for name in known}) for row in (values, self.key.values))
-        return one.to_key(columns) == other.to_key(columns)
+        key_names = [name for name in self.key.values if name in values and name in types]
+        columns: KeyColumns = tuple((name, types[name]) for name in key_names)
+        row_key, other = (RowKey({name: row[name] for name in key_names}) for row in (values, self.key.values))
+        return row_key.to_key(columns) == other.to_key(columns)
 
 
 def called_at_the_end(name: str, names: Names) -> str | None:
@@ -99,10 +101,10 @@ def called_at_the_end(name: str, names: Names) -> str | None:
 
     :param names: columns as they are called at the end → what they are called in the version
     """
-    found = next((end for end, one in names.items() if one == name), None)
+    found = next((end for end, name_then in names.items() if name_then == name), None)
     return found if found is not None else None if name in names else name
 
 
 def _by_the_end(image: Row | None, lacks: Iterable[str], names: Names) -> Row:
-    known = {name: value for name, value in (image or {}).items() if name not in {*lacks}}
-    return {end: value for name, value in known.items() if (end := called_at_the_end(name, names)) is not None}
+    values = {name: value for name, value in (image or {}).items() if name not in {*lacks}}
+    return {end: value for name, value in values.items() if (end := called_at_the_end(name, names)) is not None}

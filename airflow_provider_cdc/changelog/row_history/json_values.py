@@ -19,7 +19,7 @@ def to_json_values(values: pa.ChunkedArray | pa.Array) -> list[Any]:
     [{'id': 1, 'price': '1.50'}, None]
     """
     if isinstance(values, pa.ChunkedArray):
-        return [one for chunk in values.chunks for one in to_json_values(chunk)]
+        return [value for chunk in values.chunks for value in to_json_values(chunk)]
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if pa.types.is_struct(values.type):
@@ -32,8 +32,8 @@ def to_json_values(values: pa.ChunkedArray | pa.Array) -> list[Any]:
             dict(zip(names, row, strict=True)) if valid else None for valid, *row in zip(there, *columns, strict=True)
         ]
     if pa.types.is_timestamp(values.type):  # Python's moments end with microseconds
-        return [None if one is None else one.replace(" ", "T") for one in values.cast(pa.string()).to_pylist()]
-    return [plain_value(one) for one in values.to_pylist()]
+        return [None if value is None else value.replace(" ", "T") for value in values.cast(pa.string()).to_pylist()]
+    return [plain_value(value) for value in values.to_pylist()]
 
 
 def plain_value(value: Any) -> Any:
@@ -48,8 +48,8 @@ def plain_value(value: Any) -> Any:
         case float() if not math.isfinite(value):
             return str(value)
         case list():
-            return [plain_value(one) for one in value]
+            return [plain_value(item) for item in value]
         case dict():
-            return {name: plain_value(one) for name, one in value.items()}
+            return {name: plain_value(item) for name, item in value.items()}
         case _:
             return value

@@ -118,7 +118,7 @@ class KeyEventReader:
         """
         if not self.first:
             return []
-        batches = sorted({*self._known(table, key_of), *self._tail})
+        batches = sorted({*self._indexed_batches(table, key_of), *self._tail})
         self._read(batches)
         jobs = [
             (manifest, file)
@@ -132,7 +132,7 @@ class KeyEventReader:
         events = sorted((event for some, _ in found for event in some), key=lambda event: event.seq)
         return [replace(event, next_key=_next_key(event, events, moved)) for event in events]
 
-    def _known(self, table: str, key_of: KeyOf) -> set[int]:
+    def _indexed_batches(self, table: str, key_of: KeyOf) -> set[int]:
         """Batches by the index."""
         for _ in range(_TRIES):
             assert self._view is not None
@@ -166,14 +166,14 @@ class KeyEventReader:
     def _read(self, batches: Sequence[int]) -> None:
         """Read manifests that are not read yet. What was removed since the look began is left out."""
         new = [batch for batch in batches if batch not in self._manifests]
-        found = map_in_threads(
+        manifests = map_in_threads(
             lambda batch: self.changelog.find_manifest(self.connector, batch), new, self._index.at_once
         )
-        for batch, manifest in zip(new, found, strict=True):
+        for batch, manifest in zip(new, manifests, strict=True):
             if manifest is not None:
                 self._manifests[batch] = manifest
-            elif (kept := self.changelog.open_truncation_markers(self.connector).find_newest_number()) > batch:
-                self.first = kept
+            elif (first_kept := self.changelog.open_truncation_markers(self.connector).find_newest_number()) > batch:
+                self.first = first_kept
             else:
                 raise ChangeLogDamaged(
                     f"The manifest of batch {batch} of connector {self.connector} is missing.",
@@ -204,13 +204,13 @@ class KeyEventReader:
 
     def _passed(self, manifest: Manifest, file: DataFile) -> pa.Table | None:
         """Read the deletes of rows that have passed keys on their way to those in a file: their numbers, and the keys."""
-        found = []
-        for one in manifest.files:
-            if one.passing and one.topic == file.topic and one.schema_version == file.schema_version:
-                with self.changelog.open_file(self.connector, one) as opened:
+        deletes = []
+        for other in manifest.files:
+            if other.passing and other.topic == file.topic and other.schema_version == file.schema_version:
+                with self.changelog.open_file(self.connector, other) as opened:
                     events = pq.ParquetFile(opened).read(columns=["seq", "op", "key"])
-                found.append(events.filter(pc.equal(events["op"], "d")).select(["seq", "key"]))
-        return pa.concat_tables(found) if found and not file.passing else None
+                deletes.append(events.filter(pc.equal(events["op"], "d")).select(["seq", "key"]))
+        return pa.concat_tables(deletes) if deletes and not file.passing else None
 
 
 def _next_key(event: RowEvent, events: Sequence[RowEvent], moved: Mapping[int, Row]) -> Row | None:
@@ -223,7 +223,7 @@ def _next_key(event: RowEvent, events: Sequence[RowEvent], moved: Mapping[int, R
     """
     if event.op != "d" or event.seq + 1 in moved:
         return moved.get(event.seq + 1) if event.op == "d" else None
-    end = min((one.seq for one in events if one.op == "d" and one.seq > event.seq), default=None)
+    end = min((later.seq for later in events if later.op == "d" and later.seq > event.seq), default=None)
     at = min((seq for seq in moved if seq > event.seq and (end is None or seq < end)), default=None)
     return None if at is None else moved[at]
 
@@ -250,15 +250,15 @@ def _rows(
     own, moved = nothing if own is None else own, nothing if moved is None else moved
     if emptied:
         own = pc.or_(own, pc.equal(keys["op"], "t"))
-    wanted = pc.or_(own, moved)
-    if not pc.any(wanted).as_py():
+    selected = pc.or_(own, moved)
+    if not pc.any(selected).as_py():
         return
-    events = _by_way_of(source.read_row_group(group), passed).filter(wanted)
+    events = _by_way_of(source.read_row_group(group), passed).filter(selected)
     names = events.column_names
     for row in zip(
         *(to_json_values(column) for column in events.columns),
-        own.filter(wanted).to_pylist(),
-        moved.filter(wanted).to_pylist(),
+        own.filter(selected).to_pylist(),
+        moved.filter(selected).to_pylist(),
         strict=True,
     ):
         yield dict(zip((*names, "own", "moved"), row, strict=True))
@@ -289,9 +289,9 @@ def _may_have(source: pq.ParquetFile, group: int, key: RowKey, columns: KeyColum
     for value, (name, type_) in zip(values, columns, strict=True):
         at = places.get(f"key.{name}")
         if type_.startswith("int") and value is not None and at is not None:
-            known = about.column(at).statistics
-            if known is not None and known.has_min_max:
-                return bool(known.min <= value <= known.max)
+            statistics = about.column(at).statistics
+            if statistics is not None and statistics.has_min_max:
+                return bool(statistics.min <= value <= statistics.max)
     return True
 
 
@@ -311,10 +311,10 @@ def _schema(manifest: Manifest, file: DataFile) -> TableSchema:
 
 def _ranges(batches: Sequence[int]) -> list[tuple[int, int]]:
     """Numbers as stretches, ascending."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for batch in batches:
-        if found and found[-1][1] == batch - 1:
-            found[-1] = found[-1][0], batch
+        if ranges and ranges[-1][1] == batch - 1:
+            ranges[-1] = ranges[-1][0], batch
         else:
-            found.append((batch, batch))
-    return found
+            ranges.append((batch, batch))
+    return ranges

@@ -88,9 +88,9 @@ class KeyIndexView:
 
         def search_segment(segment: KeySegment) -> set[int]:
             own = ((v, columns) for v, several in segment.keys[table].items() for columns in several)
-            wanted = {emptied, *(one for version in own if (one := hashes[version]) is not None)}
+            searched_hashes = {emptied, *(key_hash for version in own if (key_hash := hashes[version]) is not None)}
             try:
-                return segment.find_batches(wanted)
+                return segment.find_batches(searched_hashes)
             except SegmentDamaged as e:
                 self._index.give_up(segment.stretch, e)
                 raise IndexChanged from e
@@ -154,16 +154,16 @@ class KeyIndex:
     # -- what there is ------------------------------------------------------------------------------------------------
 
     def _all(self) -> list[BatchRange]:
-        found = (BatchRange.from_file_name(name) for name in self._storage.list(self._folder))
-        return sorted(one for one in found if one is not None)
+        stretches = (BatchRange.from_file_name(name) for name in self._storage.list(self._folder))
+        return sorted(stretch for stretch in stretches if stretch is not None)
 
     def _shown(self) -> list[BatchRange]:
         """List the longest stretches, without those that they have in them."""
-        found: list[BatchRange] = []
-        for one in sorted(self._all(), key=lambda one: (one.low, -one.size)):
-            if not found or one.low > found[-1].last_batch:
-                found.append(one)
-        return found
+        longest: list[BatchRange] = []
+        for stretch in sorted(self._all(), key=lambda stretch: (stretch.low, -stretch.size)):
+            if not longest or stretch.low > longest[-1].last_batch:
+                longest.append(stretch)
+        return longest
 
     def _missing(self, first: int, last: int) -> list[int]:
         """List the first batches of blocks that are complete and not known, ascending."""
@@ -206,14 +206,14 @@ class KeyIndex:
         manifests = self._changelog.read_manifests(
             self._connector, after=begin, until=stretch.last_batch, there=stretch.last_batch
         )
-        kept, rows = list[Manifest](), 0
+        read, rows = list[Manifest](), 0
         for manifest in manifests:
-            kept.append(manifest)
+            read.append(manifest)
             rows += manifest.event_count
             if rows > MOST and stretch.size > 1:
                 break
         else:
-            self._write(stretch, self._entries(kept, stretch), joined_keys(map(keys_of_batch, kept)))
+            self._write(stretch, self._entries(read, stretch), joined_keys(map(keys_of_batch, read)))
             return
         for low in range(stretch.low, stretch.last_batch + 1, stretch.size // 10):
             part = BatchRange(low, stretch.size // 10)
@@ -222,10 +222,10 @@ class KeyIndex:
 
     def _entries(self, manifests: list[Manifest], stretch: BatchRange) -> Hashes:
         files = [(manifest, file) for manifest in manifests for file in manifest.files]
-        found = map_in_threads(
-            lambda one: build_entries(self._hashes(*one), stretch, one[0].batch), files, self.at_once
+        hashes = map_in_threads(
+            lambda entry: build_entries(self._hashes(*entry), stretch, entry[0].batch), files, self.at_once
         )
-        return np.concatenate(found) if found else np.zeros(0, np.uint64)
+        return np.concatenate(hashes) if hashes else np.zeros(0, np.uint64)
 
     def _hashes(self, manifest: Manifest, file: DataFile) -> Hashes:
         """Compute the hashes of the keys of one file."""
@@ -243,11 +243,11 @@ class KeyIndex:
             keys = keys.drop_null()
         return np.concatenate([emptied, np.unique(key_hashes(table, _columns(keys, schema.key)))])
 
-    def _join(self, made: BatchRange) -> None:
+    def _join(self, stretch: BatchRange) -> None:
         """Make one file of ten, and again one of ten such."""
-        size = made.size * 10
+        size = stretch.size * 10
         while size <= LONGEST:
-            whole = BatchRange((made.low - 1) // size * size + 1, size)
+            whole = BatchRange((stretch.low - 1) // size * size + 1, size)
             parts = [BatchRange(low, size // 10) for low in range(whole.low, whole.last_batch + 1, size // 10)]
             there = set(self._all())
             if not there.issuperset(parts):
@@ -266,10 +266,10 @@ class KeyIndex:
                 self._storage.delete(self._path(part))
             size *= 10
 
-    def _write(self, stretch: BatchRange, found: Hashes, keys: Keys) -> None:
+    def _write(self, stretch: BatchRange, entries: Hashes, keys: Keys) -> None:
         with contextlib.suppress(FileExistsError):  # it is the same, whichever process has written it
             self._storage.create(
-                self._path(stretch), encode_segment(stretch, found, keys, self._stamp(stretch.last_batch))
+                self._path(stretch), encode_segment(stretch, entries, keys, self._stamp(stretch.last_batch))
             )
 
     def _remove(self, first: int) -> None:
@@ -353,14 +353,14 @@ def _block(batch: int) -> int:
     return (batch - 1) // STEP * STEP + 1
 
 
-def _gaps(known: list[BatchRange], first: int, last: int) -> list[tuple[int, int]]:
+def _gaps(stretches: list[BatchRange], first: int, last: int) -> list[tuple[int, int]]:
     """List the ranges that stretches leave out of some batches, ascending."""
-    return list(_between(sorted(known), first, last))
+    return list(_between(sorted(stretches), first, last))
 
 
-def _between(known: list[BatchRange], first: int, last: int) -> Iterator[tuple[int, int]]:
+def _between(stretches: list[BatchRange], first: int, last: int) -> Iterator[tuple[int, int]]:
     at = first
-    for stretch in known:
+    for stretch in stretches:
         if stretch.low > at:
             yield at, min(stretch.low - 1, last)
         at = max(at, stretch.last_batch + 1)

@@ -79,12 +79,12 @@ def encode_segment(stretch: BatchRange, found: Hashes, keys: Keys, stamp: int) -
     """
     ordered = np.unique(found).astype("<u8")
     plain = orjson.dumps(keys, option=orjson.OPT_NON_STR_KEYS)
-    told: bytes = len(plain).to_bytes(4, "little") + pa.compress(plain, codec="zstd", asbytes=True)
+    packed_keys: bytes = len(plain).to_bytes(4, "little") + pa.compress(plain, codec="zstd", asbytes=True)
     pages = [ordered[at : at + _PAGE] for at in range(0, len(ordered), _PAGE)]
     table = ordered[::_PAGE].tobytes() + np.array([zlib.crc32(page.tobytes()) for page in pages], "<u4").tobytes()
-    fields = (_MAGIC, stretch.low, stretch.last_batch, len(ordered), len(told), stamp, 0)
-    check = zlib.crc32(told + table, zlib.crc32(_HEAD.pack(*fields, 0)))
-    return _HEAD.pack(*fields, check) + told + table + ordered.tobytes()
+    fields = (_MAGIC, stretch.low, stretch.last_batch, len(ordered), len(packed_keys), stamp, 0)
+    check = zlib.crc32(packed_keys + table, zlib.crc32(_HEAD.pack(*fields, 0)))
+    return _HEAD.pack(*fields, check) + packed_keys + table + ordered.tobytes()
 
 
 class KeySegment:
@@ -100,11 +100,11 @@ class KeySegment:
         data = self._bytes(0, _FIRST_READ)
         if len(data) < _HEAD.size:
             raise SegmentDamaged("it has no header")
-        magic, low, high, self.count, told, self.stamp, _, check = _HEAD.unpack_from(data)
+        magic, low, high, self.count, keys_size, self.stamp, _, check = _HEAD.unpack_from(data)
         if (magic, low, high) != (_MAGIC, stretch.low, stretch.last_batch):
             raise SegmentDamaged("it belongs to other batches")
         pages = -(-self.count // _PAGE)
-        table = _HEAD.size + told
+        table = _HEAD.size + keys_size
         self._begins = table + pages * 12
         if self._begins > len(data):
             data = self._bytes(0, self._begins)
@@ -121,17 +121,17 @@ class KeySegment:
         :raises SegmentDamaged: a page is not whole
         :raises FileNotFoundError: the file is gone
         """
-        found: set[int] = set()
-        for one in hashes:
-            low = np.uint64(one << _LOW)
-            high = np.uint64((one << _LOW) | ((1 << _LOW) - 1))
+        batches: set[int] = set()
+        for key_hash in hashes:
+            low = np.uint64(key_hash << _LOW)
+            high = np.uint64((key_hash << _LOW) | ((1 << _LOW) - 1))
             begin = max(int(np.searchsorted(self._firsts, low, "left")) - 1, 0)
             end = int(np.searchsorted(self._firsts, high, "right"))
             if begin < end:
                 page = self._pages(begin, end)
                 some = page[np.searchsorted(page, low, "left") : np.searchsorted(page, high, "right")]
-                found.update(int(entry) + self.stretch.low for entry in some & np.uint64((1 << _LOW) - 1))
-        return found
+                batches.update(int(entry) + self.stretch.low for entry in some & np.uint64((1 << _LOW) - 1))
+        return batches
 
     def read_entries(self) -> Hashes:
         """All entries."""
@@ -157,15 +157,15 @@ class KeySegment:
         return data
 
 
-def _keys(told: bytes) -> Keys:
-    size = int.from_bytes(told[:4], "little")
-    found = orjson.loads(pa.decompress(told[4:], decompressed_size=size, codec="zstd", asbytes=True))
+def _keys(packed: bytes) -> Keys:
+    size = int.from_bytes(packed[:4], "little")
+    tables = orjson.loads(pa.decompress(packed[4:], decompressed_size=size, codec="zstd", asbytes=True))
     return {
         table: {
             int(version): tuple(tuple((name, type_) for name, type_ in columns) for columns in several)
             for version, several in versions.items()
         }
-        for table, versions in found.items()
+        for table, versions in tables.items()
     }
 
 
@@ -176,10 +176,10 @@ def merge_entries(stretch: BatchRange, parts: Iterable[KeySegment]) -> Hashes:
 
 def joined_keys(parts: Iterable[Keys]) -> Keys:
     """Merge the keys of several files, or batches, to those of one."""
-    found: dict[str, dict[int, tuple[KeyColumns, ...]]] = {}
+    merged: dict[str, dict[int, tuple[KeyColumns, ...]]] = {}
     for keys in parts:
         for table, versions in keys.items():
-            known = found.setdefault(table, {})
+            merged_versions = merged.setdefault(table, {})
             for version, several in versions.items():
-                known[version] = tuple(dict.fromkeys([*known.get(version, ()), *several]))
-    return found
+                merged_versions[version] = tuple(dict.fromkeys([*merged_versions.get(version, ()), *several]))
+    return merged

@@ -34,15 +34,17 @@ def with_documents(events: Sequence[RowEvent]) -> list[RowEvent]:
     if not lacks.any():
         return list(events)
     after, before = ([(getattr(event, name) or {}).get(body) for event in events] for name in ("after", "before"))
-    said = {c.name: pa.array([event.said.get(c.name) for event in events], arrow_type(c.type)) for c in columns}
+    event_columns = {
+        c.name: pa.array([event.said.get(c.name) for event in events], arrow_type(c.type)) for c in columns
+    }
     changes = DocumentEvents(
         [0] * len(events), np.array([event.op for event in events], object), np.array([event.seq for event in events]),
-        lacks, pa.array(after, pa.string()), pa.array(before, pa.string()), said,
+        lacks, pa.array(after, pa.string()), pa.array(before, pa.string()), event_columns,
     )  # fmt: skip
-    found, unknown = DocumentBuilder(partial_updates(documents.updates)).apply_events(changes)
+    bodies, unknown = DocumentBuilder(partial_updates(documents.updates)).apply_events(changes)
     return [
         replace(
-            event, after={**(event.after or {}), body: found[at].as_py()},
+            event, after={**(event.after or {}), body: bodies[at].as_py()},
             unavailable=tuple(name for name in event.unavailable if name != body),
         )
         if lacks[at] and not unknown[at] else event

@@ -54,38 +54,41 @@ class RowHistoryReader:
         :param key: with the names that its columns have in the newest version
         """
         until = None if as_of is None else int(as_of.timestamp() * 1_000_000)
-        told = self._told(table, key, until)
-        in_order = with_documents([event for event, _ in reversed(told.events)])
-        told.events = [(event, names) for event, (_, names) in zip(reversed(in_order), told.events, strict=True)]
+        history = self._collect_history(table, key, until)
+        in_order = with_documents([event for event, _ in reversed(history.events)])
+        history.events = [(event, names) for event, (_, names) in zip(reversed(in_order), history.events, strict=True)]
         events = self._events
         cut = events.first > 1
         begins = self._begins_at() if cut else None
         if cut:
-            told.notes.append(
+            history.notes.append(
                 f"The change log begins with batch {events.first}, committed at {begins}: earlier changes are no longer available."
             )
-        row_events = [one for one, _ in told.events if one.op != "t"]
+        row_events = [event for event, _ in history.events if event.op != "t"]
         begins_here = bool(row_events) and row_events[-1].op in ("c", "r")
         # where the row's beginning is not kept, what was done to the whole table before may have been done to it
-        oldest = -1 if cut and not begins_here else min((one.seq for one in row_events), default=None)
-        changes = [_change(*one) for one in _paired([one for one, _ in told.events])]
-        changes += [_schema_change(*one) for one in told.changes if until is None or one[1].ts_us <= until]
+        oldest = -1 if cut and not begins_here else min((event.seq for event in row_events), default=None)
+        changes = [_change(*event) for event in _paired([event for event, _ in history.events])]
+        changes += [_schema_change(*entry) for entry in history.changes if until is None or entry[1].ts_us <= until]
         if oldest is None:
             changes = []
-        kept = sorted((one for one in changes if oldest is not None and one.seq >= oldest), key=lambda one: -one.seq)
+        shown = sorted(
+            (change for change in changes if oldest is not None and change.seq >= oldest),
+            key=lambda change: -change.seq,
+        )
         return RowHistory(
             connector=self._connector, table=table.full_name, key=dict(key.values), as_of=None if as_of is None else as_of.isoformat(),
-            changes=kept, row=_row(told, kept, events.first), first_batch=events.first, last_batch=events.last, begins_at=begins,
-            left_out=events.left_out, notes=told.notes,
+            changes=shown, row=_row(history, shown, events.first), first_batch=events.first, last_batch=events.last, begins_at=begins,
+            left_out=events.left_out, notes=history.notes,
         )  # fmt: skip
 
-    def _told(self, table: TableId, key: RowKey, until: int | None) -> _FoundHistory:
-        told, before, so_far = _FoundHistory(), None, dict[str, str | None]()
+    def _collect_history(self, table: TableId, key: RowKey, until: int | None) -> _FoundHistory:
+        history, before, so_far = _FoundHistory(), None, dict[str, str | None]()
         names: Names = so_far
         left: RowEvent | None = None
         while True:
             reign = reign_of(self._history, table, before)
-            left = moved = self._tell_reign(told, reign, key, names, until, left)
+            left = moved = self._add_period(history, reign, key, names, until, left)
             if moved is not None:
                 previous = RowKey(dict(moved.previous_key or {}))
                 names = compose_names(names, reign.names_in(moved.schema.version))
@@ -95,14 +98,14 @@ class RowHistoryReader:
                 table, before = reign.came_from, reign.after
             else:
                 if reign.other is not None:
-                    told.notes.append(
+                    history.notes.append(
                         f"Before seq {reign.after}, another table had the name {reign.table}: since then its name is {reign.other}."
                     )
-                return told
+                return history
 
-    def _tell_reign(
+    def _add_period(
         self,
-        told: _FoundHistory,
+        history: _FoundHistory,
         reign: TableNamePeriod,
         key: RowKey,
         names: Names,
@@ -113,32 +116,32 @@ class RowHistoryReader:
 
         :param left: the event that gave the row another key afterwards
         """
-        found = self._events.find_events(
+        events = self._events.find_events(
             reign.table.full_name, lambda version: key.rename_columns(reign.names_in(version))
         )
 
-        def wanted(event: RowEvent) -> bool:
+        def is_in_period(event: RowEvent) -> bool:
             return reign.has_seq(event.seq) and (until is None or event.committed_us <= until)
 
-        own = [event for event in found if wanted(event)]
+        own = [event for event in events if is_in_period(event)]
         if left is not None:  # others may have come to the key since the row left it
             last = max((at for at, event in enumerate(own) if event.op == "d"), default=len(own) - 1)
             own = own[: last + 1]
         if not any(event.op == "c" and event.previous_key is not None for event in own):
-            others = PreviousKeys(self._events, reign, key, wanted)
+            others = PreviousKeys(self._events, reign, key, is_in_period)
             own = sorted([*others.find_earlier_events(own), *own], key=lambda event: event.seq)
-            told.notes += others.notes
+            history.notes += others.notes
         moved = None
         for event in reversed(own):
-            told.events.append((self._masked(event), compose_names(names, reign.names_in(event.schema.version))))
+            history.events.append((self._masked(event), compose_names(names, reign.names_in(event.schema.version))))
             if event.op == "c" and event.previous_key is not None:
                 moved = event
                 break
         since = reign.after if moved is None else moved.seq
-        told.changes += [one for one in reign.changes if one[1].seq >= since]
+        history.changes += [entry for entry in reign.changes if entry[1].seq >= since]
         if moved is not None and (earlier := [e for e in own if e.seq < moved.seq and e.op != "t"]):
             when = format_moment(earlier[-1].committed_us)
-            told.notes.append(
+            history.notes.append(
                 f"Until {when}, another row had the key {_shown(key)}: {len(earlier)} changes belong to that row; --as-of {when} shows them."
             )
         return moved
@@ -226,12 +229,14 @@ def _schema_change(batch: int, record: SchemaChangeRecord, change: TableChange) 
     )  # fmt: skip
 
 
-def _row(told: _FoundHistory, changes: list[RowChange], first: int) -> CurrentRow:
+def _row(history: _FoundHistory, changes: list[RowChange], first: int) -> CurrentRow:
     """Return the row after the newest change.
 
     :param first: batch that is kept
     """
-    newest = next((one for one in changes if one.operation != "schema change" or _drops(one, told)), None)
+    newest = next(
+        (change for change in changes if change.operation != "schema change" or _drops(change, history)), None
+    )
     if newest is None:
         return CurrentRow(state="unknown")
     if newest.operation == "schema change":
@@ -240,7 +245,7 @@ def _row(told: _FoundHistory, changes: list[RowChange], first: int) -> CurrentRo
     if newest.after is None:
         return CurrentRow(state="no row")
     row, lacking = dict(newest.after), set(newest.unavailable)
-    events = [one for one in told.events if one[0].seq <= newest.seq]
+    events = [entry for entry in history.events if entry[0].seq <= newest.seq]
     names_now = events[0][1]
     for event, names in _life(events):
         # a document is not what it was before an update of it
@@ -259,9 +264,9 @@ def _bodies(event: RowEvent) -> set[str]:
     return {documents.body} if documents is not None and follows_documents(event.schema) else set()
 
 
-def _drops(change: RowChange, told: _FoundHistory) -> bool:
+def _drops(change: RowChange, history: _FoundHistory) -> bool:
     """Check whether a schema change took the table away."""
-    return any(record.seq == change.seq and one.type == "DROP" for _, record, one in told.changes)
+    return any(record.seq == change.seq and table_change.type == "DROP" for _, record, table_change in history.changes)
 
 
 def _life(events: list[tuple[RowEvent, Names]]) -> Iterator[tuple[RowEvent, Names]]:
@@ -274,7 +279,7 @@ def _life(events: list[tuple[RowEvent, Names]]) -> Iterator[tuple[RowEvent, Name
             event.op in ("d", "t")
             and event.next_key is None
             and events[0][0] is not event
-            and not _goes_on(event, events)
+            and not _continues_key_change(event, events)
         ):
             return
         yield event, names
@@ -282,9 +287,9 @@ def _life(events: list[tuple[RowEvent, Names]]) -> Iterator[tuple[RowEvent, Name
             return
 
 
-def _goes_on(event: RowEvent, events: list[tuple[RowEvent, Names]]) -> bool:
+def _continues_key_change(event: RowEvent, events: list[tuple[RowEvent, Names]]) -> bool:
     """Check whether a delete is half of a key change of this row."""
-    return any(one.seq > event.seq and one.previous_key == event.key for one, _ in events)
+    return any(other.seq > event.seq and other.previous_key == event.key for other, _ in events)
 
 
 def _shown(key: RowKey) -> str:

@@ -27,8 +27,8 @@ def find_column_name(name: str, names: Names) -> str | None:
 
 def compose_names(first: Names, second: Names) -> Names:
     """From one version to another one, and from there to a third one."""
-    found = {name: None if one is None else find_column_name(one, second) for name, one in first.items()}
-    return {**{name: one for name, one in second.items() if name not in first.values()}, **found}
+    names = {name: None if middle is None else find_column_name(middle, second) for name, middle in first.items()}
+    return {**{name: last for name, last in second.items() if name not in first.values()}, **names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +65,19 @@ class RowKey:
         if table is None:
             return None
         places = {field.name: n for n, field in enumerate(keys.type)}
-        found = keys.is_valid()
-        for name, wanted in zip(table.column_names, table.columns, strict=True):
-            values, value = pc.struct_field(keys, [places[name]]), wanted[0]
+        matches = keys.is_valid()
+        for name, key_values in zip(table.column_names, table.columns, strict=True):
+            values, value = pc.struct_field(keys, [places[name]]), key_values[0]
             same = pc.equal(values, value).fill_null(False) if value.is_valid else values.is_null()
-            found = pc.and_(found, same)
-        return found
+            matches = pc.and_(matches, same)
+        return matches
 
     def _table(self, columns: KeyColumns) -> pa.Table | None:
         values = self.to_key(columns)
         if values is None:
             return None
         try:
-            found = [
+            arrays = [
                 pa.nulls(1, _arrow(type_))
                 if value is None
                 else build_key_arrays([[value]], [Column(name=name, type=type_)])[0]
@@ -85,7 +85,7 @@ class RowKey:
             ]
         except InvalidKeyValue:
             return None
-        return pa.table(found, names=[name for name, _ in columns])
+        return pa.table(arrays, names=[name for name, _ in columns])
 
 
 def key_of_texts(texts: Sequence[str], columns: KeyColumns, table: str) -> RowKey:
@@ -96,18 +96,18 @@ def key_of_texts(texts: Sequence[str], columns: KeyColumns, table: str) -> RowKe
 
     :raises ConfigError: it is no key of these columns; the error names columns and types
     """
-    told = ", ".join(f"{name} ({type_})" for name, type_ in columns)
-    wrong = f"The key of {table} is {told}"
+    described = ", ".join(f"{name} ({type_})" for name, type_ in columns)
+    wrong = f"The key of {table} is {described}"
     names = ", ".join(name for name, _ in columns)
     remedy = f"after the table, enter one value for each key column, in this order: {names}; or one JSON object with all of them"
     if len(texts) == 1 and texts[0].startswith("{") and not _is_a_text(texts[0], columns):
         try:
-            given = json.loads(texts[0])
+            document = json.loads(texts[0])
         except ValueError as e:
             raise ConfigError(f"{wrong}, but {texts[0]!r} is not JSON: {e}.", remedy=remedy) from None
-        if set(given) != {name for name, _ in columns}:
-            raise ConfigError(f"{wrong}, but the request has {', '.join(given) or 'no columns'}.", remedy=remedy)
-        values = [given[name] for name, _ in columns]
+        if set(document) != {name for name, _ in columns}:
+            raise ConfigError(f"{wrong}, but the request has {', '.join(document) or 'no columns'}.", remedy=remedy)
+        values = [document[name] for name, _ in columns]
     elif len(texts) != len(columns):
         raise ConfigError(f"{wrong}, but {len(texts)} values are given.", remedy=remedy)
     else:
@@ -129,10 +129,10 @@ def _is_a_text(text: str, columns: KeyColumns) -> bool:
     if len(columns) != 1 or columns[0][1] != "string":
         return False
     try:
-        given = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         return True
-    return not (isinstance(given, dict) and set(given) == {columns[0][0]})
+    return not (isinstance(document, dict) and set(document) == {columns[0][0]})
 
 
 def _typed(value: Any, column: Column) -> Any:

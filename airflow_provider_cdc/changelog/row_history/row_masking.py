@@ -39,16 +39,16 @@ class RowMasks:
         found = {name: value for name, value in properties.items() if COLUMN_TEXT.fullmatch(name)}
         self._maskings = Maskings({name: _PATTERNS.validate_python(value) for name, value in found.items()})
         self._any = bool(found)
-        self._known: dict[tuple[TableId, int], dict[str, Masking]] = {}
+        self._text_maskings: dict[tuple[TableId, int], dict[str, Masking]] = {}
 
     def mask_image(self, schema: TableSchema, image: Row | None) -> Row | None:
         """Mask a row as the change log has it."""
         if image is None or not self._any:
             return image
         key = schema.id, schema.version
-        if key not in self._known:
-            self._known[key] = self._maskings.find_text_maskings(schema, _names(schema.id))
-        return {name: _masked(value, self._known[key].get(name)) for name, value in image.items()}
+        if key not in self._text_maskings:
+            self._text_maskings[key] = self._maskings.find_text_maskings(schema, _names(schema.id))
+        return {name: _masked(value, self._text_maskings[key].get(name)) for name, value in image.items()}
 
     def mask_stored_row(self, row: Row, table: TableId, origins: Mapping[str, Collection[str]]) -> Row:
         """Mask a row as a target has it.
@@ -58,14 +58,14 @@ class RowMasks:
         """
         if not self._any:
             return row
-        found = {}
+        masked = {}
         for name, value in row.items():
             own = origins.get(name) or [name]
             maskings = [
-                one for column in own if (one := self._maskings.find_masking(column, _names(table))) is not None
+                masking for column in own if (masking := self._maskings.find_masking(column, _names(table))) is not None
             ]
-            found[name] = value if not maskings else _masked(value, maskings[0]) if len(own) == 1 else HIDDEN
-        return found
+            masked[name] = value if not maskings else _masked(value, maskings[0]) if len(own) == 1 else HIDDEN
+        return masked
 
 
 def _names(table: TableId) -> tuple[str, ...]:

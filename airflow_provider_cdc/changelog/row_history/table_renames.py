@@ -53,22 +53,29 @@ def reign_of(history: History, table: TableId, before: int | None) -> TableNameP
     names: dict[int, Names] = {}
     changes: list[tuple[int, SchemaChangeRecord, TableChange]] = []
     now: Names = {}
-    seen = before is not None
+    newer_found = before is not None
     for batch, record in reversed(history(table)):
         if before is not None and record.seq >= before:
             continue
-        own = next((one for one in record.changes if one.id == table), None)
-        away = next((one for one in record.changes if one.previous_id == table and one.id != table), None)
+        own = next((table_change for table_change in record.changes if table_change.id == table), None)
+        away = next(
+            (
+                table_change
+                for table_change in record.changes
+                if table_change.previous_id == table and table_change.id != table
+            ),
+            None,
+        )
         if own is None:
             if away is None:
                 continue
-            if seen:  # the table that had the name then is another one
+            if newer_found:  # the table that had the name then is another one
                 return TableNamePeriod(table, record.seq, before, tuple(changes), names, now, other=away.id)
             changes.append((batch, record, away))
-            seen = True
+            newer_found = True
             continue
         changes.append((batch, record, own))
-        seen = True
+        newer_found = True
         if own.table is not None:
             names[own.table.version] = now
         now = compose_names(now, _backwards(own))

@@ -52,9 +52,9 @@ def run_migrations(connection: Connection) -> None:
 
 def run_online() -> None:
     """Find the connection and run."""
-    given = config.attributes.get("connection")
-    if given is not None:
-        run_migrations(given)
+    passed = config.attributes.get("connection")
+    if passed is not None:
+        run_migrations(passed)
         return
     url = context.get_x_argument(as_dictionary=True).get("url")
     with _engine(url).connect() as connection:
