@@ -70,28 +70,28 @@ class CaptureModeProcedures:
         """Plan what a procedure would do, as things are now."""
         with translate_driver_errors(self._config, str(self._table)), _opened(self._config) as connection:
             facts = self._facts(connection)
-        made = {ADD_TABLE.name: self._adding, REMOVE_TABLE.name: self._removing, SWITCH.name: self._switching}
-        steps, consequences, problems = made[procedure.name](facts, flags, standing)
+        planners = {ADD_TABLE.name: self._adding, REMOVE_TABLE.name: self._removing, SWITCH.name: self._switching}
+        steps, consequences, problems = planners[procedure.name](facts, flags, standing)
         return ProcedurePlan(procedure.name, self._table, flags, tuple(steps), tuple(consequences), tuple(problems))
 
     def _adding(
         self, facts: TableCaptureState, _: frozenset[str], standing: ProcedureContext
     ) -> tuple[list[str], list[str], list[str]]:
-        problems, told = [], []
+        problems, consequences = [], []
         if facts.structure is None:
             problems.append(
                 f"The table {self._table} does not exist. Names without double quotes are folded to upper case."
             )
         if is_system(self._table, self._config):
             problems.append("Tables of Db2 itself and of the capture agent cannot be captured.")
-        if (one := facts.registration) is not None:
+        if (registration := facts.registration) is not None:
             problems.append(
-                f"The table is already in capture mode (change table {one.change_table_name}). {SWITCH.name} "
+                f"The table is already in capture mode (change table {registration.change_table_name}). {SWITCH.name} "
                 "gives it a new change table."
             )
         if facts.structure is not None and not facts.structure.key:
-            told.append("The table has no key: incremental snapshots and targets treat its rows as a multiset.")
-        told.append(
+            consequences.append("The table has no key: incremental snapshots and targets treat its rows as a multiset.")
+        consequences.append(
             (
                 "The connector captures the table from then on; existing rows are read as "
                 "schema.change.rewrite.mode defines."
@@ -99,7 +99,7 @@ class CaptureModeProcedures:
             if standing.selected
             else "The connector does not select the table yet: it is captured when table.include.list selects it."
         )
-        return self._steps_of_adding(), told, problems
+        return self._steps_of_adding(), consequences, problems
 
     def _removing(
         self, facts: TableCaptureState, _: frozenset[str], standing: ProcedureContext
@@ -113,14 +113,14 @@ class CaptureModeProcedures:
                 "selection with table.include.list or table.exclude.list, and let a run continue until it has "
                 "captured all remaining changes."
             )
-        told = ["The change table is dropped with all its changes, for all its readers."]
-        return [self._remove, self._reinit], told, problems
+        consequences = ["The change table is dropped with all its changes, for all its readers."]
+        return [self._remove, self._reinit], consequences, problems
 
     def _switching(
         self, facts: TableCaptureState, flags: frozenset[str], standing: ProcedureContext
     ) -> tuple[list[str], list[str], list[str]]:
         problems = []
-        position, one = standing.position, facts.registration
+        position, registration = standing.position, facts.registration
         if facts.structure is None:
             problems.append(
                 f"The table {self._table} does not exist. Names without double quotes are folded to upper case."
@@ -130,30 +130,34 @@ class CaptureModeProcedures:
                 f"The connector does not capture the table yet. Use {REMOVE_TABLE.name} and {ADD_TABLE.name}."
             )
             return [], [], problems
-        anew = one is None or is_new(one, position)
-        if not anew and facts.newest is not None and not position.has_captured(facts.newest):
+        is_registered_again = registration is None or is_new(registration, position)
+        if not is_registered_again and facts.newest is not None and not position.has_captured(facts.newest):
             problems.append(
                 f"The change table has changes up to LSN {lsn_text(facts.newest)} that are not captured yet: "
                 "let the capture run until it has reached that LSN."
             )
-        steps = [] if anew else [self._deactivate, self._reinit, self._remove]
+        steps = [] if is_registered_again else [self._deactivate, self._reinit, self._remove]
         # where it was registered again, the agent may not have been informed yet
-        steps += self._steps_of_adding() if one is None or not anew else [self._reinit, self._waiting]
+        steps += (
+            self._steps_of_adding()
+            if registration is None or not is_registered_again
+            else [self._reinit, self._waiting]
+        )
         steps.append("Record in the connector's offset where the new change table starts.")
         if WRITERS_STOPPED.name in flags:
-            told = [
+            consequences = [
                 (
                     "The table is not snapshotted again: a row that changes before this procedure ends is LOST. "
                     "Keep the writers of the table stopped."
                 )
             ]
         else:
-            told = [
+            consequences = [
                 "The next run takes a snapshot of the whole table, so that no row is lost; the snapshot starts "
                 f"with a truncate event. With --{WRITERS_STOPPED.name} no snapshot is taken; use it only if no row "
                 "changes in the meantime."
             ]
-        return steps, told, problems
+        return steps, consequences, problems
 
     def _steps_of_adding(self) -> list[str]:
         return [self._add, self._reinit, self._waiting]
@@ -245,19 +249,25 @@ class CaptureModeProcedures:
     def _begun(self, connection: Db2Connection) -> None:
         """Wait until the agent has reread the registrations and published a mark written afterwards, and so captures the table."""
         wait_for_agent(connection, self._config)
-        one = self._facts(connection).registration
-        if one is None or one.state != ACTIVE:
+        registration = self._facts(connection).registration
+        if registration is None or registration.state != ACTIVE:
             raise PrerequisiteError(
                 f"The capture agent does not capture {self._table}: "
-                + ("it has no registration." if one is None else f"its registration has STATE = {one.state}."),
+                + (
+                    "it has no registration."
+                    if registration is None
+                    else f"its registration has STATE = {registration.state}."
+                ),
                 safe="The offset is untouched.",
                 remedy="check the log of the agent for the cause, and check that the agent runs (VALUES "
                 f"{self._schema}.ASNCDCSERVICES('status', 'asncdc'))",
             )
 
-    def _unreadable(self, connection: Db2Connection, one: TableRegistration) -> str:
+    def _unreadable(self, connection: Db2Connection, registration: TableRegistration) -> str:
         """Describe what a change table that was made for the account still needs; empty if nothing."""
-        change = TableId(catalog=self._table.catalog, namespace=one.change_owner, name=one.change_table)
+        change = TableId(
+            catalog=self._table.catalog, namespace=registration.change_owner, name=registration.change_table
+        )
         try:
             if Db2AccountPrivileges(connection, self._config).has_privilege("SELECT", change):
                 return ""
@@ -277,21 +287,21 @@ class CaptureModeProcedures:
         finally:
             connection.rollback()
 
-    def _newest(self, connection: Db2Connection, one: TableRegistration | None) -> bytes | None:
-        if one is None or one.altered is None or one.new is not None:
-            return None if one is None else one.new
+    def _newest(self, connection: Db2Connection, registration: TableRegistration | None) -> bytes | None:
+        if registration is None or registration.altered is None or registration.new is not None:
+            return None if registration is None else registration.new
         try:
-            return last_commit(connection, one)
+            return last_commit(connection, registration)
         except Db2Error as e:
             if e.code not in FORBIDDEN:
                 raise
             return None  # the account may not read it, so it does not capture it yet
 
 
-def is_new(one: TableRegistration, position: Db2Position) -> bool:
+def is_new(registration: TableRegistration, position: Db2Position) -> bool:
     """Check whether a change table, made again, lacks changes that a reader at a position still needs."""
-    return position.is_another(str(one.table), one.made_us) or (
-        one.old is not None and not position.is_table_complete(str(one.table), one.old)
+    return position.is_another(str(registration.table), registration.made_us) or (
+        registration.old is not None and not position.is_table_complete(str(registration.table), registration.old)
     )
 
 

@@ -20,24 +20,24 @@ def tables_with_changes(
     connection: Db2Connection, tables: Sequence[TableRegistration], start: bytes, end: bytes
 ) -> set[TableId]:
     """Return the tables with changes committed after ``start``, up to and with ``end``; all tables if a change table is gone, as reading it raises the error."""
-    found: set[TableId] = set()
+    changed: set[TableId] = set()
     for first in range(0, len(tables), TABLES_PER_QUERY):
         some = tables[first : first + TABLES_PER_QUERY]
         where = "t.IBMSNAP_COMMITSEQ > ? AND t.IBMSNAP_COMMITSEQ <= ?"
-        asked = [
-            f"SELECT {i} FROM SYSIBM.SYSDUMMY1 WHERE EXISTS (SELECT 1 FROM {_change_table(one)} t WHERE {where})"
-            for i, one in enumerate(some)
+        queries = [
+            f"SELECT {i} FROM SYSIBM.SYSDUMMY1 WHERE EXISTS (SELECT 1 FROM {_change_table(registration)} t WHERE {where})"
+            for i, registration in enumerate(some)
         ]
         try:
             rows = connection.fetch_rows(
-                " UNION ALL ".join(asked) + " WITH CS", *(resized_lsn(start, end), end) * len(some)
+                " UNION ALL ".join(queries) + " WITH CS", *(resized_lsn(start, end), end) * len(some)
             )
         except Db2Error as e:
             if e.code not in UNDEFINED:
                 raise
-            return {one.table for one in tables}
-        found.update(some[int(i)].table for (i,) in rows)
-    return found
+            return {registration.table for registration in tables}
+        changed.update(some[int(i)].table for (i,) in rows)
+    return changed
 
 
 def first_commit(connection: Db2Connection, tables: Sequence[TableRegistration]) -> bytes | None:
@@ -45,22 +45,22 @@ def first_commit(connection: Db2Connection, tables: Sequence[TableRegistration])
     return _extreme_commit(connection, tables, "MIN")
 
 
-def last_commit(connection: Db2Connection, one: TableRegistration) -> bytes | None:
+def last_commit(connection: Db2Connection, registration: TableRegistration) -> bytes | None:
     """Return the commit LSN of the last change in a change table; ``None`` = it is empty."""
-    return _extreme_commit(connection, [one], "MAX")
+    return _extreme_commit(connection, [registration], "MAX")
 
 
 def _extreme_commit(connection: Db2Connection, tables: Sequence[TableRegistration], function: str) -> bytes | None:
     lsns: list[Any] = []
     for first in range(0, len(tables), TABLES_PER_QUERY):
-        asked = [
-            f"SELECT {function}(t.IBMSNAP_COMMITSEQ) FROM {_change_table(one)} t"
-            for one in tables[first : first + TABLES_PER_QUERY]
+        queries = [
+            f"SELECT {function}(t.IBMSNAP_COMMITSEQ) FROM {_change_table(registration)} t"
+            for registration in tables[first : first + TABLES_PER_QUERY]
         ]
-        lsns += [lsn for (lsn,) in connection.fetch_rows(" UNION ALL ".join(asked) + " WITH CS")]
+        lsns += [lsn for (lsn,) in connection.fetch_rows(" UNION ALL ".join(queries) + " WITH CS")]
     chosen = min if function == "MIN" else max
     return chosen((bytes(lsn) for lsn in lsns if lsn is not None), key=lsn_sort_key, default=None)
 
 
-def _change_table(one: TableRegistration) -> str:
-    return quote_table(TableId(namespace=one.change_owner, name=one.change_table))
+def _change_table(registration: TableRegistration) -> str:
+    return quote_table(TableId(namespace=registration.change_owner, name=registration.change_table))

@@ -49,14 +49,14 @@ def check_prerequisites(config: Db2Config) -> list[Finding]:
     :raises AccessDenied: user or password is wrong
     """
     with contextlib.closing(connect_database(config)) as connection, translate_driver_errors(config):
-        found = [*_platform(database_of(connection)), *_log(connection, config)]
-        if any(f.fatal for f in found):
-            return found
+        findings = [*_platform(database_of(connection)), *_log(connection, config)]
+        if any(f.fatal for f in findings):
+            return findings
         missing = [*_control_tables(connection, config)]
         if missing:
-            return found + missing
-        found += _agent(connection, config)
-        return found + _tables(connection, config)
+            return findings + missing
+        findings += _agent(connection, config)
+        return findings + _tables(connection, config)
 
 
 # -- the database -----------------------------------------------------------------------------------------------------
@@ -179,13 +179,13 @@ def _marks(connection: Db2Connection, config: Db2Config) -> Iterator[Finding]:
 def _tables(connection: Db2Connection, config: Db2Config) -> list[Finding]:
     filters, catalog = Filters(config), Db2CatalogReader(connection, config)
     rights, registered = Db2AccountPrivileges(connection, config), catalog.list_registrations()
-    captured = {t: one for t, one in registered.items() if filters.is_table_captured(t)}
-    found = [*table_findings(catalog, captured, registered, filters, config, rights)]
+    captured = {t: registration for t, registration in registered.items() if filters.is_table_captured(t)}
+    findings = [*table_findings(catalog, captured, registered, filters, config, rights)]
     reads = not never_reads(config)
     if reads and not is_locking(config.snapshot_isolation_mode):
         for table, schema in catalog.read_registered_schemas(captured).items():
             if not schema.key:
-                found.append(
+                findings.append(
                     Finding(
                         f"{table} has no key: it cannot be read with "
                         f"snapshot.isolation.mode={config.snapshot_isolation_mode.value}.",
@@ -194,7 +194,7 @@ def _tables(connection: Db2Connection, config: Db2Config) -> list[Finding]:
                     )
                 )
     if reads and is_locking(config.snapshot_isolation_mode):
-        found += _marks(connection, config)
-    found += signal_findings(catalog, config, rights, registered)
+        findings += _marks(connection, config)
+    findings += signal_findings(catalog, config, rights, registered)
     connection.rollback()
-    return found
+    return findings

@@ -74,13 +74,13 @@ def code_of(message: str) -> int:
     >>> code_of('[IBM][CLI Driver] SQL30081N  A communication error has been detected. SQLSTATE=08001')
     -30081
     """
-    found = _CODE.search(message)
-    if found and int(found[1]) != _DRIVER:
-        return int(found[1])
+    match = _CODE.search(message)
+    if match and int(match[1]) != _DRIVER:
+        return int(match[1])
     number = _NUMBER.search(message)
     if number:
         return int(number[1]) if number[2] == "W" else -int(number[1])
-    return int(found[1]) if found else 0
+    return int(match[1]) if match else 0
 
 
 _DENIED = ErrorMeaning(
@@ -173,8 +173,8 @@ def build_cdc_error(e: Db2Error, config: Db2Config, where: str = "") -> CdcError
 def _meaning(e: Db2Error) -> ErrorMeaning:
     if "GSKit" in e.message or "SSL Handshake" in e.message or "SQL10013N" in e.message:
         return _CERTIFICATE
-    if (known := _OF_CODE.get(e.code)) is not None:
-        return known
+    if (meaning := _OF_CODE.get(e.code)) is not None:
+        return meaning
     if e.state.startswith("08") or e.state == "40003" or e.code in (0, _DRIVER):
         return _LOST
     if e.state.startswith("57") or e.state == "40001":

@@ -55,7 +55,9 @@ def end_of_log(connection: Db2Connection, config: Db2Config) -> Db2Position:
 
 def find_oldest_position(connection: Db2Connection, config: Db2Config) -> Db2Position:
     """Return the first position from which all captured change tables can be read: the beginning, unless the agent fills ``CD_OLD_SYNCHPOINT``."""
-    return Db2Position(find_greatest_lsn(*(one.old for one in _captured(connection, config).values())))
+    return Db2Position(
+        find_greatest_lsn(*(registration.old for registration in _captured(connection, config).values()))
+    )
 
 
 def check_position_readable(connection: Db2Connection, config: Db2Config, position: Db2Position) -> None:
@@ -73,7 +75,9 @@ def check_position_readable(connection: Db2Connection, config: Db2Config, positi
             remedy="set snapshot.mode=when_needed for one run to snapshot all tables again",
         )
     captured = _captured(connection, config)
-    if another := [table for table, one in captured.items() if position.is_another(str(table), one.made_us)]:
+    if another := [
+        table for table, registration in captured.items() if position.is_another(str(table), registration.made_us)
+    ]:
         raise PositionLost(
             f"{_listed(another)} registered again after the position, with a different change table: changes "
             "made in between may be lost.",
@@ -87,13 +91,18 @@ def check_position_readable(connection: Db2Connection, config: Db2Config, positi
         position.commit_lsn
         and not position.has_captured(now.lsn)
         and is_old(position, now.now_us, minutes)
-        and not holds_older(connection, config, position, [one for one in captured.values() if one.altered is not None])
+        and not holds_older(
+            connection,
+            config,
+            position,
+            [registration for registration in captured.values() if registration.altered is not None],
+        )
     ):
         raise position_too_old(position, minutes, config)
     late = {
-        table: one
-        for table, one in captured.items()
-        if one.old is not None and not position.is_table_complete(str(table), one.old)
+        table: registration
+        for table, registration in captured.items()
+        if registration.old is not None and not position.is_table_complete(str(table), registration.old)
     }
     pruned = _pruned(connection, config, late, captured, position, now) if late else []
     if pruned:
@@ -129,17 +138,17 @@ def window_around(connection: Db2Connection, config: Db2Config, position: Db2Pos
     It does so ``RETENTION_LIMIT`` minutes after they were committed, whether or not they were read. Change tables have no bytes that could be reported.
     """
     parameters = capture_parameters(connection, config.capture_schema)
-    kept = None if parameters is None or parameters.autoprune is False else parameters.retention_limit
-    if not position.newer_than_us or kept is None:
+    minutes = None if parameters is None or parameters.autoprune is False else parameters.retention_limit
+    if not position.newer_than_us or minutes is None:
         return LogWindow()
-    return LogWindow(gone_at_s=position.newer_than_us / 1_000_000 + kept * 60)
+    return LogWindow(gone_at_s=position.newer_than_us / 1_000_000 + minutes * 60)
 
 
 def _captured(connection: Db2Connection, config: Db2Config) -> dict[TableId, TableRegistration]:
     filters = Filters(config)
     return {
-        t: one
-        for t, one in Db2CatalogReader(connection, config).list_registrations().items()
+        t: registration
+        for t, registration in Db2CatalogReader(connection, config).list_registrations().items()
         if filters.is_table_captured(t)
     }
 
@@ -156,18 +165,23 @@ def _pruned(
 
     :param late: tables whose change table begins after the position
     """
-    if holds_older(connection, config, position, [one for one in captured.values() if one.altered is not None]):
+    if holds_older(
+        connection,
+        config,
+        position,
+        [registration for registration in captured.values() if registration.altered is not None],
+    ):
         return []
     if not position.published_us:
         # the time at which the position was the end of the log is unknown: tables that began later are new, unless all did
         return [*late] if len(late) == len(captured) else []
     changes = {
-        t: TableId(catalog=config.catalog_name, namespace=one.change_owner, name=one.change_table)
-        for t, one in late.items()
+        t: TableId(catalog=config.catalog_name, namespace=registration.change_owner, name=registration.change_table)
+        for t, registration in late.items()
     }
-    made = Db2CatalogReader(connection, config).read_creation_times(changes.values())
+    creation_times = Db2CatalogReader(connection, config).read_creation_times(changes.values())
     return [
         table
         for table, change in changes.items()
-        if change in made and clock_us(made[change]) - now.utc_offset_us <= position.published_us
+        if change in creation_times and clock_us(creation_times[change]) - now.utc_offset_us <= position.published_us
     ]

@@ -55,9 +55,13 @@ class Db2Position:
         :param published_us: as in the class, like ``mark``; 0 = not known for this LSN
         """
         lsn = commit_lsn if lsn_sort_key(commit_lsn) > lsn_sort_key(self.commit_lsn) else self.commit_lsn
-        kept = {table: start for table, start in self.acknowledged.items() if lsn_sort_key(start) > lsn_sort_key(lsn)}
+        acknowledged = {
+            table: start for table, start in self.acknowledged.items() if lsn_sort_key(start) > lsn_sort_key(lsn)
+        }
         published, mark = max(self.published_us, published_us), max(self.mark, mark)
-        return replace(self, commit_lsn=lsn, published_us=published, mark=mark, awaits=0, acknowledged=kept or _NOTHING)
+        return replace(
+            self, commit_lsn=lsn, published_us=published, mark=mark, awaits=0, acknowledged=acknowledged or _NOTHING
+        )
 
     def seen_at(self, now_us: int) -> Db2Position:
         """Note that nothing is published after this position now: only once an hour, as each note makes another position."""
@@ -116,10 +120,10 @@ class Db2Position:
             if document.get("change_lsn") not in (None, "", "NULL"):
                 lsn = previous_lsn(lsn)
             acknowledged = {str(t): lsn_bytes(at) for t, at in (document.get("acknowledged") or {}).items()}
-            made = {str(t): int(at) for t, at in (document.get("made") or {}).items()}
+            created = {str(t): int(at) for t, at in (document.get("made") or {}).items()}
             numbers = ("published_us", "mark", "awaits", "seen_us")
             published_us, mark, awaits, seen_us = (int(document.get(name) or 0) for name in numbers)
-            return cls(lsn, published_us, mark, awaits, acknowledged or _NOTHING, made or _NEVER, seen_us)
+            return cls(lsn, published_us, mark, awaits, acknowledged or _NOTHING, created or _NEVER, seen_us)
         except (KeyError, ValueError, TypeError, AttributeError) as e:
             raise ConfigError(
                 f"{dict(document)!r} is not a position in the changes of a Db2 database: {e!r}.",

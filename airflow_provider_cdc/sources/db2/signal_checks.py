@@ -44,13 +44,13 @@ def signal_findings(
         return [Finding(e.what, e.remedy or "", fatal=False)]
     schema = catalog.read_table_schemas([table]).get(table)
     if schema is None:
-        what = f"The signal table {table.full_name} does not exist."
-        return [_advice(what, f"{DDL.format(quote_table(table))}; {build_registration_sql(table, config)}")]
-    found = [*_columns(schema)]
+        problem = f"The signal table {table.full_name} does not exist."
+        return [_advice(problem, f"{DDL.format(quote_table(table))}; {build_registration_sql(table, config)}")]
+    findings = [*_columns(schema)]
     if table not in registered:
-        what = f"The signal table {table} is not in capture mode: signals and watermarks in it are not captured."
-        found.append(_advice(what, build_registration_sql(table, config)))
-    return found + ([*_rights(schema, config, privileges)] if writes else [])
+        problem = f"The signal table {table} is not in capture mode: signals and watermarks in it are not captured."
+        findings.append(_advice(problem, build_registration_sql(table, config)))
+    return findings + ([*_rights(schema, config, privileges)] if writes else [])
 
 
 def _columns(schema: TableSchema) -> Iterator[Finding]:
@@ -58,14 +58,14 @@ def _columns(schema: TableSchema) -> Iterator[Finding]:
     if len(schema.columns) != len(_NEEDED):
         yield _advice(f"The signal table {schema.id} has {len(schema.columns)} columns instead of three.", fix)
         return
-    for column, (what, width) in zip(schema.columns, _NEEDED, strict=True):
+    for column, (content, width) in zip(schema.columns, _NEEDED, strict=True):
         kind = Db2ColumnType.from_column(column)
         if kind.base in NOT_LOGGED:
             yield _advice(
                 f"{schema.id}.{column.name} is a {kind.base}; change tables contain no values of this type.", fix
             )
         elif kind.base not in _TEXTS or (kind.length or 0) < width:
-            yield _advice(f"{schema.id}.{column.name} is {kind.ddl_expression}, which is too small for {what}.", fix)
+            yield _advice(f"{schema.id}.{column.name} is {kind.ddl_expression}, which is too small for {content}.", fix)
 
 
 def _rights(schema: TableSchema, config: Db2Config, privileges: Db2AccountPrivileges) -> Iterator[Finding]:
@@ -74,11 +74,11 @@ def _rights(schema: TableSchema, config: Db2Config, privileges: Db2AccountPrivil
     if config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE:
         needed.append("DELETE")
     if missing := [action for action in needed if not privileges.has_privilege(action, table, columns)]:
-        what = (
+        problem = (
             f"The account lacks {', '.join(missing)} on {table}, which incremental snapshots need to write watermarks."
         )
-        yield _advice(what, build_grant_statement(", ".join(missing), table, config) + ", or set read.only=true")
+        yield _advice(problem, build_grant_statement(", ".join(missing), table, config) + ", or set read.only=true")
 
 
-def _advice(what: str, fix: str) -> Finding:
-    return Finding(what, fix, fatal=False)
+def _advice(problem: str, fix: str) -> Finding:
+    return Finding(problem, fix, fatal=False)

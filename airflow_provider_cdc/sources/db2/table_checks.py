@@ -59,18 +59,18 @@ def table_findings(
             fatal=False,
         )
     changes = {
-        t: TableId(catalog=config.catalog_name, namespace=one.change_owner, name=one.change_table)
-        for t, one in captured.items()
+        t: TableId(catalog=config.catalog_name, namespace=registration.change_owner, name=registration.change_table)
+        for t, registration in captured.items()
     }
     structures = catalog.read_table_schemas([*captured, *changes.values()])
-    for table, one in captured.items():
-        yield from _state(table, one, config)
+    for table, registration in captured.items():
+        yield from _state(table, registration, config)
         source, change = structures.get(table), structures.get(changes[table])
         if source is None:
             yield Finding(f"{table} is in capture mode but does not exist.", _removing(table, config), fatal=False)
         elif change is None:
             yield Finding(
-                f"The change table {one.change_table_name} of {table} does not exist.",
+                f"The change table {registration.change_table_name} of {table} does not exist.",
                 f"{_removing(table, config)}; {build_registration_sql(table, config)}",
             )
         else:
@@ -79,27 +79,29 @@ def table_findings(
                     f"{table} does not log its changes for replication (DATA CAPTURE NONE).",
                     f"ALTER TABLE {quote_table(table)} DATA CAPTURE CHANGES",
                 )
-            yield from _columns(source, change, one, config)
+            yield from _columns(source, change, registration, config)
             yield from _rights(table, change.id, config, rights)
 
 
-def _state(table: TableId, one: TableRegistration, config: Db2Config) -> Iterator[Finding]:
-    if one.state == ACTIVE:
+def _state(table: TableId, registration: TableRegistration, config: Db2Config) -> Iterator[Finding]:
+    if registration.state == ACTIVE:
         return
     schema = config.asn_capture_schema
     where = f"SOURCE_OWNER = {quote_literal(table.namespace)} AND SOURCE_TABLE = {quote_literal(table.name)}"
-    reason = f", after the message {one.reason}" if one.reason else ""
-    how = "was stopped" + reason if one.state == "S" else "is inactive"
+    reason = f", after the message {registration.reason}" if registration.reason else ""
+    how = "was stopped" + reason if registration.state == "S" else "is inactive"
     yield Finding(
-        f"The registration of {table} {how} (STATE is {one.state}): its changes are not captured.",
+        f"The registration of {table} {how} (STATE is {registration.state}): its changes are not captured.",
         f"UPDATE {schema}.IBMSNAP_REGISTER SET STATE = 'A' WHERE {where}; VALUES {schema}.ASNCDCSERVICES('reinit','asncdc')",
     )
 
 
-def _columns(source: TableSchema, change: TableSchema, one: TableRegistration, config: Db2Config) -> Iterator[Finding]:
+def _columns(
+    source: TableSchema, change: TableSchema, registration: TableRegistration, config: Db2Config
+) -> Iterator[Finding]:
     """Columns that the change table lacks, or has no values of; updates that do not show what was before."""
     table = source.id
-    logged = {c.name for c in data_columns(change, one.before_prefix, source.column_names)}
+    logged = {c.name for c in data_columns(change, registration.before_prefix, source.column_names)}
     missing = [
         c for c in source.columns if c.name not in logged and Db2ColumnType.from_column(c).base not in NOT_LOGGED
     ]
@@ -131,7 +133,7 @@ def _columns(source: TableSchema, change: TableSchema, one: TableRegistration, c
             "cannot be read from the table: they are unavailable.",
             "give the table a primary key, or exclude the columns with column.exclude.list",
         )
-    if not one.pairs and not one.before_prefix:
+    if not registration.pairs and not registration.before_prefix:
         where = f"SOURCE_OWNER = {quote_literal(table.namespace)} AND SOURCE_TABLE = {quote_literal(table.name)}"
         outcome = (
             "a key update leaves the row with the old key in the target"
@@ -171,5 +173,5 @@ def _listed(tables: list[TableId]) -> str:
     return ", ".join(names[:_SHOWN]) + rest
 
 
-def _advice(what: str, fix: str) -> Finding:
-    return Finding(what, fix, fatal=False)
+def _advice(problem: str, fix: str) -> Finding:
+    return Finding(problem, fix, fatal=False)

@@ -187,11 +187,11 @@ class FileFeed(RecordFeed):
         :param whole: a last line without an end is a line
         :param stop: bytes after which to end
         """
-        with self._told(name), self._open(name, at.offset) as file:
+        with self._translated_errors(name), self._open(name, at.offset) as file:
             rest, offset, number = b"", at.offset, at.line
             while True:
-                wanted = PIECE_BYTES if stop is None else min(PIECE_BYTES, stop - offset - len(rest))
-                block = file.read(wanted) if wanted > 0 else b""
+                size = PIECE_BYTES if stop is None else min(PIECE_BYTES, stop - offset - len(rest))
+                block = file.read(size) if size > 0 else b""
                 if block:
                     cut = block.rfind(b"\n") + 1
                     if not cut:
@@ -216,11 +216,11 @@ class FileFeed(RecordFeed):
         sizes = np.array([len(line) + 1 for line in lines], np.int64)
         begins = offset + np.concatenate([[0], np.cumsum(sizes)])
         begins[-1] = offset + len(text)
-        kept = [i for i, line in enumerate(lines) if line.strip()]
-        if not kept:
+        indexes = [i for i, line in enumerate(lines) if line.strip()]
+        if not indexes:
             return None
-        index = np.array(kept)
-        chosen = [b'{"value":' + lines[i] + b"}" if self._wrap else lines[i] for i in kept]
+        index = np.array(indexes)
+        chosen = [b'{"value":' + lines[i] + b"}" if self._wrap else lines[i] for i in indexes]
         return FileRecordLines(chosen, name, np.append(begins[index], begins[-1]), number + index + 1, before)
 
     @contextlib.contextmanager
@@ -244,7 +244,7 @@ class FileFeed(RecordFeed):
     def _last_end(self, name: str, size: int) -> int:
         """Find the end of the last whole line of a file."""
         end = size
-        with self._told(name), self._fs.open(self._path(name), "rb") as file:
+        with self._translated_errors(name), self._fs.open(self._path(name), "rb") as file:
             while end > 0:
                 begin = max(end - _TAIL, 0)
                 file.seek(begin)
@@ -258,23 +258,23 @@ class FileFeed(RecordFeed):
 
     def _listed(self) -> dict[str, int]:
         """List the files, by their names below the path, in their order → size in bytes."""
-        with self._told(self._url):
+        with self._translated_errors(self._url):
             self._fs.invalidate_cache()
             if "*" in self._root:
-                found = self._fs.glob(self._root, detail=True)
+                files = self._fs.glob(self._root, detail=True)
             elif self._fs.isfile(self._root):
-                found = {self._root: self._fs.info(self._root)}
+                files = {self._root: self._fs.info(self._root)}
             elif self._fs.exists(self._root):
-                found = self._fs.find(self._root, detail=True)
+                files = self._fs.find(self._root, detail=True)
             else:
-                found = {}
+                files = {}
         base = self._root.partition("*")[0].rpartition("/")[0] if "*" in self._root else self._root
-        self._base = base if base not in found else base.rpartition("/")[0]
-        named = {path.removeprefix(self._base).lstrip("/"): info for path, info in found.items()}
+        self._base = base if base not in files else base.rpartition("/")[0]
+        named = {path.removeprefix(self._base).lstrip("/"): info for path, info in files.items()}
         return {
             name: int(info["size"])
             for name, info in sorted(named.items())
-            if info["type"] == "file" and _is_events(name, only=len(found) == 1 and self._root in found)
+            if info["type"] == "file" and _is_events(name, only=len(files) == 1 and self._root in files)
         }
 
     def _path(self, name: str) -> str:
@@ -318,9 +318,9 @@ class FileFeed(RecordFeed):
             FilePosition(name, offset),
         )
 
-    def _lost(self, what: str, at: FilePosition, remedy: str = "") -> PositionLost:
+    def _lost(self, problem: str, at: FilePosition, remedy: str = "") -> PositionLost:
         return PositionLost(
-            what,
+            problem,
             where=f"{self._url}: {at}",
             safe=_SAFE,
             remedy=remedy
@@ -345,7 +345,7 @@ class FileFeed(RecordFeed):
         return format_cdc_command("offset set", self._config.connector_name, to=json.dumps(position.to_json()))
 
     @contextlib.contextmanager
-    def _told(self, name: str) -> Iterator[None]:
+    def _translated_errors(self, name: str) -> Iterator[None]:
         """Errors of the filesystem in words."""
         try:
             yield

@@ -47,7 +47,7 @@ class LineParser:
             found = []
         if len(found) == len(lines) and all(type(record) is dict for record in found):
             return found  # type: ignore[no-any-return]
-        return [self._one(line, where(at)) for at, line in enumerate(lines)]
+        return [self._parse_line(line, where(at)) for at, line in enumerate(lines)]
 
     def find_schema_name(self, schema: Any) -> str | None:
         """Return the name of a record's schema, whether it was replaced by it or not; ``None`` if there is none."""
@@ -58,7 +58,7 @@ class LineParser:
             self._add(text, schema)
         return str(orjson.loads(self._named[text]))
 
-    def _one(self, line: bytes, where: str) -> dict[str, Any]:
+    def _parse_line(self, line: bytes, where: str) -> dict[str, Any]:
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError as e:
@@ -98,7 +98,7 @@ class LineParser:
         return raw
 
     def _add(self, raw: bytes, schema: dict[str, Any]) -> None:
-        known = next((name for name, other in self.schemas.items() if other == schema), None)
-        name = known or f"\0schema {len(self.schemas)}"
+        known_name = next((name for name, other in self.schemas.items() if other == schema), None)
+        name = known_name or f"\0schema {len(self.schemas)}"
         self.schemas[name] = schema
         self._named = {raw: orjson.dumps(name), **self._named}

@@ -61,12 +61,12 @@ class JsonColumnConverter:
         if any(value is MISSING for value in values):
             missing = np.fromiter((value is MISSING for value in values), np.bool_, len(values))
             values = [None if value is MISSING else value for value in values]
-        made = self._array(values)
-        lacking = self._lacking(made)
+        array = self._array(values)
+        lacking = self._lacking(array)
         if lacking is not None:
-            made = pc.if_else(pa.array(lacking), pa.scalar(None, made.type), made)
+            array = pc.if_else(pa.array(lacking), pa.scalar(None, array.type), array)
             missing = lacking if missing is None else missing | lacking
-        return made, missing
+        return array, missing
 
     def _array(self, values: list[Any]) -> pa.Array:
         try:
@@ -84,14 +84,14 @@ class JsonColumnConverter:
                 raise InvalidColumnValue(row, f"{_shown(value)} is not a {self._column.type}: {e}") from None
         return self._make(values)
 
-    def _lacking(self, made: pa.Array) -> Mask | None:
+    def _lacking(self, array: pa.Array) -> Mask | None:
         if self._placeholders is not None:
-            found = pc.is_in(made, self._placeholders)
+            is_placeholder = pc.is_in(array, self._placeholders)
         elif self._bytes is not None:
-            found = pc.fill_null(pc.equal(made, self._bytes), fill_value=False)
+            is_placeholder = pc.fill_null(pc.equal(array, self._bytes), fill_value=False)
         else:
             return None
-        mask: Mask = found.to_numpy(zero_copy_only=False)
+        mask: Mask = is_placeholder.to_numpy(zero_copy_only=False)
         return mask if mask.any() else None
 
 
@@ -200,7 +200,7 @@ def expand_images(arrays: Sequence[pa.Array], type_: pa.StructType, index: npt.N
 
     :param index: for each row, which of the images it has; -1: none
     """
-    made = pa.StructArray.from_arrays(list(arrays), fields=list(type_))
-    if len(made) == len(index):
-        return made
-    return made.take(pa.array(index, mask=index < 0))
+    images = pa.StructArray.from_arrays(list(arrays), fields=list(type_))
+    if len(images) == len(index):
+        return images
+    return images.take(pa.array(index, mask=index < 0))

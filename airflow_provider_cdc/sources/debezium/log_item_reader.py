@@ -96,7 +96,7 @@ class DebeziumEventReader:
         """Topic → key of the delete that was its last event."""
         self._open: dict[str, TopicRows] = {}
         self._order = 0
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self.left_out: Counter[str] = Counter()
 
     def read_items(self, piece: RecordLines) -> Iterator[LogItem]:
@@ -180,8 +180,8 @@ class DebeziumEventReader:
     def _is_event(self, topic: str, schema: str | None, value: Any, line: int) -> bool:
         if schema is None:
             shape = of_value(topic, value)
-        elif (known := self._shapes.get(schema)) is not None:
-            shape = known
+        elif (known_shape := self._shapes.get(schema)) is not None:
+            shape = known_shape
         else:
             shape = self._shapes[schema] = of_schema(self._lines.schemas[schema])
         if shape in EVENTS and not (shape is RecordKind.ENVELOPE and value.get("op") == "m"):
@@ -196,11 +196,11 @@ class DebeziumEventReader:
         self._leave_out(topic, shape.value if shape is not RecordKind.ENVELOPE else RecordKind.MESSAGE.value)
         return False
 
-    def _leave_out(self, topic: str, what: str) -> None:
-        self.left_out[what] += 1
-        if self._tell and (topic, what) not in self._told:
-            self._told.add((topic, what))
-            log.info("Records of %s are skipped: each is %s, not an event of a table.", topic, what)
+    def _leave_out(self, topic: str, kind: str) -> None:
+        self.left_out[kind] += 1
+        if self._tell and (topic, kind) not in self._reported:
+            self._reported.add((topic, kind))
+            log.info("Records of %s are skipped: each is %s, not an event of a table.", topic, kind)
 
     def _event(self, value: Any, schema: str | None, line: int) -> tuple[int, Row | None, Row | None, int]:
         """Operation, image before, image after and time of an event."""
@@ -268,11 +268,11 @@ class DebeziumEventReader:
             self._deleted[rows.topic] = key
         else:
             self._deleted.pop(rows.topic, None)
-        given = headers if isinstance(headers, Mapping) else {}
+        header_values = headers if isinstance(headers, Mapping) else {}
         if after is not None:
             for name in self._config.events_headers:
-                after[f"{HEADER}{name}"] = self._part(given.get(name))[1]
-        second = _OLD_KEY in given and self._moves(rows, self._part(given[_OLD_KEY])[1])
+                after[f"{HEADER}{name}"] = self._part(header_values.get(name))[1]
+        second = _OLD_KEY in header_values and self._moves(rows, self._part(header_values[_OLD_KEY])[1])
         if op == CREATE and (second or _same_change(rows, origin)):
             rows.op[-1], rows.after[-1], rows.keys[-1], rows.lines[-1] = UPDATE, after, key, line
             return
@@ -303,14 +303,14 @@ class DebeziumEventReader:
             return
         first = min(rows.lines[0] for rows in opened.values())
         for rows in opened.values():
-            known, described = self._tables.find_schema(rows.table), self._describe(rows)
-            if known is not None and rows.has_only_keys:
+            recorded, described = self._tables.find_schema(rows.table), self._describe(rows)
+            if recorded is not None and rows.has_only_keys:
                 continue
-            schema = build_needed_schema(rows, described, known, ordered=self._feed.is_topic_ordered(rows.topic))
-            if (found := build_schema_change(known, schema)) is not None:
+            schema = build_needed_schema(rows, described, recorded, ordered=self._feed.is_topic_ordered(rows.topic))
+            if (change := build_schema_change(recorded, schema)) is not None:
                 start = self._piece.position_from_count(first)
                 yield SchemaChange(
-                    "", rows.table.database_name, [found], start, rows.ts_us[0], self._place(rows.topic, first)
+                    "", rows.table.database_name, [change], start, rows.ts_us[0], self._place(rows.topic, first)
                 )
         blocks = [self._block(rows) for rows in opened.values()]
         last = max(rows.ts_us[-1] for rows in opened.values())
@@ -318,22 +318,22 @@ class DebeziumEventReader:
 
     def _describe(self, rows: TopicRows) -> DescribedColumns:
         """Build the description of columns that the schemas of some rows give."""
-        if (found := self._described.get((rows.topic, rows.token))) is not None:
-            return found
-        token, found = rows.token, DescribedColumns(key=rows.token.key)
+        if (described := self._described.get((rows.topic, rows.token))) is not None:
+            return described
+        token, described = rows.token, DescribedColumns(key=rows.token.key)
         try:
             if token.value_schema is not None:
-                found.exact = True
-                found.columns = self._columns(self._lines.schemas[token.value_schema], token.key)
+                described.exact = True
+                described.columns = self._columns(self._lines.schemas[token.value_schema], token.key)
             if token.key_schema is not None:
                 for column in self._key_columns(self._lines.schemas[token.key_schema]):
-                    found.columns.setdefault(column.name, column)
+                    described.columns.setdefault(column.name, column)
         except (ValueError, KeyError) as e:
             raise self._refused(
                 f"The schema of a record of {rows.topic} cannot be read: {e}", rows.lines[0], _LEAVE_OUT
             ) from None
-        self._described[rows.topic, token] = found
-        return found
+        self._described[rows.topic, token] = described
+        return described
 
     def _columns(self, schema: Mapping[str, Any], key: tuple[str, ...]) -> dict[str, Column]:
         fields = {str(field["field"]): field for field in schema["fields"]}
@@ -415,8 +415,8 @@ class DebeziumEventReader:
         """Return the source's own fields of the ``source`` block, of one line."""
         return {name: values[0].as_py() for name, values in self._sources(topic, np.array([line])).items()}
 
-    def _refused(self, what: str, line: int, remedy: str) -> CdcError:
-        return UnknownLogEvent(what, where=self._piece.describe_line(line), safe=_SAFE, remedy=remedy)
+    def _refused(self, problem: str, line: int, remedy: str) -> CdcError:
+        return UnknownLogEvent(problem, where=self._piece.describe_line(line), safe=_SAFE, remedy=remedy)
 
 
 def _origin(value: Any) -> EventOrigin:
@@ -429,8 +429,8 @@ def _origin(value: Any) -> EventOrigin:
     for name in _TRANSACTION:
         id_ = source.get(name) if id_ is None else id_
     change = [source.get(name) for name in _CHANGE.get(str(source.get("connector")), ())]
-    told = bool(change) and None not in change
-    return EventOrigin("" if id_ is None else str(id_), " ".join(map(str, change)) if told else "")
+    has_change = bool(change) and None not in change
+    return EventOrigin("" if id_ is None else str(id_), " ".join(map(str, change)) if has_change else "")
 
 
 def _same_change(rows: TopicRows, origin: EventOrigin) -> bool:

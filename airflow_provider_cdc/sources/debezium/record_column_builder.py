@@ -133,11 +133,11 @@ def build_needed_schema(
 
 def _kinds(rows: TopicRows, described: DescribedColumns, old: Mapping[str, Column]) -> dict[str, str]:
     """Columns that no schema describes → what their values are, together with what the table has of them."""
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     if described.exact and not any(name.startswith(HEADER) for row in rows.after if row for name in row):
         undescribed = [name for name in described.key if name not in described.columns]
         if not undescribed:
-            return found
+            return kinds
     dicts = [row for rows_ in (rows.after, rows.before) for row in rows_ if row is not None]
     names = dict.fromkeys(described.key) | dict.fromkeys(
         name for names in dict.fromkeys(map(tuple, dicts)) for name in names
@@ -152,24 +152,24 @@ def _kinds(rows: TopicRows, described: DescribedColumns, old: Mapping[str, Colum
         if before is not None and (before not in schema_inference.KINDS or old[name].semantic not in (None, JSON)):
             continue  # a schema has said what it is
         if (kind := schema_inference.widen_kind(before, schema_inference.infer_kind(values))) is not None:
-            found[name] = kind
-    return found
+            kinds[name] = kind
+    return kinds
 
 
 _INTEGERS = ("int8", "int16", "int32", "int64")
 _FLOATS = ("float", "double")
 
 
-def _wider(known: Column, new: Column | None) -> Column:
+def _wider(old: Column, new: Column | None) -> Column:
     """Return the wider of a column's two forms, which has room for both; where none has, the new one."""
-    if new is None or known.type == new.type:
-        return known if new is None else new
+    if new is None or old.type == new.type:
+        return old if new is None else new
     for types in (_INTEGERS, _FLOATS):
-        if known.type in types and new.type in types:
-            return known if types.index(known.type) > types.index(new.type) else new
-    a, b = arrow_type(known.type), arrow_type(new.type)
+        if old.type in types and new.type in types:
+            return old if types.index(old.type) > types.index(new.type) else new
+    a, b = arrow_type(old.type), arrow_type(new.type)
     if pa.types.is_decimal(a) and pa.types.is_decimal(b):
-        return known if a.scale >= b.scale and a.precision - a.scale >= b.precision - b.scale else new
+        return old if a.scale >= b.scale and a.precision - a.scale >= b.precision - b.scale else new
     return new
 
 
@@ -223,8 +223,8 @@ class ImageBuilder:
             ):
                 values = [v if v is MISSING else schema_inference.format_value(v) for v in values]
             try:
-                made, missing = converter.convert_values(values)
-                arrays.append(made if own.type == column.type else made.cast(arrow_type(column.type)))
+                array, missing = converter.convert_values(values)
+                arrays.append(array if own.type == column.type else array.cast(arrow_type(column.type)))
             except InvalidColumnValue as e:
                 raise InvalidColumnValue(int(at[e.row]), f"{what}.{column.name}: {e}") from None
             except pa.ArrowInvalid as e:

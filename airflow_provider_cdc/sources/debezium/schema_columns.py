@@ -58,7 +58,7 @@ def column_of(node: Node, zoned: ZonedTimestampMode, *, key: bool = False) -> Co
     """
     semantic = node.get("name")
     parameters = {str(name): str(value) for name, value in (node.get("parameters") or {}).items()}
-    type_, kept = _type(node, semantic, parameters, zoned)
+    type_, kept_semantic = _type(node, semantic, parameters, zoned)
     length = _number(parameters.get(f"{_SOURCE}length"))
     scale = _number(parameters.get(f"{_SOURCE}scale"))
     if type_.startswith("timestamp[") and length is None:
@@ -73,7 +73,7 @@ def column_of(node: Node, zoned: ZonedTimestampMode, *, key: bool = False) -> Co
         name=str(node["field"]),
         type=type_,
         nullable=bool(node.get("optional", False)) and not key,
-        semantic=kept,
+        semantic=kept_semantic,
         parameters=parameters,
         declared=declared,
     )

@@ -36,12 +36,12 @@ def infer_kind(values: Iterable[Any]) -> str | None:
     """
     types = set(map(type, values))
     types.discard(type(None))
-    found: str | None = None
-    for one in types:
-        found = widen_kind(found, _BY_TYPE[one])
-    if found == "int64" and max(v for v in values if v is not None) > _LARGEST:
+    kind: str | None = None
+    for type_ in types:
+        kind = widen_kind(kind, _BY_TYPE[type_])
+    if kind == "int64" and max(v for v in values if v is not None) > _LARGEST:
         return BIG
-    return found
+    return kind
 
 
 def widen_kind(one: str | None, other: str | None) -> str | None:

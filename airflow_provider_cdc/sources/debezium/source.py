@@ -46,25 +46,25 @@ class DebeziumSource(Source):
         self._config = config
         self._feed = _feed(config)
         self._reader: DebeziumEventReader | None = None
-        self._found: _FoundTables | None = None
+        self._discovered: _FoundTables | None = None
 
     def check_prerequisites(self) -> list[Finding]:
-        return [Finding(what, fix, fatal) for what, fix, fatal in self._feed.list_findings()]
+        return [Finding(problem, fix, fatal) for problem, fix, fatal in self._feed.list_findings()]
 
     def discover_tables(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
         """List the tables of the first events there are; others come with their own first event."""
-        if self._found is None:
-            self._found = _FoundTables(self._config)
-            reader = DebeziumEventReader(self._config, self._feed, self._found, tell=False)
+        if self._discovered is None:
+            self._discovered = _FoundTables(self._config)
+            reader = DebeziumEventReader(self._config, self._feed, self._discovered, tell=False)
             try:
                 for piece in self._feed.read_sample():
                     for item in reader.read_items(piece):
-                        self._found.add_item(item)
+                        self._discovered.add_item(item)
             except (UnknownLogEvent, UnreadableValue) as e:
                 log.info(
                     "The tables of later events are not known yet: %s", e.what
                 )  # the stream raises it, in its turn
-        return {table: schema for table, schema in self._found.schemas.items() if needed(table)}
+        return {table: schema for table, schema in self._discovered.schemas.items() if needed(table)}
 
     def current_position(self) -> Position:
         return self._feed.find_end_position()

@@ -73,15 +73,15 @@ class TopicFeed(RecordFeed):
     def __init__(self, config: DebeziumConfig) -> None:
         self._config = config
         self._partitions: Offsets = {}
-        self._made: Consumer | None = None
+        self._open_consumer: Consumer | None = None
         self._trouble = ""
         _library()
         _check_pattern(config.topics_regex)
 
     def close(self) -> None:
-        if self._made is not None:
-            self._made.close()
-            self._made = None
+        if self._open_consumer is not None:
+            self._open_consumer.close()
+            self._open_consumer = None
 
     # -- where --------------------------------------------------------------------------------------------------------
 
@@ -116,9 +116,9 @@ class TopicFeed(RecordFeed):
                     )
 
     def list_findings(self) -> list[tuple[str, str, bool]]:
-        found = self._watermarks()
-        missing = [topic for topic in self._config.topics if topic not in found]
-        what = [
+        watermarks = self._watermarks()
+        missing = [topic for topic in self._config.topics if topic not in watermarks]
+        findings = [
             (
                 f"The topic {topic} does not exist yet.",
                 "no action is needed: its records are read when the topic exists",
@@ -126,15 +126,15 @@ class TopicFeed(RecordFeed):
             )
             for topic in missing
         ]
-        if not found and self._config.topics_regex is not None:
-            what.append(
+        if not watermarks and self._config.topics_regex is not None:
+            findings.append(
                 (
                     f"No topic matches topics.regex={self._config.topics_regex}.",
                     "correct the expression if it is wrong",
                     False,
                 )
             )
-        return what
+        return findings
 
     def is_topic_ordered(self, topic: str) -> bool:
         return len(self._partitions.get(topic, ())) <= 1
@@ -182,13 +182,13 @@ class TopicFeed(RecordFeed):
             for partition, (low, _) in partitions.items():
                 at.setdefault(topic, {}).setdefault(partition, low)
         consumer = self._consumer()
-        wanted = [
+        assignment = [
             TopicPartition(t, p, offset)
             for t, ps in at.items()
             if self._config.is_topic_selected(t)
             for p, offset in ps.items()
         ]
-        consumer.assign(wanted)
+        consumer.assign(assignment)
         return consumer
 
     def _consumed(self, consumer: Consumer, seconds: float) -> list[Message]:
@@ -212,7 +212,11 @@ class TopicFeed(RecordFeed):
         self._ends: list[tuple[str, int, int]] = []
         limits: Mapping[str, Mapping[int, int]] = {} if until is None else until.offsets
         for message in messages:
-            topic, partition, offset = str(message.topic()), _known(message.partition()), _known(message.offset())
+            topic, partition, offset = (
+                str(message.topic()),
+                _required_number(message.partition()),
+                _required_number(message.offset()),
+            )
             if (error := message.error()) is not None:
                 if error.code() != KafkaError._PARTITION_EOF:
                     raise self._unreadable(error, topic, partition, TopicsPosition(_copy(at)))
@@ -236,8 +240,8 @@ class TopicFeed(RecordFeed):
             key = orjson.dumps(key.decode("utf-8", "replace"))
         line = b'{"topic":' + orjson.dumps(topic) + b',"key":' + (key or b"null") + b',"value":' + (value or b"null")
         if headers := message.headers():
-            given = headers.items() if isinstance(headers, dict) else headers
-            line += b',"headers":' + orjson.dumps({name: _header(text) for name, text in given})
+            fields = headers.items() if isinstance(headers, dict) else headers
+            line += b',"headers":' + orjson.dumps({name: _header(text) for name, text in fields})
         return line + b"}"
 
     # -- the brokers --------------------------------------------------------------------------------------------------
@@ -249,10 +253,10 @@ class TopicFeed(RecordFeed):
         consumer = self._asking()
         try:
             topics = consumer.list_topics(timeout=_ANSWER_S).topics
-            found = {}
+            watermarks = {}
             for name, topic in topics.items():
                 if self._config.is_topic_selected(name) and not name.startswith("__consumer_") and topic.error is None:
-                    found[name] = {
+                    watermarks[name] = {
                         p: consumer.get_watermark_offsets(TopicPartition(name, p), timeout=_ANSWER_S)
                         for p in sorted(topic.partitions)
                     }
@@ -260,13 +264,13 @@ class TopicFeed(RecordFeed):
             raise self._unreachable(e) from None
         finally:
             consumer.close()
-        self._partitions = {name: {p: high for p, (_, high) in ps.items()} for name, ps in found.items()}
-        return found
+        self._partitions = {name: {p: high for p, (_, high) in ps.items()} for name, ps in watermarks.items()}
+        return watermarks
 
     def _consumer(self) -> Consumer:
-        if self._made is None:
-            self._made = self._new()
-        return self._made
+        if self._open_consumer is None:
+            self._open_consumer = self._new()
+        return self._open_consumer
 
     def _asking(self) -> Consumer:
         """Open a separate consumer: sensors ask from any thread."""
@@ -320,9 +324,9 @@ class TopicFeed(RecordFeed):
             remedy="check that the brokers run, and that the account may read the topic",
         )
 
-    def _lost(self, what: str, at: TopicsPosition) -> PositionLost:
+    def _lost(self, problem: str, at: TopicsPosition) -> PositionLost:
         return PositionLost(
-            what,
+            problem,
             where=str(at),
             safe=_SAFE,
             remedy=f"`{format_cdc_command('gap', self._config.connector_name, repair='skip')}` shows the lost offsets and "
@@ -370,7 +374,7 @@ def _copy(offsets: Offsets) -> Offsets:
     return {topic: dict(partitions) for topic, partitions in offsets.items()}
 
 
-def _known(number: int | None) -> int:
+def _required_number(number: int | None) -> int:
     assert number is not None
     return number
 

@@ -49,13 +49,13 @@ class MemoryChunkReader(ChunkReader):
     def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
         began = time.monotonic()
         entry, there = self._rows(rows)
-        found, after = _first(there[: limit * queries], row_struct(rows.table), max_bytes)
-        complete = len(found) == len(there) and len(found) < limit * queries
+        rows_read, after = _first(there[: limit * queries], row_struct(rows.table), max_bytes)
+        complete = len(rows_read) == len(there) and len(rows_read) < limit * queries
         now, source = self._db.clock(), {"entry": entry, "row": 0}
         position = None if self._signals is not None else MemoryPosition(entry)
-        if not found:
+        if not rows_read:
             return ChunkRows([], None, position, position, complete=True, ts_us=now, source=source)
-        n = len(found)
+        n = len(rows_read)
         block = RowBlock(
             table=rows.table,
             op=np.full(n, READ, np.int8),
@@ -67,7 +67,14 @@ class MemoryChunkReader(ChunkReader):
             source={"entry": pa.array([entry] * n, pa.int64()), "row": pa.array(range(n), pa.int32())},
         )
         return ChunkRows(
-            [block], _key(found[-1], rows.order), position, position, complete, time.monotonic() - began, now, source
+            [block],
+            _key(rows_read[-1], rows.order),
+            position,
+            position,
+            complete,
+            time.monotonic() - began,
+            now,
+            source,
         )
 
     def to_source_keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
@@ -93,23 +100,23 @@ class MemoryChunkReader(ChunkReader):
         assert self._signals is not None
         return self._db.read_consistent_view()[1][self._signals].column_names[:3]
 
-    def _rows(self, wanted: KeyRange) -> tuple[int, list[Row]]:
+    def _rows(self, rows: KeyRange) -> tuple[int, list[Row]]:
         """End of the log, and the rows of a range in order."""
         entry, schemas, tables = self._db.read_consistent_view()
-        if (there := schemas.get(wanted.table.id)) is None or there.columns != wanted.table.columns:
+        if (there := schemas.get(rows.table.id)) is None or there.columns != rows.table.columns:
             raise StructureChanged
-        types = [there.get_column(name).type for name in wanted.order]
+        types = [there.get_column(name).type for name in rows.order]
 
         def parsed(key: Key | None) -> tuple[Any, ...] | None:
             return None if key is None else tuple(key_from_json(key, types[: len(key)]))
 
-        low, high, first, end = map(parsed, (wanted.after, wanted.upto, wanted.first, wanted.end))
-        keys = None if wanted.keys is None else {parsed(key) for key in wanted.keys}
-        width = len(wanted.keys[0]) if wanted.keys else 0
-        fits = parse_condition(wanted.condition, there) if wanted.condition else lambda row: True
-        found = []
+        low, high, first, end = map(parsed, (rows.after, rows.upto, rows.first, rows.end))
+        keys = None if rows.keys is None else {parsed(key) for key in rows.keys}
+        width = len(rows.keys[0]) if rows.keys else 0
+        fits = parse_condition(rows.condition, there) if rows.condition else lambda row: True
+        matching = []
         for row in tables[there.id]:
-            key = tuple(row[name] for name in wanted.order)
+            key = tuple(row[name] for name in rows.order)
             if (
                 (low is None or key > low)
                 and (high is None or key <= high)
@@ -118,8 +125,8 @@ class MemoryChunkReader(ChunkReader):
                 and (keys is None or key[:width] in keys)
                 and fits(row)
             ):
-                found.append(row)
-        return entry, sorted(found, key=lambda row: tuple(row[name] for name in wanted.order))
+                matching.append(row)
+        return entry, sorted(matching, key=lambda row: tuple(row[name] for name in rows.order))
 
 
 def parse_condition(text: str, table: TableSchema) -> Callable[[Row], bool]:
@@ -129,15 +136,15 @@ def parse_condition(text: str, table: TableSchema) -> Callable[[Row], bool]:
     """
     tests = []
     for part in re.split(r"\s+AND\s+", text.strip(), flags=re.IGNORECASE):
-        found = re.fullmatch(r"(\w+)\s*(=|<>|<=|>=|<|>)\s*(-?\d+|'[^']*')", part.strip())
-        if found is None or found[1] not in table.column_names:
+        match = re.fullmatch(r"(\w+)\s*(=|<>|<=|>=|<|>)\s*(-?\d+|'[^']*')", part.strip())
+        if match is None or match[1] not in table.column_names:
             raise QueryRejected(
                 f"The database cannot parse the condition: {text}",
                 where=f"{table.id}: {part}",
                 safe="Nothing was read.",
                 remedy="correct the condition",
             )
-        tests.append((found[1], _OPERATORS[found[2]], ast.literal_eval(found[3])))
+        tests.append((match[1], _OPERATORS[match[2]], ast.literal_eval(match[3])))
     return lambda row: all(row[name] is not None and test(row[name], value) for name, test, value in tests)
 
 

@@ -111,8 +111,8 @@ class MemoryDatabase:
         :param rows: what the table begins with, of which the log knows nothing (``CREATE TABLE … AS SELECT``)
         """
         with self.lock:
-            made = tuple(_column(n, t.rstrip("!"), nullable=not t.endswith("!")) for n, t in columns.items())
-            schema = TableSchema(id=self.resolve_table_id(table), columns=made, key=key)
+            table_columns = tuple(_column(n, t.rstrip("!"), nullable=not t.endswith("!")) for n, t in columns.items())
+            schema = TableSchema(id=self.resolve_table_id(table), columns=table_columns, key=key)
             hidden = [{name: row.get(name) for name in schema.column_names} for row in rows]
             self._schemas[schema.id], self._rows[schema.id] = schema, hidden
             self._sparse[schema.id] = frozenset(sparse)
@@ -199,9 +199,9 @@ class MemoryDatabase:
         self._rows[table] = [dict(row) for row in self._rows[table]]
         return self._rows[table]
 
-    def _alter(self, schema: TableSchema, change: TableChange, what: str) -> None:
+    def _alter(self, schema: TableSchema, change: TableChange, clause: str) -> None:
         self._schemas[schema.id] = schema
-        self._ddl(f"ALTER TABLE {schema.id} {what}", change)
+        self._ddl(f"ALTER TABLE {schema.id} {clause}", change)
 
     def _ddl(self, ddl: str, *changes: TableChange) -> None:
         self.log.append(MemoryLogEntry(self.clock(), ddl=ddl, changes=list(changes)))
@@ -262,14 +262,14 @@ class MemoryTransaction:
         schema = self._db._schemas[self._db.resolve_table_id(table)]
         rows, sparse = self._db._rows[schema.id], self._db._sparse[schema.id]
         free = set(range(len(rows)))
-        found = []
+        updates = []
         for where, values in changes:
             i = next((i for i in sorted(free) if _matches(rows[i], where)), None)
             if i is None:
                 raise ValueError(f"{table} has no row {where}")
             free.remove(i)
-            found.append((i, rows[i], values))
-        for i, row, values in found:
+            updates.append((i, rows[i], values))
+        for i, row, values in updates:
             rows[i] = {**row, **values}
             before, after = _without(row, sparse), _without(rows[i], sparse - values.keys())
             self.changes.append(LoggedRowChange(schema, UPDATE, before, after))
@@ -280,14 +280,14 @@ class MemoryTransaction:
         :param limit: only so many of them
         """
         schema = self._db._schemas[self._db.resolve_table_id(table)]
-        kept, n = [], 0
+        remaining, n = [], 0
         for row in self._db._rows[schema.id]:
             if _matches(row, where) and n != limit:
                 self.changes.append(LoggedRowChange(schema, DELETE, _without(row, self._db._sparse[schema.id]), None))
                 n += 1
             else:
-                kept.append(row)
-        self._db._rows[schema.id] = kept
+                remaining.append(row)
+        self._db._rows[schema.id] = remaining
         return n
 
     def log_void(self, table: str, row: Row) -> None:

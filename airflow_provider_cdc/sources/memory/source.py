@@ -148,8 +148,8 @@ class MemorySource(Source):
         """Rows whose schema is not known, not even to the catalog (:meth:`_unknown`)."""
         counts: Counter[TableId] = Counter()
         for _, change in rows:
-            known = tables.find_schema(change.table.id)
-            if known is None or not _alike(known, change.table):
+            recorded = tables.find_schema(change.table.id)
+            if recorded is None or not _alike(recorded, change.table):
                 counts[change.table.id] += 1
         return {table: LeftOutRows(table, n, _UNKNOWN) for table, n in counts.items()}
 
@@ -157,8 +157,8 @@ class MemorySource(Source):
         """Tables whose schema the consumer lacks, or that does not fit the rows: the catalog may have it."""
         logged = {c.table.id: c.table for c in entry.rows if tables.is_captured(c.table.id)}
         for table, schema in logged.items():
-            known = tables.find_schema(table)
-            if known is not None and _alike(known, schema):
+            recorded = tables.find_schema(table)
+            if recorded is not None and _alike(recorded, schema):
                 continue
             present = self.discover_tables({table}.__contains__).get(table)
             if present is None or not _alike(present, schema):
@@ -170,7 +170,7 @@ class MemorySource(Source):
                     safe="Everything before this transaction is captured; no row was decoded with a guessed structure.",
                     remedy="snapshot the table again with snapshot.mode=always for one run",
                 )
-            change = TableChange(type="CREATE" if known is None else "ALTER", id=table, table=present, exact=False)
+            change = TableChange(type="CREATE" if recorded is None else "ALTER", id=table, table=present, exact=False)
             yield SchemaChange(
                 "", table.database_name, [change], MemoryPosition(at), entry.ts_us, {"entry": at, "row": 0}
             )

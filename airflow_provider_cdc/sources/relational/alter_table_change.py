@@ -43,8 +43,8 @@ def build_alter_change(
     """
     renamed = {p.column.name: p.before.name for p in columns if p.before and p.before.name != p.column.name}
     table = known.model_copy(update={"columns": tuple(p.column for p in columns), **update})
-    kept = {p.before.name for p in columns if p.before}
-    made_again = tuple(p.column.name for p in columns if not p.before and p.column.name in {*known.column_names} - kept)
+    stay = {p.before.name for p in columns if p.before}
+    made_again = tuple(p.column.name for p in columns if not p.before and p.column.name in {*known.column_names} - stay)
     return TableChange(
         type="ALTER", id=known.id, table=table, renamed=renamed, added=dict(added), dropped=made_again, exact=exact
     )

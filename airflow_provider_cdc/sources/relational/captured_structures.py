@@ -56,7 +56,7 @@ class CapturedStructures:
 
     def rows_changed(self, table: TableId, effect: StatementEffect) -> bool:
         """Rows of the table may have changed, and the log does not say how. Gives whether it is a captured one."""
-        known = self.find_structure(table)
-        if known is not None:
-            effect.changes.append(TableChange(type="ALTER", id=table, table=known, exact=False))
-        return known is not None
+        structure = self.find_structure(table)
+        if structure is not None:
+            effect.changes.append(TableChange(type="ALTER", id=table, table=structure, exact=False))
+        return structure is not None

@@ -67,7 +67,7 @@ class RelationalChunkReader(ChunkReader, Generic[_Query, _Position]):
     def __init__(self, signals: TableId | None) -> None:
         self._signals = signals
         self._closed = False
-        self._known: dict[TableId, tuple[TableSchema, CatalogRows]] = {}
+        self._catalog_schemas: dict[TableId, tuple[TableSchema, CatalogRows]] = {}
         self._conditions: set[tuple[TableId, str]] = set()
 
     # -- parts of the database ----------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class RelationalChunkReader(ChunkReader, Generic[_Query, _Position]):
     # -- structures ---------------------------------------------------------------------------------------------------
 
     def read_table_schema(self, table: TableId) -> TableSchema | None:
-        self._known.pop(table, None)
+        self._catalog_schemas.pop(table, None)
         with self._asking(str(table)):
             for _ in range(_ATTEMPTS):
                 before = self._fetch_columns(table)
@@ -132,7 +132,7 @@ class RelationalChunkReader(ChunkReader, Generic[_Query, _Position]):
                 if before == self._fetch_columns(table):
                     break
         if schema is not None:
-            self._known[table] = schema, before
+            self._catalog_schemas[table] = schema, before
         return schema
 
     def _expect(self, schema: TableSchema) -> None:
@@ -140,8 +140,8 @@ class RelationalChunkReader(ChunkReader, Generic[_Query, _Position]):
 
         :raises StructureChanged: the table has another definition
         """
-        known = self._known.get(schema.id)
-        if known is None or not known[0].same_structure(schema):
+        last_read = self._catalog_schemas.get(schema.id)
+        if last_read is None or not last_read[0].same_structure(schema):
             self._compare(schema)
 
     def _unchanged(self, schema: TableSchema) -> None:
@@ -149,9 +149,9 @@ class RelationalChunkReader(ChunkReader, Generic[_Query, _Position]):
 
         :raises StructureChanged: it has
         """
-        known = self._known.get(schema.id)
+        last_read = self._catalog_schemas.get(schema.id)
         with self._asking(str(schema.id)):
-            same = known is not None and known[1] == self._fetch_columns(schema.id)
+            same = last_read is not None and last_read[1] == self._fetch_columns(schema.id)
         if not same:  # the difference may be one that capture does not see, as in hidden columns
             self._compare(schema)
 
@@ -182,14 +182,14 @@ class RelationalChunkReader(ChunkReader, Generic[_Query, _Position]):
             began = time.monotonic()
             while left > 0 and not complete and size < max_bytes:
                 query = self._build_query(rows if last is None else replace(rows, after=last, first=None))
-                asked, came = self._limit_rows(query, min(limit, left)), 0
-                for block, key in self._read_blocks(query, asked, max_bytes, low, sum(map(len, blocks))):
+                row_limit, came = self._limit_rows(query, min(limit, left)), 0
+                for block, key in self._read_blocks(query, row_limit, max_bytes, low, sum(map(len, blocks))):
                     blocks.append(block)
                     last = key
                     came, size = came + len(block), size + (block.after.nbytes if block.after is not None else 0)
                     if size >= max_bytes:
                         break
-                complete, left = came < asked and size < max_bytes, left - came
+                complete, left = came < row_limit and size < max_bytes, left - came
             reading_s = time.monotonic() - began
             high = None if self._signals is not None else self._read_log_end()
         self._unchanged(rows.table)
@@ -258,8 +258,8 @@ class RelationalChunkReader(ChunkReader, Generic[_Query, _Position]):
 
         :raises QueryRejected: the database rejects it
         """
-        asked = (rows.table.id, rows.condition or "")
-        if rows.condition is None or asked in self._conditions:
+        condition = (rows.table.id, rows.condition or "")
+        if rows.condition is None or condition in self._conditions:
             return
         try:
             with self._translate_errors(str(rows.table.id)):
@@ -271,4 +271,4 @@ class RelationalChunkReader(ChunkReader, Generic[_Query, _Position]):
             raise build_query_refused(
                 f"The database rejects the condition for {rows.table.id}", e.what, rows.condition
             ) from e
-        self._conditions.add(asked)
+        self._conditions.add(condition)

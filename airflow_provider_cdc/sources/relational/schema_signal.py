@@ -179,24 +179,24 @@ def read_change(document: Mapping[str, Any], dialect: SignalDialect) -> TableCha
     return TableChange(type=kind, id=table, previous_id=previous, table=structure)
 
 
-def _structure(table: TableId, given: Any, dialect: SignalDialect) -> TableSchema:
-    columns = given.get("columns") if isinstance(given, Mapping) else None
+def _structure(table: TableId, document: Any, dialect: SignalDialect) -> TableSchema:
+    columns = document.get("columns") if isinstance(document, Mapping) else None
     if not isinstance(columns, list) or not columns:
         raise dialect.build_structure_error(f'{table} has no list of "columns" in its "table"')
-    charset = dialect.find_charset(table, given)
-    made = [dialect.build_column(_column(table, c, charset, dialect)) for c in sorted(columns, key=_position)]
-    names = [column.name for column in made]
+    charset = dialect.find_charset(table, document)
+    table_columns = [dialect.build_column(_column(table, c, charset, dialect)) for c in sorted(columns, key=_position)]
+    names = [column.name for column in table_columns]
     if len({dialect.fold_name(name) for name in names}) < len(names):
         raise dialect.build_structure_error(f"{table} has two columns of the same name")
-    key = given.get("primaryKeyColumnNames") or []
+    key = document.get("primaryKeyColumnNames") or []
     if not isinstance(key, list):
         raise dialect.build_structure_error(f'"primaryKeyColumnNames" of {table} is {key!r}, not a list')
     if not all(name in names for name in key):
         raise dialect.build_structure_error(
             f'"primaryKeyColumnNames" of {table} is {key!r}; its columns are {", ".join(names)}'
         )
-    made = [c.model_copy(update={"nullable": False}) if c.name in key else c for c in made]
-    return TableSchema(id=table, columns=tuple(made), key=tuple(key), charset=charset)
+    table_columns = [c.model_copy(update={"nullable": False}) if c.name in key else c for c in table_columns]
+    return TableSchema(id=table, columns=tuple(table_columns), key=tuple(key), charset=charset)
 
 
 def _position(column: Any) -> int:
@@ -204,28 +204,28 @@ def _position(column: Any) -> int:
     return position if isinstance(position, int) else 0
 
 
-def _column(table: TableId, given: Any, charset: str | None, dialect: SignalDialect) -> SignalColumn:
-    name = given.get("name") if isinstance(given, Mapping) else None
+def _column(table: TableId, document: Any, charset: str | None, dialect: SignalDialect) -> SignalColumn:
+    name = document.get("name") if isinstance(document, Mapping) else None
     if not isinstance(name, str) or not name:
         raise dialect.build_structure_error(f'{table} has a column without "name"')
-    text = given.get("typeName") or given.get("typeExpression")
+    text = document.get("typeName") or document.get("typeExpression")
     if not isinstance(text, str):
         raise dialect.build_structure_error(f'{table}.{name} has no "typeName"')
     for number in ("length", "scale"):
-        if not isinstance(given.get(number), int | None) or isinstance(given.get(number), bool):
-            raise dialect.build_structure_error(f'"{number}" of {table}.{name} is {given[number]!r}, not a number')
-    default = given.get("defaultValueExpression")
+        if not isinstance(document.get(number), int | None) or isinstance(document.get(number), bool):
+            raise dialect.build_structure_error(f'"{number}" of {table}.{name} is {document[number]!r}, not a number')
+    default = document.get("defaultValueExpression")
     return SignalColumn(
         table,
         name,
         text,
-        given.get("length"),
-        given.get("scale"),
-        nullable=bool(given.get("optional", True)),
+        document.get("length"),
+        document.get("scale"),
+        nullable=bool(document.get("optional", True)),
         default=str(default) if default is not None else None,
         # Debezium counts columns that the database numbers among the generated ones
-        generated=bool(given.get("generated")) and not given.get("autoIncremented"),
-        auto_incremented=bool(given.get("autoIncremented")),
+        generated=bool(document.get("generated")) and not document.get("autoIncremented"),
+        auto_incremented=bool(document.get("autoIncremented")),
         table_charset=charset,
-        document=given,
+        document=document,
     )

@@ -69,8 +69,8 @@ def read_registrations(connection: Db2Connection, schema: str, catalog: str | No
     :param catalog: name of the database, as tables' ids have it
     :raises NotGranted: there is no such control table, or the account may not read it
     """
-    found = [_registration(row, catalog) for row in connection.fetch_rows(_ALL.format(schema=schema))]
-    return {one.table: one for one in found if one is not None}
+    registrations = [_registration(row, catalog) for row in connection.fetch_rows(_ALL.format(schema=schema))]
+    return {registration.table: registration for registration in registrations if registration is not None}
 
 
 def later_starts(connection: Db2Connection, schema: str, catalog: str | None, lsn: bytes) -> dict[TableId, bytes]:
@@ -81,9 +81,21 @@ def later_starts(connection: Db2Connection, schema: str, catalog: str | None, ls
 
 
 def _registration(row: tuple[Any, ...], catalog: str | None) -> TableRegistration | None:
-    owner, table, change_owner, change_table, old, new, state, reason, pairs, prefix, altered, source_altered, made = (
-        row
-    )
+    (
+        owner,
+        table,
+        change_owner,
+        change_table,
+        old,
+        new,
+        state,
+        reason,
+        pairs,
+        prefix,
+        altered,
+        source_altered,
+        created,
+    ) = row
     if not _text(owner) or change_table is None:  # registrations of views and of external copies have no change table
         return None
     return TableRegistration(
@@ -98,7 +110,7 @@ def _registration(row: tuple[Any, ...], catalog: str | None) -> TableRegistratio
         before_prefix=_text(prefix) or None,
         altered=altered,
         source_altered=source_altered,
-        made_us=0 if made is None else clock_us(made),
+        made_us=0 if created is None else clock_us(created),
     )
 
 

@@ -81,24 +81,24 @@ class ChangeMerger:
         """Yield the changes in the order of (commit, change), in blocks; the transactions of the last one are complete, too."""
         while True:
             self._fill()
-            bound = min((one.last for one in self._waiting if one.more), default=None)
+            bound = min((run.last for run in self._waiting if run.more), default=None)
             if bound is None:
-                yield from self._complete([one.take_all() for one in self._waiting])
+                yield from self._complete([run.take_all() for run in self._waiting])
                 return
-            complete = [one.take_committed_before(bound) for one in self._waiting]
+            complete = [run.take_committed_before(bound) for run in self._waiting]
             if any(len(changes) for changes in complete if changes is not None):
                 yield from self._complete(complete)
-            elif sum(one.weight for one in self._waiting) >= self._block_rows:
-                yield from self._unfinished([one.take_up_to(bound) for one in self._waiting])
+            elif sum(run.weight for run in self._waiting) >= self._block_rows:
+                yield from self._unfinished([run.take_up_to(bound) for run in self._waiting])
 
     def _fill(self) -> None:
         """Fetch until each run that has more has some changes, and all have enough for a block."""
-        for one in self._waiting:
-            while one.more and not one.row_count:
-                one.fetch_changes()
-        weight = sum(one.weight for one in self._waiting)
+        for run in self._waiting:
+            while run.more and not run.row_count:
+                run.fetch_changes()
+        weight = sum(run.weight for run in self._waiting)
         while weight < self._block_rows:
-            least = min((one for one in self._waiting if one.more), key=lambda one: one.last, default=None)
+            least = min((run for run in self._waiting if run.more), key=lambda run: run.last, default=None)
             if least is None:
                 return
             weight -= least.weight

@@ -74,7 +74,9 @@ class ChangeTableLayout:
         return changed
 
 
-def layout_of(schema: TableSchema, one: TableRegistration, change: TableSchema, config: Db2Config) -> ChangeTableLayout:
+def layout_of(
+    schema: TableSchema, registration: TableRegistration, change: TableSchema, config: Db2Config
+) -> ChangeTableLayout:
     """Build the layout of a change table.
 
     :param schema: the structure with which the table is captured
@@ -83,16 +85,22 @@ def layout_of(schema: TableSchema, one: TableRegistration, change: TableSchema, 
     has = {c.name: c for c in change.columns}
     absent = [c.name for c in schema.columns if not _has_values(c, has)]
     values = SelectList(schema, config, absent=absent)
-    before = None if one.pairs or not one.before_prefix else _before(schema, one.before_prefix, has, config)
+    before = (
+        None
+        if registration.pairs or not registration.before_prefix
+        else _before(schema, registration.before_prefix, has, config)
+    )
     lobs = tuple(i for i, c in enumerate(schema.columns) if _is_lob(c) and c.name in absent)
-    indicated = [i for i in lobs if (found := has.get(schema.columns[i].name)) and not _is_lob(found)]
+    indicated = [i for i in lobs if (column := has.get(schema.columns[i].name)) and not _is_lob(column)]
     first = len(OWN) + values.width + (before.width if before else 0)
     selected = [*OWN, *values.expressions, *(before.expressions if before else ())]
     selected += [f"t.{quoted_name(schema.columns[i].name)}" for i in indicated]
-    table = quote_table(TableId(namespace=one.change_owner, name=one.change_table))
+    table = quote_table(TableId(namespace=registration.change_owner, name=registration.change_table))
     escaped = f"SELECT {', '.join(selected)} FROM {table} t".replace("{", "{{").replace("}", "}}")
     sql = f"{escaped} WHERE {{where}} ORDER BY t.IBMSNAP_COMMITSEQ, t.IBMSNAP_INTENTSEQ FOR READ ONLY WITH CS"
-    return ChangeTableLayout(one, schema, values, before, lobs, {c: first + i for i, c in enumerate(indicated)}, sql)
+    return ChangeTableLayout(
+        registration, schema, values, before, lobs, {c: first + i for i, c in enumerate(indicated)}, sql
+    )
 
 
 def _is_lob(column: Column) -> bool:

@@ -97,6 +97,6 @@ class CommitWindowPlanner:
         """Adapt to a window that had so many changes: let the next one have about :data:`AIM_ROWS`."""
         if window.whole:
             return
-        wanted = self.transactions * AIM_ROWS // max(rows, 1)
+        transactions = self.transactions * AIM_ROWS // max(rows, 1)
         most = min(MOST, self.transactions * MOST_GROWTH)
-        self.transactions = max(LEAST, min(wanted, most))
+        self.transactions = max(LEAST, min(transactions, most))

@@ -42,12 +42,12 @@ class ConnectorRegistrations:
     def list_new_registrations(self) -> list[TableRegistration]:
         """Tables to capture whose registrations are active and which are not known yet."""
         return [
-            one
-            for one in self.registered.values()
-            if one.state == ACTIVE
-            and one.altered is not None
-            and self._tables.find_schema(one.table) is None
-            and self._tables.is_captured(one.table)
+            registration
+            for registration in self.registered.values()
+            if registration.state == ACTIVE
+            and registration.altered is not None
+            and self._tables.find_schema(registration.table) is None
+            and self._tables.is_captured(registration.table)
         ]
 
     def check_registrations(self, position: Db2Position) -> list[TableRegistration]:
@@ -56,27 +56,31 @@ class ConnectorRegistrations:
         :raises PositionLost: a change table does not hold all changes after the position
         :raises PrerequisiteError: a table is not captured any more
         """
-        found = []
+        registrations = []
         for table in self.list_known_tables():
-            one = self.registered.get(table)
-            if one is None:
+            registration = self.registered.get(table)
+            if registration is None:
                 raise self.taken_out(table, position)
-            self._check(one, position)
-            found.append(one)
-        return found
+            self._check(registration, position)
+            registrations.append(registration)
+        return registrations
 
     def list_readable_registrations(self) -> list[TableRegistration]:
         """List the known tables that are registered and have a change table."""
-        found = [self.registered.get(table) for table in self.list_known_tables()]
-        return [one for one in found if one is not None and one.altered is not None]
+        registrations = [self.registered.get(table) for table in self.list_known_tables()]
+        return [
+            registration
+            for registration in registrations
+            if registration is not None and registration.altered is not None
+        ]
 
     def list_unreported_tables(self) -> list[TableRegistration]:
         """List the known tables for which the agent fills no ``CD_NEW_SYNCHPOINT``."""
-        return [one for one in self.list_readable_registrations() if one.new is None]
+        return [registration for registration in self.list_readable_registrations() if registration.new is None]
 
     def list_unchanged_tables(self, reading: Iterable[TableRegistration]) -> list[TableRegistration]:
         """List the known tables that have no changes to read."""
-        busy = {one.table for one in reading}
+        busy = {registration.table for registration in reading}
         return [self.registered[t] for t in self.list_known_tables() if t not in busy and t in self.registered]
 
     def check_starts(
@@ -88,9 +92,9 @@ class ConnectorRegistrations:
         :param position: from which they were read
         :param read: what was read
         """
-        for one in read:
-            if (start := starts.get(one.table)) is not None:
-                self._check_start(one, start, position)
+        for registration in read:
+            if (start := starts.get(registration.table)) is not None:
+                self._check_start(registration, start, position)
 
     def taken_out(self, table: TableId, position: Db2Position) -> PrerequisiteError:
         """Return the error of a known table that has no registration, though it exists."""
@@ -104,53 +108,53 @@ class ConnectorRegistrations:
             f"{self._schema}.ADDTABLE({quote_literal(table.namespace)}, {quote_literal(table.name)})",
         )
 
-    def _check(self, one: TableRegistration, position: Db2Position) -> None:
-        if one.state != ACTIVE:
-            raise self._inactive(one, position)
-        if one.altered is None:
-            raise change_table_gone(one, str(position), self._connector)
-        if position.is_another(str(one.table), one.made_us):
-            raise self._registered_again(one, position)
-        if one.old is not None:
-            self._check_start(one, one.old, position)
+    def _check(self, registration: TableRegistration, position: Db2Position) -> None:
+        if registration.state != ACTIVE:
+            raise self._inactive(registration, position)
+        if registration.altered is None:
+            raise change_table_gone(registration, str(position), self._connector)
+        if position.is_another(str(registration.table), registration.made_us):
+            raise self._registered_again(registration, position)
+        if registration.old is not None:
+            self._check_start(registration, registration.old, position)
 
-    def _check_start(self, one: TableRegistration, start: bytes, position: Db2Position) -> None:
-        if position.is_table_complete(str(one.table), start):
+    def _check_start(self, registration: TableRegistration, start: bytes, position: Db2Position) -> None:
+        if position.is_table_complete(str(registration.table), start):
             return
         raise PositionLost(
-            f"The change table {one.change_table_name} contains changes of {one.table} only after LSN "
+            f"The change table {registration.change_table_name} contains changes of {registration.table} only after LSN "
             f"{lsn_text(start)}. Changes between the position and that LSN may be lost: they were pruned before "
             "they were read, or the table was registered again.",
-            where=f"{one.table}, {position}",
+            where=f"{registration.table}, {position}",
             safe=_SAFE,
-            remedy=f"run {read_again(self._connector, one.table)}; if no row has changed in between, --writers-stopped "
+            remedy=f"run {read_again(self._connector, registration.table)}; if no row has changed in between, --writers-stopped "
             "avoids the snapshot. If many tables are affected, set snapshot.mode=when_needed for one run to "
             "snapshot all tables again. To prevent this: let the agent keep changes for longer (RETENTION_LIMIT "
             f"in {self._schema}.IBMSNAP_CAPPARMS, minutes)",
         )
 
-    def _registered_again(self, one: TableRegistration, position: Db2Position) -> PositionLost:
+    def _registered_again(self, registration: TableRegistration, position: Db2Position) -> PositionLost:
         return PositionLost(
-            f"{one.table} was registered again: its change table {one.change_table_name} is not the one that was read up to the position. Changes made in between "
+            f"{registration.table} was registered again: its change table {registration.change_table_name} is not the one that was read up to the position. Changes made in between "
             "may be lost.",
-            where=f"{one.table}, {position}",
+            where=f"{registration.table}, {position}",
             safe=_SAFE,
-            remedy=f"run {read_again(self._connector, one.table)}; if no row has changed in between, "
+            remedy=f"run {read_again(self._connector, registration.table)}; if no row has changed in between, "
             "--writers-stopped avoids the snapshot",
         )
 
-    def _inactive(self, one: TableRegistration, position: Db2Position) -> PrerequisiteError:
-        why = f" after error {one.reason}" if one.reason else ""
-        how = f"stopped{why}" if one.state == STOPPED else f"inactive (STATE = {one.state})"
-        owner, name = quote_literal(one.table.namespace), quote_literal(one.table.name)
+    def _inactive(self, registration: TableRegistration, position: Db2Position) -> PrerequisiteError:
+        why = f" after error {registration.reason}" if registration.reason else ""
+        how = f"stopped{why}" if registration.state == STOPPED else f"inactive (STATE = {registration.state})"
+        owner, name = quote_literal(registration.table.namespace), quote_literal(registration.table.name)
         return PrerequisiteError(
-            f"The registration of {one.table} is {how}: the capture agent does not capture its changes.",
-            where=f"{one.table}, {position}",
+            f"The registration of {registration.table} is {how}: the capture agent does not capture its changes.",
+            where=f"{registration.table}, {position}",
             safe=_SAFE,
             remedy=f"fix the cause, which is in the log of the agent; UPDATE {self._schema}.IBMSNAP_REGISTER SET STATE = "
             f"'A' WHERE SOURCE_OWNER = {owner} AND SOURCE_TABLE = {name}; VALUES "
             f"{self._schema}.ASNCDCSERVICES('reinit', 'asncdc'). If rows have changed in the meantime, run "
-            f"{read_again(self._connector, one.table)}",
+            f"{read_again(self._connector, registration.table)}",
         )
 
 
@@ -160,11 +164,11 @@ def read_again(connector: str, table: TableId) -> str:
     return f"`{command}` (without --{WRITERS_STOPPED.name}), which snapshots only this table again"
 
 
-def change_table_gone(one: TableRegistration, where: str, connector: str) -> PrerequisiteError:
+def change_table_gone(registration: TableRegistration, where: str, connector: str) -> PrerequisiteError:
     """Return the error of a registered table whose change table does not exist."""
     return PrerequisiteError(
-        f"The change table {one.change_table_name} of {one.table} no longer exists, although the table is registered.",
-        where=f"{one.table}, {where}",
+        f"The change table {registration.change_table_name} of {registration.table} no longer exists, although the table is registered.",
+        where=f"{registration.table}, {where}",
         safe=_SAFE,
-        remedy=f"register the table again: REMOVETABLE, ADDTABLE, reinit; run {read_again(connector, one.table)}",
+        remedy=f"register the table again: REMOVETABLE, ADDTABLE, reinit; run {read_again(connector, registration.table)}",
     )

@@ -46,7 +46,7 @@ class LobReader:
 
     def __init__(self, config: Db2Config, questions: QueryConnection) -> None:
         self._config, self._questions = config, questions
-        self._told: set[TableId] = set()
+        self._reported_tables: set[TableId] = set()
         self.read = self.gone = 0
 
     def fill_lobs(self, changes: ChangeArrays, layout: ChangeTableLayout, changed: Mask) -> ChangeArrays:
@@ -64,20 +64,22 @@ class LobReader:
             changed | (changes.op == CREATE) | (update if layout.registration.pairs else update & _other_key(changes))
         )
         changed &= changes.op != DELETE
-        wanted = np.flatnonzero(changed.any(axis=0))
-        if not len(wanted):
+        changed_rows = np.flatnonzero(changed.any(axis=0))
+        if not len(changed_rows):
             return changes
         schema = _read_columns(layout)
-        keys = changes.after.take(pa.array(wanted))
-        found = self._found(schema, [keys.field(layout.schema.column_names.index(name)) for name in schema.key])
+        keys = changes.after.take(pa.array(changed_rows))
+        present = self._read_present_rows(
+            schema, [keys.field(layout.schema.column_names.index(name)) for name in schema.key]
+        )
         assert changes.unavailable_after is not None
         unavailable = changes.unavailable_after.copy()
         children = [changes.after.field(i) for i in range(changes.after.type.num_fields)]
         for i, column in enumerate(layout.lobs):
             at = np.full(len(changes), -1, np.int64)
-            at[wanted] = np.where(changed[i, wanted], found.place, -1)
+            at[changed_rows] = np.where(changed[i, changed_rows], present.place, -1)
             index = pa.array(at, mask=at < 0)
-            children[column] = found.rows.field(layout.schema.column_names[column]).take(index)
+            children[column] = present.rows.field(layout.schema.column_names[column]).take(index)
             unavailable[column] &= at < 0
         after = pa.StructArray.from_arrays(
             children,
@@ -89,7 +91,7 @@ class LobReader:
             changes.unavailable_before, unavailable,
         )  # fmt: skip
 
-    def _found(self, schema: TableSchema, keys: Sequence[pa.Array]) -> _FoundRows:
+    def _read_present_rows(self, schema: TableSchema, keys: Sequence[pa.Array]) -> _FoundRows:
         """Read the present rows of some keys."""
         tuples = list(zip(*(array.to_pylist() for array in keys), strict=True))
         different = list(dict.fromkeys(tuples))
@@ -102,18 +104,18 @@ class LobReader:
 
     def _rows(self, schema: TableSchema, keys: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
         columns = [schema.get_column(name) for name in schema.key]
-        one = " AND ".join(f"t.{quoted_name(c.name)} = ?" for c in columns)
+        key_condition = " AND ".join(f"t.{quoted_name(c.name)} = ?" for c in columns)
         expressions = ", ".join(SelectList(schema, self._config).expressions)
         for start in range(0, len(keys), KEYS_AT_ONCE):
             part = keys[start : start + KEYS_AT_ONCE]
-            where = " OR ".join([f"({one})"] * len(part))
+            where = " OR ".join([f"({key_condition})"] * len(part))
             sql = f"SELECT {expressions} FROM {quote_table(schema.id)} t WHERE {where} WITH CS"
             values = [_parameter(c, v) for key in part for c, v in zip(columns, key, strict=True)]
             yield self._questions.run_query(lambda c, sql=sql, values=values: _present(c, sql, values), str(schema.id))  # type: ignore[misc]
 
     def _tell(self, layout: ChangeTableLayout) -> None:
-        if layout.schema.id not in self._told:
-            self._told.add(layout.schema.id)
+        if layout.schema.id not in self._reported_tables:
+            self._reported_tables.add(layout.schema.id)
             log.warning(
                 "Change tables contain no values of LOB and XML columns, and %s has no key to read them by: in "
                   "target tables, %s keep their old values, and are null in new rows. Add a primary key to the "

@@ -44,6 +44,6 @@ class PositionAgeCheck:
             )
             self._asked_at = time.monotonic()
         if is_old(position, now_us, self._minutes):
-            kept = self._questions.run_query(lambda c: holds_older(c, self._config, position, tables), str(position))
-            if not kept:
+            holds = self._questions.run_query(lambda c: holds_older(c, self._config, position, tables), str(position))
+            if not holds:
                 raise position_too_old(position, self._minutes, self._config)

@@ -76,7 +76,7 @@ class AsnStream:
         self._lobs = LobReader(config, self._questions)
         self._retention = PositionAgeCheck(config, self._questions)
         self._reading: Db2Connection | None = None
-        self._seen: tuple[int, int, bytes] | None = None
+        self._last_fingerprint: tuple[int, int, bytes] | None = None
         self._caught_up, self._took, self._told_at = False, 0.0, 0.0
         self._looked_at, self._polled_at, self._awaited = 0.0, 0.0, False
 
@@ -120,11 +120,11 @@ class AsnStream:
         mark = self._mark(now)
         end = self._end(now)
         moved = not self._position.has_captured(end)
-        others = now.registrations_fingerprint != self._seen  # known change tables may be gone
+        others = now.registrations_fingerprint != self._last_fingerprint  # known change tables may be gone
         reading: list[TableRegistration] = []
         if others or (moved and (self._look_is_due or self._any_new(now, end))):
             reading = yield from self._look(now, end)
-            self._seen, self._looked_at = now.registrations_fingerprint, time.monotonic()
+            self._last_fingerprint, self._looked_at = now.registrations_fingerprint, time.monotonic()
         if moved:
             self._check_age(self._position, now)
         if reading:
@@ -185,7 +185,7 @@ class AsnStream:
         for change in self._structures.find_dropped_tables(registry.list_unregistered_tables()):
             yield self._schema_change(change, now)
         new = registry.list_new_registrations()
-        starts = {one.table: one.old or b"" for one in new}
+        starts = {registration.table: registration.old or b"" for registration in new}
         for change in self._structures.find_created_tables(new):
             self._acknowledge(change.id, starts[change.id])
             yield self._schema_change(change, now)
@@ -193,21 +193,30 @@ class AsnStream:
         self._note_made(active)
         changed = self._with_changes(end)
         reading = [
-            one
-            for one in active
-            if one.table in changed or (one.new is not None and not self._position.has_captured(one.new))
+            registration
+            for registration in active
+            if registration.table in changed
+            or (registration.new is not None and not self._position.has_captured(registration.new))
         ]
-        quiet = [one for one in registry.list_unchanged_tables(reading) if self._altered_since(one, now)]
+        quiet = [
+            registration
+            for registration in registry.list_unchanged_tables(reading)
+            if self._altered_since(registration, now)
+        ]
         for change in self._structures.find_altered_tables([*reading, *quiet]):
             yield self._schema_change(change, now)
         return reading
 
-    def _altered_since(self, one: TableRegistration, now: AgentProgress) -> bool:
+    def _altered_since(self, registration: TableRegistration, now: AgentProgress) -> bool:
         """Check whether a table, or its change table, may have been altered since the position.
 
         The structure of such a table is looked at, though it has no changes.
         """
-        moments = [clock_us(at) - now.utc_offset_us for at in (one.altered, one.source_altered) if at is not None]
+        moments = [
+            clock_us(at) - now.utc_offset_us
+            for at in (registration.altered, registration.source_altered)
+            if at is not None
+        ]
         return max(moments, default=0) > self._position.published_us
 
     def _acknowledge(self, table: TableId, start: bytes) -> None:
@@ -221,9 +230,9 @@ class AsnStream:
 
     def _note_made(self, active: Sequence[TableRegistration]) -> None:
         """Note in the position when each change table was made."""
-        made = {str(one.table): one.made_us for one in active}
-        if made != self._position.made:
-            self._position = replace(self._position, made=made)
+        created = {str(registration.table): registration.made_us for registration in active}
+        if created != self._position.made:
+            self._position = replace(self._position, made=created)
 
     def _schema_change(self, change: TableChange, now: AgentProgress) -> SchemaChange:
         source: dict[str, object] = {"change_lsn": None, "commit_lsn": lsn_text(self._position.commit_lsn)}
@@ -253,7 +262,7 @@ class AsnStream:
             cursors = CursorPool(self._reading)
             readers = [
                 ChangeTableReader(
-                    self._structures.resolve_layout(one),
+                    self._structures.resolve_layout(registration),
                     window.start,
                     window.end,
                     cursors,
@@ -261,7 +270,7 @@ class AsnStream:
                     most,
                     connector=self._config.connector_name,
                 )
-                for one in reading
+                for registration in reading
             ]
             try:
                 for block in ChangeMerger(readers).iterate_blocks():
@@ -293,11 +302,11 @@ class AsnStream:
             self._position = self._position.advance_commit(block.commits.bytes_at(-1))
             self._metrics.record_position(self._position)
             counted.transactions += len(block.commits)
-        made = log_block(block, window, self._position)
+        item = log_block(block, window, self._position)
         if not block.open:
-            counted.last_transaction = made.transactions.id[-1].as_py()
-            counted.ts_us = int(made.transactions.ts_us[-1])
-        return made
+            counted.last_transaction = item.transactions.id[-1].as_py()
+            counted.ts_us = int(item.transactions.ts_us[-1])
+        return item
 
     def _count(self, rows: int, cursors: CursorPool) -> None:
         counted = self._metrics.counters

@@ -28,7 +28,7 @@ class TableStructures:
 
     def __init__(self, config: Db2Config, tables: CapturedTableSchemas, questions: QueryConnection) -> None:
         self._config, self._tables, self._questions = config, tables, questions
-        self._seen: dict[TableId, tuple[Any, ...]] = {}
+        self._read_marks: dict[TableId, tuple[Any, ...]] = {}
         self._change_tables: dict[TableId, TableSchema] = {}
         self._layouts: dict[TableId, ChangeTableLayout] = {}
 
@@ -36,8 +36,10 @@ class TableStructures:
         """Tables that the agent captures and that are not known yet. Rows that they had before are not in their change tables."""
         if not new:
             return []
-        wanted = {one.table: one for one in new}
-        found = self._questions.run_query(lambda c: Db2CatalogReader(c, self._config).read_registered_schemas(wanted))
+        registrations = {registration.table: registration for registration in new}
+        found = self._questions.run_query(
+            lambda c: Db2CatalogReader(c, self._config).read_registered_schemas(registrations)
+        )
         return [TableChange(type="CREATE", id=t, table=schema, exact=False) for t, schema in found.items()]
 
     def find_dropped_tables(self, missing: Sequence[TableId]) -> list[TableChange]:
@@ -49,47 +51,51 @@ class TableStructures:
 
     def find_altered_tables(self, reading: Sequence[TableRegistration]) -> list[TableChange]:
         """Find changes of the structures of tables that are about to be read."""
-        stale = [one for one in reading if self._seen.get(one.table) != _mark(one)]
+        stale = [
+            registration for registration in reading if self._read_marks.get(registration.table) != _mark(registration)
+        ]
         if not stale:
             return []
-        changes = {one.table: self._change_id(one) for one in stale}
+        changes = {registration.table: self._change_id(registration) for registration in stale}
         raw = self._questions.run_query(
             lambda c: Db2CatalogReader(c, self._config).read_table_schemas([*changes, *changes.values()])
         )
-        found = []
-        for one in stale:
-            change_table = raw.get(changes[one.table])
-            known = self._tables.find_schema(one.table)
-            if change_table is None or known is None:  # dropped since it was found: the next look says so
+        altered = []
+        for registration in stale:
+            change_table = raw.get(changes[registration.table])
+            recorded = self._tables.find_schema(registration.table)
+            if change_table is None or recorded is None:  # dropped since it was found: the next look says so
                 continue
-            if (source := raw.get(one.table)) is not None:
-                present = captured_structure(source, change_table, one.before_prefix)
-                if not known.same_structure(present):
-                    found.append(altered_table(known, present))
-            self._change_tables[one.table] = change_table
-            self._seen[one.table] = _mark(one)
-            self._layouts.pop(one.table, None)
-        return found
+            if (source := raw.get(registration.table)) is not None:
+                present = captured_structure(source, change_table, registration.before_prefix)
+                if not recorded.same_structure(present):
+                    altered.append(altered_table(recorded, present))
+            self._change_tables[registration.table] = change_table
+            self._read_marks[registration.table] = _mark(registration)
+            self._layouts.pop(registration.table, None)
+        return altered
 
-    def resolve_layout(self, one: TableRegistration) -> ChangeTableLayout:
+    def resolve_layout(self, registration: TableRegistration) -> ChangeTableLayout:
         """Return the layout by which the change table of a table is read."""
-        schema = self._tables.find_schema(one.table)
-        layout = self._layouts.get(one.table)
-        if layout is not None and layout.schema is schema and layout.registration == one:
+        schema = self._tables.find_schema(registration.table)
+        layout = self._layouts.get(registration.table)
+        if layout is not None and layout.schema is schema and layout.registration == registration:
             return layout
-        change_table = self._change_tables.get(one.table)
+        change_table = self._change_tables.get(registration.table)
         if schema is None or change_table is None:
             raise SchemaConflict(
-                f"The structure of {one.table} changed just before its changes were read.",
-                where=f"{one.table}, change table {one.change_table_name}",
+                f"The structure of {registration.table} changed just before its changes were read.",
+                where=f"{registration.table}, change table {registration.change_table_name}",
                 safe="Everything up to the position is captured; no row was decoded with a guessed structure.",
                 remedy="run again: the run reads the current structures",
             )
-        layout = self._layouts[one.table] = layout_of(schema, one, change_table, self._config)
+        layout = self._layouts[registration.table] = layout_of(schema, registration, change_table, self._config)
         return layout
 
-    def _change_id(self, one: TableRegistration) -> TableId:
-        return TableId(catalog=self._config.catalog_name, namespace=one.change_owner, name=one.change_table)
+    def _change_id(self, registration: TableRegistration) -> TableId:
+        return TableId(
+            catalog=self._config.catalog_name, namespace=registration.change_owner, name=registration.change_table
+        )
 
 
 def altered_table(known: TableSchema, present: TableSchema) -> TableChange:
@@ -123,13 +129,13 @@ def altered_table(known: TableSchema, present: TableSchema) -> TableChange:
 
 def _stretches(schema: TableSchema, stay: Collection[str]) -> list[list[Column]]:
     """List the columns that do not stay, before the first of those that do, between each two of them, and behind the last."""
-    found: list[list[Column]] = [[]]
+    stretches: list[list[Column]] = [[]]
     for column in schema.columns:
         if column.name in stay:
-            found.append([])
+            stretches.append([])
         else:
-            found[-1].append(column)
-    return found
+            stretches[-1].append(column)
+    return stretches
 
 
 def _same_type(a: Column, b: Column) -> bool:
@@ -148,5 +154,11 @@ def _is_told(column: Column) -> bool:
     return d.default is not None or column.nullable
 
 
-def _mark(one: TableRegistration) -> tuple[Any, ...]:
-    return one.altered, one.source_altered, one.change_table_name, one.pairs, one.before_prefix
+def _mark(registration: TableRegistration) -> tuple[Any, ...]:
+    return (
+        registration.altered,
+        registration.source_altered,
+        registration.change_table_name,
+        registration.pairs,
+        registration.before_prefix,
+    )

@@ -42,8 +42,8 @@ def data_columns(change: TableSchema, before_prefix: str | None, own: Sequence[s
     columns = [c for c in change.columns if not c.name.startswith(OWN_COLUMNS)]
     if not before_prefix:
         return columns
-    names, kept = {c.name for c in columns}, {*own}
-    return [c for c in columns if c.name in kept or not _is_before(c.name, before_prefix, names)]
+    names, own_names = {c.name for c in columns}, {*own}
+    return [c for c in columns if c.name in own_names or not _is_before(c.name, before_prefix, names)]
 
 
 def before_column(name: str, before_prefix: str) -> str:

@@ -51,13 +51,17 @@ class Db2CatalogReader:
 
     def list_registrations(self) -> dict[TableId, TableRegistration]:
         """Read the registrations of the tables in capture mode; without those of Db2 and of the agent."""
-        found = read_registrations(self.connection, self.config.capture_schema, self.config.catalog_name)
-        return {table: one for table, one in found.items() if not is_system(table, self.config)}
+        registrations = read_registrations(self.connection, self.config.capture_schema, self.config.catalog_name)
+        return {
+            table: registration for table, registration in registrations.items() if not is_system(table, self.config)
+        }
 
     def read_captured_schemas(self, only: Collection[TableId] | None = None) -> dict[TableId, TableSchema]:
         """Read the structures with which tables are captured: of all that are in capture mode and exist, or of those of the given ones."""
         registered = self.list_registrations()
-        return self.read_registered_schemas({t: one for t, one in registered.items() if only is None or t in only})
+        return self.read_registered_schemas(
+            {t: registration for t, registration in registered.items() if only is None or t in only}
+        )
 
     def read_table(self, table: TableId) -> TableSchema | None:
         """Read the structure with which a table is captured; ``None`` if it does not exist or is not in capture mode."""
@@ -65,58 +69,62 @@ class Db2CatalogReader:
 
     def read_registered_schemas(self, registered: dict[TableId, TableRegistration]) -> dict[TableId, TableSchema]:
         """Read the structures with which registered tables are captured; a table that does not exist is missing."""
-        changes = {t: self._id(one.change_owner, one.change_table) for t, one in registered.items()}
+        changes = {
+            t: self._id(registration.change_owner, registration.change_table) for t, registration in registered.items()
+        }
         raw = self.read_table_schemas([*registered, *changes.values()])
         return {
-            table: captured_structure(raw[table], raw.get(changes[table]), one.before_prefix)
-            for table, one in registered.items()
+            table: captured_structure(raw[table], raw.get(changes[table]), registration.before_prefix)
+            for table, registration in registered.items()
             if table in raw
         }
 
     def read_table_schemas(self, tables: Iterable[TableId]) -> dict[TableId, TableSchema]:
         """Read the own structures of any tables, of those that exist; change tables are tables, too."""
-        wanted = {(t.namespace, t.name) for t in tables}
-        if not wanted:
+        names = {(t.namespace, t.name) for t in tables}
+        if not names:
             return {}
         columns: dict[_Name, list[_Row]] = defaultdict(list)
         keys: dict[_Name, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
-        exist = {(_text(schema), _text(name)) for schema, name, *_ in self._query(_TABLES, wanted)}
-        for schema, name, *rest in self._query(_COLUMNS, wanted):
+        exist = {(_text(schema), _text(name)) for schema, name, *_ in self._query(_TABLES, names)}
+        for schema, name, *rest in self._query(_COLUMNS, names):
             columns[_text(schema), _text(name)].append(tuple(rest))
-        for schema, name, index, kind, column in self._query(_KEYS, wanted):
+        for schema, name, index, kind, column in self._query(_KEYS, names):
             keys[_text(schema), _text(name)][_text(kind), _text(index)].append(str(column))
-        return {self._id(*one): self._schema(one, columns[one], keys[one]) for one in sorted(exist) if columns[one]}
+        return {
+            self._id(*name): self._schema(name, columns[name], keys[name]) for name in sorted(exist) if columns[name]
+        }
 
     def estimate_row_counts(self, tables: Iterable[TableId]) -> dict[TableId, int]:
         """Rows of tables by the optimizer's statistics; 0 without statistics."""
-        wanted = {(t.namespace, t.name) for t in tables}
-        found = self._query(_TABLES, wanted) if wanted else []
-        return {self._id(_text(schema), _text(name)): max(int(card or 0), 0) for schema, name, card, _ in found}
+        names = {(t.namespace, t.name) for t in tables}
+        rows = self._query(_TABLES, names) if names else []
+        return {self._id(_text(schema), _text(name)): max(int(card or 0), 0) for schema, name, card, _ in rows}
 
     def read_creation_times(self, tables: Iterable[TableId]) -> dict[TableId, datetime]:
         """Read when tables were created, by the server's clock, of those that exist."""
-        wanted = {(t.namespace, t.name) for t in tables}
-        found = self._query(_TABLES, wanted) if wanted else []
-        return {self._id(_text(schema), _text(name)): moment for schema, name, _, moment in found}
+        names = {(t.namespace, t.name) for t in tables}
+        rows = self._query(_TABLES, names) if names else []
+        return {self._id(_text(schema), _text(name)): moment for schema, name, _, moment in rows}
 
     # -- plumbing -----------------------------------------------------------------------------------------------------
 
     def _id(self, schema: str, name: str) -> TableId:
         return TableId(catalog=self.config.catalog_name, namespace=schema, name=name)
 
-    def _query(self, sql: str, wanted: set[_Name]) -> list[_Row]:
-        if len(wanted) <= MOST_NAMED:
-            where = "(" + " OR ".join(["(t.TABSCHEMA = ? AND t.TABNAME = ?)"] * len(wanted)) + ")"
+    def _query(self, sql: str, names: set[_Name]) -> list[_Row]:
+        if len(names) <= MOST_NAMED:
+            where = "(" + " OR ".join(["(t.TABSCHEMA = ? AND t.TABNAME = ?)"] * len(names)) + ")"
             return self.connection.fetch_rows(
-                sql.format(where=where), *(part for name in sorted(wanted) for part in name)
+                sql.format(where=where), *(part for name in sorted(names) for part in name)
             )
-        schemas = sorted({schema for schema, _ in wanted})
+        schemas = sorted({schema for schema, _ in names})
         where = f"t.TABSCHEMA IN ({', '.join('?' * len(schemas))})"
-        found = self.connection.fetch_rows(sql.format(where=where), *schemas)
-        return [row for row in found if (_text(row[0]), _text(row[1])) in wanted]
+        rows = self.connection.fetch_rows(sql.format(where=where), *schemas)
+        return [row for row in rows if (_text(row[0]), _text(row[1])) in names]
 
-    def _schema(self, name: _Name, found: list[_Row], keys: dict[tuple[str, str], list[str]]) -> TableSchema:
-        columns = [self._column(row) for row in found]
+    def _schema(self, name: _Name, rows: list[_Row], keys: dict[tuple[str, str], list[str]]) -> TableSchema:
+        columns = [self._column(row) for row in rows]
         candidates = [(kind == "P", index, tuple(names)) for (kind, index), names in keys.items()]
         return TableSchema(id=self._id(*name), columns=tuple(columns), key=row_key(candidates, columns))
 

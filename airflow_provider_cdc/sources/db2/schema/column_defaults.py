@@ -28,10 +28,10 @@ def default_of(text: str | None, type_: Db2ColumnType) -> tuple[str | None, bool
         return str(int(bare.upper() == "TRUE")), False
     if _NUMBER.fullmatch(bare):
         return bare, False
-    found = _TEXT.fullmatch(bare)
-    if found is None or type_.base in BITS:
+    match = _TEXT.fullmatch(bare)
+    if match is None or type_.base in BITS:
         return bare, True
-    return _value(found[1].replace("''", "'"), type_), False
+    return _value(match[1].replace("''", "'"), type_), False
 
 
 def _value(text: str, type_: Db2ColumnType) -> str:

@@ -95,12 +95,12 @@ class Db2ColumnType:
         >>> Db2ColumnType.parse("decimal(12, 2)"), Db2ColumnType.parse("VARCHAR(20 OCTETS) FOR BIT DATA")
         (ColumnType(base='DECIMAL', length=12, scale=2), ColumnType(base='VARCHAR FOR BIT DATA', length=20, scale=None))
         """
-        found = _NUMBERS.search(text)
+        match = _NUMBERS.search(text)
         base = _canonical(_NUMBERS.sub(" ", text))
-        if found is None:
+        if match is None:
             return cls(base, *_DEFAULTS.get(base, (None, None)))
-        length = int(found[1]) * _UNITS.get((found[2] or "").upper(), 1)
-        return cls(base, length, int(found[3] or 0) if base == "DECIMAL" else None)
+        length = int(match[1]) * _UNITS.get((match[2] or "").upper(), 1)
+        return cls(base, length, int(match[3] or 0) if base == "DECIMAL" else None)
 
     @classmethod
     def of_catalog(

@@ -89,10 +89,10 @@ def key_columns(schema: TableSchema, order: Sequence[str], columns: SelectList, 
     :param alias: alias of the table in the query
     :raises QueryRejected: a column does not exist, or rows cannot be ordered by its type
     """
-    found = []
-    known = {column.name: column for column in schema.columns}
+    columns_of_key = []
+    by_name = {column.name: column for column in schema.columns}
     for name in order:
-        column = known.get(name)
+        column = by_name.get(name)
         base = Db2ColumnType.from_column(column).base if column is not None else ""
         if column is None or base in _NO_ORDER or name not in columns.index:
             raise QueryRejected(
@@ -102,8 +102,10 @@ def key_columns(schema: TableSchema, order: Sequence[str], columns: SelectList, 
                 safe="None of its rows was read; capture continues.",
                 remedy="name another unique column as surrogate-key",
             )
-        found.append(Db2KeyColumn(name, base, f"{alias}.{quoted_name(name)}", columns.expressions[columns.index[name]]))
-    return tuple(found)
+        columns_of_key.append(
+            Db2KeyColumn(name, base, f"{alias}.{quoted_name(name)}", columns.expressions[columns.index[name]])
+        )
+    return tuple(columns_of_key)
 
 
 def build_after_conditions(
@@ -127,13 +129,13 @@ def build_comparison(columns: Sequence[Db2KeyColumn], key: Key, operator: str) -
     :param operator: ``<``, ``<=``, ``>`` or ``>=``
     """
     strict, values = operator[0], _values(columns, key)
-    text, given = f"{columns[-1].sql} {operator} ?", values[-1:]
+    text, binds = f"{columns[-1].sql} {operator} ?", values[-1:]
     for column, value in reversed([*zip(columns[:-1], values[:-1], strict=True)]):
         text = f"({column.sql} {strict} ? OR ({column.sql} = ? AND {text}))"
-        given = (value, value, *given)
+        binds = (value, value, *binds)
     if len(columns) > 1:  # logically redundant, but gives the index a bound
-        text, given = f"{columns[0].sql} {strict}= ? AND {text}", (values[0], *given)
-    return SqlFragment(text, given)
+        text, binds = f"{columns[0].sql} {strict}= ? AND {text}", (values[0], *binds)
+    return SqlFragment(text, binds)
 
 
 def build_in_condition(columns: Sequence[Db2KeyColumn], keys: Sequence[Key]) -> SqlFragment:
@@ -147,9 +149,9 @@ def build_in_condition(columns: Sequence[Db2KeyColumn], keys: Sequence[Key]) -> 
 
 def combine_conditions(parts: Iterable[SqlFragment]) -> SqlFragment:
     """Conditions that have to be fulfilled together; empty without one."""
-    given = [part for part in parts if part.text]
+    nonempty = [part for part in parts if part.text]
     return SqlFragment(
-        " AND ".join(part.text for part in given), tuple(value for part in given for value in part.values)
+        " AND ".join(part.text for part in nonempty), tuple(value for part in nonempty for value in part.values)
     )
 
 

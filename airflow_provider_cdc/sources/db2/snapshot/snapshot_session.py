@@ -89,27 +89,31 @@ class Db2Snapshot(SnapshotSession):
             Db2CatalogReader(main, self._config),
             time.monotonic(),
         )
-        found, mark = catalog.read_captured_schemas(tables), 0
+        schemas, mark = catalog.read_captured_schemas(tables), 0
         main.rollback()
         if is_locking(mode):
             beside = self._connect()
             wait_for_agent(beside, self._config)  # so that no lock waits for an agent that is stopped or far behind
             set_lock_timeout(main, self._config.snapshot_lock_timeout_ms)
-            lock_tables(main, found, mode)
+            lock_tables(main, schemas, mode)
             others = [
-                *itertools.takewhile(lambda c: try_share_locks(c, found, mode), others)
+                *itertools.takewhile(lambda c: try_share_locks(c, schemas, mode), others)
             ]  # writers that wait keep out the next one, too
-            found = catalog.read_captured_schemas(tables)  # their structures cannot change any more
+            schemas = catalog.read_captured_schemas(tables)  # their structures cannot change any more
             now, mark = wait_for_agent(beside, self._config)
         else:
-            self._refuse_bags(found)
+            self._refuse_bags(schemas)
             now = self._published(main)
-        self.schemas, self._own = found, catalog.read_table_schemas(found)
-        self._sizes = catalog.estimate_row_counts(found)
+        self.schemas, self._own = schemas, catalog.read_table_schemas(schemas)
+        self._sizes = catalog.estimate_row_counts(schemas)
         self.ts_us = now.now_us
         self.lsn = now.lsn
-        made = {str(one.table): one.made_us for one in catalog.list_registrations().values() if one.table in found}
-        self.position = Db2Position(now.lsn, now.synch_us, mark, made=made)
+        created = {
+            str(registration.table): registration.made_us
+            for registration in catalog.list_registrations().values()
+            if registration.table in schemas
+        }
+        self.position = Db2Position(now.lsn, now.synch_us, mark, made=created)
         self.source = {"change_lsn": None, "commit_lsn": lsn_text(now.lsn)}
         self.ddl = {t: create_statement(schema) for t, schema in self._own.items()}
         self._end(main)
@@ -134,8 +138,8 @@ class Db2Snapshot(SnapshotSession):
             )
         return now
 
-    def _refuse_bags(self, found: Mapping[TableId, object]) -> None:
-        bags = [str(t) for t, schema in found.items() if not getattr(schema, "key", ())]
+    def _refuse_bags(self, schemas: Mapping[TableId, object]) -> None:
+        bags = [str(t) for t, schema in schemas.items() if not getattr(schema, "key", ())]
         if bags:
             raise PrerequisiteError(
                 f"{', '.join(bags)} cannot be read without locks: rows may already contain changes that are made "
