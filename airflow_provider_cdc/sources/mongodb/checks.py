@@ -55,18 +55,18 @@ def check_prerequisites(config: MongoDbConfig) -> list[Finding]:
             deployment = deployment_of(client)
         except PrerequisiteError as e:
             return [Finding(e.what, e.remedy or "")]
-        found = [*_version(deployment, config), *_rights(client, config)]
-        found += [] if any(f.fatal for f in found) else _opened(client, config)
-        if any(f.fatal for f in found):
-            return found
+        findings = [*_version(deployment, config), *_rights(client, config)]
+        findings += [] if any(f.fatal for f in findings) else _opened(client, config)
+        if any(f.fatal for f in findings):
+            return findings
         listed = sorted(_listed(client, config), key=str)
-        found += [
+        findings += [
             *_none_captured(listed, config),
             *_out_of_scope(listed, config),
             *_without_documents(config, deployment),
         ]
-        found += _images(client, config, deployment, [table for table in listed if config.in_scope(table)])
-        return [*found, *_signals(client, config), *_oplog(client, config, deployment)]
+        findings += _images(client, config, deployment, [table for table in listed if config.in_scope(table)])
+        return [*findings, *_signals(client, config), *_oplog(client, config, deployment)]
 
 
 def _version(deployment: Deployment, config: MongoDbConfig) -> Iterator[Finding]:
@@ -119,11 +119,11 @@ def _listed(client: Client, config: MongoDbConfig) -> Iterator[TableId]:
 
 
 def _none_captured(listed: list[TableId], config: MongoDbConfig) -> Iterator[Finding]:
-    given = {
+    lists = {
         "collection.include.list": config.collection_include_list,
         "database.include.list": config.database_include_list,
     }
-    named = [f"{name}={','.join(patterns)}" for name, patterns in given.items() if patterns]
+    named = [f"{name}={','.join(patterns)}" for name, patterns in lists.items() if patterns]
     if named and not listed:
         yield Finding(
             f"No collection that the account may see is captured: {' and '.join(named)} match none.",

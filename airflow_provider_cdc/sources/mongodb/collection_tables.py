@@ -104,8 +104,8 @@ def list_visible_collections(client: Client) -> Iterator[tuple[TableId, dict[str
 
 def is_capped(client: Client, table: TableId) -> bool:
     """Return whether a collection is of a fixed size."""
-    found = client[table.namespace].list_collections(filter={"name": table.name})
-    return any(one.get("options", {}).get("capped") for one in found)
+    infos = client[table.namespace].list_collections(filter={"name": table.name})
+    return any(info.get("options", {}).get("capped") for info in infos)
 
 
 def validator_of(client: Client, table: TableId) -> Mapping[str, Any] | None:

@@ -297,12 +297,12 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
-        given = dict(properties)
-        hosts = given.pop("mongodb.hosts", None)
-        if hosts and not given.get("mongodb.connection.string"):
+        remaining = dict(properties)
+        hosts = remaining.pop("mongodb.hosts", None)
+        if hosts and not remaining.get("mongodb.connection.string"):
             log.warning("mongodb.hosts is a deprecated property; set mongodb.connection.string.")
-            given["mongodb.connection.string"] = hosts
-        return super().parse(with_schemas(with_filters(given)))
+            remaining["mongodb.connection.string"] = hosts
+        return super().parse(with_schemas(with_filters(remaining)))
 
     @field_validator("mongodb_connection_string")
     @classmethod
@@ -411,10 +411,10 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
         text = self.mongodb_connection_string
         if _URI.match(text):
             return text
-        found = _DEPRECATED_HOSTS.fullmatch(text)
-        assert found is not None
-        hosts = [h if ":" in h else f"{h}:{self.mongodb_port}" for h in re.split(r"[,;]\s*", found["hosts"])]
-        named = f"?replicaSet={found['set']}" if found["set"] else ""
+        match = _DEPRECATED_HOSTS.fullmatch(text)
+        assert match is not None
+        hosts = [h if ":" in h else f"{h}:{self.mongodb_port}" for h in re.split(r"[,;]\s*", match["hosts"])]
+        named = f"?replicaSet={match['set']}" if match["set"] else ""
         return f"mongodb://{','.join(hosts)}/{named}"
 
     @property
@@ -425,7 +425,9 @@ class MongoDbConfig(DocumentFormatConfig, TlsConfig):
     def in_scope(self, table: TableId) -> bool:
         if TEMPORARY.fullmatch(table.name):
             return False
-        if ENCRYPTION.fullmatch(table.name) and not any("enxcol" in one for one in self.collection_include_list):
+        if ENCRYPTION.fullmatch(table.name) and not any(
+            "enxcol" in pattern for pattern in self.collection_include_list
+        ):
             return False
         # an offset has the scope as a text
         if self.capture_scope == CaptureScope.DEPLOYMENT:

@@ -95,11 +95,11 @@ def open_member_client(config: MongoDbConfig, address: tuple[str, int | None]) -
     """Open a client of one member or router: a cursor is asked where it was opened, whatever becomes of that member."""
     with translate_driver_errors(config):
         named = {str(name).lower(): value for name, value in _options(config).items() if name != "host"}
-        given = {str(name).lower(): value for name, value in parse_uri(config.connection_uri)["options"].items()}
-        kept = {name: value for name, value in given.items() if name not in _OF_THE_SET} | named
-        if given.get("loadbalanced"):  # one connection leads to one router, and others maybe to others
-            return MongoClient(address[0], address[1], loadBalanced=True, **(kept | {"maxpoolsize": 1}))
-        return MongoClient(address[0], address[1], directConnection=True, **kept)
+        uri_options = {str(name).lower(): value for name, value in parse_uri(config.connection_uri)["options"].items()}
+        options = {name: value for name, value in uri_options.items() if name not in _OF_THE_SET} | named
+        if uri_options.get("loadbalanced"):  # one connection leads to one router, and others maybe to others
+            return MongoClient(address[0], address[1], loadBalanced=True, **(options | {"maxpoolsize": 1}))
+        return MongoClient(address[0], address[1], directConnection=True, **options)
 
 
 def deployment_of(client: Client) -> Deployment:
@@ -178,7 +178,7 @@ def translate_driver_errors(config: MongoDbConfig, where: str = "") -> Iterator[
 
 
 def _options(config: MongoDbConfig) -> dict[str, Any]:
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "host": config.connection_uri,
         "appname": "airflow_provider_cdc",
         "connectTimeoutMS": config.mongodb_connect_timeout_ms,
@@ -189,19 +189,19 @@ def _options(config: MongoDbConfig) -> dict[str, Any]:
         "tz_aware": False,
     }
     if config.mongodb_socket_timeout_ms:
-        given["socketTimeoutMS"] = config.mongodb_socket_timeout_ms
+        options["socketTimeoutMS"] = config.mongodb_socket_timeout_ms
     if config.mongodb_user:
-        given |= {"username": config.mongodb_user}
+        options |= {"username": config.mongodb_user}
         if password := config.mongodb_password.get_secret_value():
-            given |= {"password": password, "authSource": config.mongodb_authsource}
+            options |= {"password": password, "authSource": config.mongodb_authsource}
     if config.has_tls:
-        given["tls"] = True
+        options["tls"] = True
         if config.mongodb_ssl_invalid_hostname_allowed:
-            given["tlsAllowInvalidHostnames"] = True
+            options["tlsAllowInvalidHostnames"] = True
         if config.mongodb_ssl_ca:
-            given["tlsCAFile"] = config.mongodb_ssl_ca
+            options["tlsCAFile"] = config.mongodb_ssl_ca
         if config.mongodb_ssl_certificate:
-            given["tlsCertificateKeyFile"] = config.mongodb_ssl_certificate
+            options["tlsCertificateKeyFile"] = config.mongodb_ssl_certificate
             if password := config.mongodb_ssl_certificate_password.get_secret_value():
-                given["tlsCertificateKeyFilePassword"] = password
-    return given
+                options["tlsCertificateKeyFilePassword"] = password
+    return options

@@ -80,9 +80,11 @@ def with_schemas(properties: Mapping[str, Any]) -> dict[str, Any]:
     >>> with_schemas({"document.columns.schema.shop.orders": "validator"})
     {'document.columns.schema': {'shop.orders': 'validator'}}
     """
-    kept = {name: value for name, value in properties.items() if not name.startswith(f"{PROPERTY}.")}
-    given = {name.removeprefix(f"{PROPERTY}."): value for name, value in properties.items() if name not in kept}
-    return kept | ({PROPERTY: {**kept.get(PROPERTY, {}), **given}} if given else {})
+    others = {name: value for name, value in properties.items() if not name.startswith(f"{PROPERTY}.")}
+    by_collection = {
+        name.removeprefix(f"{PROPERTY}."): value for name, value in properties.items() if name not in others
+    }
+    return others | ({PROPERTY: {**others.get(PROPERTY, {}), **by_collection}} if by_collection else {})
 
 
 def parse_columns_property(collection: str, text: str, depth: int) -> DeclaredColumns | None:
@@ -172,8 +174,8 @@ class DocumentFormatConfig(ConnectorConfig):
         return self._in(self.document_variant_list, table)
 
     def _in(self, patterns: tuple[str, ...], table: TableId) -> bool:
-        wanted = [_names(str(table), given) for given in (self.document_columns_list, self.document_variant_list)]
-        if all(wanted):
+        matches = [_names(str(table), names) for names in (self.document_columns_list, self.document_variant_list)]
+        if all(matches):
             raise ConfigError(
                 f"Documents of {table} cannot be both a VARIANT and columns: the collection is in "
                 "document.variant.list and in document.columns.list.",
@@ -187,8 +189,8 @@ class DocumentFormatConfig(ConnectorConfig):
 
         :raises ValueError: a form is wanted that is made of whole documents
         """
-        for name, given in (("columns", self.document_columns_list), ("variant", self.document_variant_list)):
-            if given:
+        for name, patterns in (("columns", self.document_columns_list), ("variant", self.document_variant_list)):
+            if patterns:
                 raise ValueError(f"document.{name}.list: {why}")
 
     def check_columns(self) -> None:

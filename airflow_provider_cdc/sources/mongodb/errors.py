@@ -225,8 +225,8 @@ def without_secrets(text: str, config: MongoDbConfig) -> str:
 
 
 def _meaning(e: driver.PyMongoError) -> ErrorMeaning:
-    if (known := _OF_CODE.get(code_of(e))) is not None:
-        return known
+    if (meaning := _OF_CODE.get(code_of(e))) is not None:
+        return meaning
     if code_of(e) == ATLAS:
         denied, refused = ("auth" in str(e).lower(), "not allowed to do action" in str(e))
         return _RIGHTS if refused else _DENIED if denied else _SMALL_CLUSTER

@@ -40,7 +40,7 @@ class FieldRewriter:
             config.capture_mode.has_full_document and from_image,
         )
         self._rules: dict[TableId, tuple[FieldRule, ...]] = {}
-        self._told: set[TableId] = set()
+        self._reported: set[TableId] = set()
 
     def as_columns(self, table: TableId) -> bool:
         """Check whether the documents of a collection become columns, by the configuration."""
@@ -65,8 +65,8 @@ class FieldRewriter:
         except DamagedDocument as e:
             if not e.not_utf8:
                 raise
-        if table not in self._told:
-            self._told.add(table)
+        if table not in self._reported:
+            self._reported.add(table)
             log.warning("Documents of %s contain texts that are not valid UTF-8: invalid bytes become U+FFFD.", table)
         return format_values(values, replace_not_utf8=True)
 
@@ -101,13 +101,13 @@ class FieldRewriter:
             updated = _each(updated, lambda raw: rewrite_document(raw, rules, dotted=True))
             removed = pa.array([_names(names, rules) for names in removed.to_pylist()], removed.type)
             truncated = pa.array([_arrays(arrays, rules) for arrays in truncated.to_pylist()], truncated.type)
-        wanted = arrow_type(_DESCRIBED)
+        type_ = arrow_type(_DESCRIBED)
         columns = [
-            _none_if_empty(removed).cast(wanted.field("removedFields").type),
+            _none_if_empty(removed).cast(type_.field("removedFields").type),
             self._rendered(table, updated).cast(pa.string()),
-            _none_if_empty(truncated).cast(wanted.field("truncatedArrays").type),
+            _none_if_empty(truncated).cast(type_.field("truncatedArrays").type),
         ]
-        return pa.StructArray.from_arrays(columns, fields=[*wanted], mask=pa.array(~is_update))
+        return pa.StructArray.from_arrays(columns, fields=[*type_], mask=pa.array(~is_update))
 
     def format_ambiguous_paths(self, table: TableId, paths: BsonValues) -> pa.StringArray:
         """``disambiguatedPaths`` of events as text: the paths are called as those of :meth:`build_update_descriptions`."""
@@ -157,12 +157,12 @@ def _within(kind: int, value: bytes, path: tuple[str, ...], new: str | None) -> 
 def _renamed_path(name: str, path: tuple[str, ...], new: str, dotted: bool) -> str:
     if not dotted:
         return new
-    parts, seen = name.split("."), 0
+    parts, matched = name.split("."), 0
     for i, part in enumerate(parts):
-        if part.isdigit() and (seen >= len(path) or path[seen] != part):
+        if part.isdigit() and (matched >= len(path) or path[matched] != part):
             continue
-        seen += 1
-        if seen == len(path):
+        matched += 1
+        if matched == len(path):
             parts[i] = new
             break
     return ".".join(parts)
@@ -183,49 +183,49 @@ def _without_indices(name: str, path: tuple[str, ...]) -> tuple[str, ...]:
 def _names(names: list[str] | None, rules: Sequence[FieldRule]) -> list[str] | None:
     if names is None:
         return None
-    found = []
+    new_names = []
     for name in names:
-        kept: str | None = name
+        new_name: str | None = name
         for rule in rules:
-            if kept is not None and _without_indices(kept, rule.path)[: len(rule.path)] == rule.path:
-                kept = None if rule.new_name is None else _renamed_path(kept, rule.path, rule.new_name, True)
-        if kept is not None:
-            found.append(kept)
-    return found
+            if new_name is not None and _without_indices(new_name, rule.path)[: len(rule.path)] == rule.path:
+                new_name = None if rule.new_name is None else _renamed_path(new_name, rule.path, rule.new_name, True)
+        if new_name is not None:
+            new_names.append(new_name)
+    return new_names
 
 
 def _paths(paths: bytes, rules: Sequence[FieldRule]) -> bytes:
     """Paths by the names that rules give them, and what each of them means by these."""
-    found = []
+    elements = []
     for kind, path, parts in _elements(paths):
         if named := _names([path], rules):
-            said = list(zip(path.split("."), named[0].split("."), strict=True))
-            found.append(_element(kind, named[0], _document(_renamed_parts(_elements(parts), said))))
-    return _document(found)
+            pieces = list(zip(path.split("."), named[0].split("."), strict=True))
+            elements.append(_element(kind, named[0], _document(_renamed_parts(_elements(parts), pieces))))
+    return _document(elements)
 
 
-def _renamed_parts(parts: list[tuple[int, str, bytes]], said: list[tuple[str, str]]) -> list[bytes]:
+def _renamed_parts(parts: list[tuple[int, str, bytes]], renamed: list[tuple[str, str]]) -> list[bytes]:
     """Return the parts of a path.
 
-    :param said: for each of its pieces between dots, how it was called and how it is
+    :param renamed: for each of its pieces between dots, how it was called and how it is
     """
-    found, at = [], 0
+    elements, at = [], 0
     for kind, name, value in parts:
         pieces = 1 + (value[4:-1].count(b".") if kind == _STRING else 0)
-        new = ".".join(piece for _, piece in said[at : at + pieces]).encode("utf-8", "surrogateescape")
+        new = ".".join(piece for _, piece in renamed[at : at + pieces]).encode("utf-8", "surrogateescape")
         at += pieces
-        found.append(_element(kind, name, text_value(new) if kind == _STRING else value))
-    return found
+        elements.append(_element(kind, name, text_value(new) if kind == _STRING else value))
+    return elements
 
 
 def _arrays(arrays: list[dict[str, Any]] | None, rules: Sequence[FieldRule]) -> list[dict[str, Any]] | None:
     if arrays is None:
         return None
-    found = []
-    for one in arrays:
-        if names := _names([one["field"]], rules):
-            found.append(one | {"field": names[0]})
-    return found
+    rewritten = []
+    for array in arrays:
+        if names := _names([array["field"]], rules):
+            rewritten.append(array | {"field": names[0]})
+    return rewritten
 
 
 def _none_if_empty(lists: pa.ListArray) -> pa.ListArray:
@@ -244,21 +244,21 @@ def _each(values: BsonValues, change: Any) -> BsonValues:
     raw: list[bytes] = []
     for i in range(len(values)):
         raw.append(change(values.read_bytes(i)) if values.kinds[i] == _DOCUMENT else b"\5\0\0\0\0")
-    made = BsonDocuments.of_list(raw).document_values
+    documents = BsonDocuments.of_list(raw).document_values
     kinds = np.where(values.kinds == _DOCUMENT, values.kinds, 0).astype(np.uint8)
-    return BsonValues(made.buf, kinds, made.starts, made.ends)
+    return BsonValues(documents.buf, kinds, documents.starts, documents.ends)
 
 
 def _elements(document: bytes) -> list[tuple[int, str, bytes]]:
-    found, at, end = [], 4, len(document) - 1
+    elements, at, end = [], 4, len(document) - 1
     while at < end:
         kind = document[at]
         stop = document.index(b"\0", at + 1)
         name = document[at + 1 : stop].decode("utf-8", "surrogateescape")
         size = _size(kind, document, stop + 1)
-        found.append((kind, name, document[stop + 1 : stop + 1 + size]))
+        elements.append((kind, name, document[stop + 1 : stop + 1 + size]))
         at = stop + 1 + size
-    return found
+    return elements
 
 
 def _size(kind: int, document: bytes, at: int) -> int:

@@ -22,21 +22,21 @@ def with_filters(properties: Mapping[str, Any]) -> dict[str, Any]:
 
     :raises ConfigError: a collection is listed without a filter, a filter is of one that is not listed, or it is no document
     """
-    kept = dict(properties)
-    listed = kept.get(LIST, ())
+    remaining = dict(properties)
+    listed = remaining.get(LIST, ())
     if isinstance(listed, dict):  # as the public properties have it
-        return kept
-    given = {k.removeprefix(f"{LIST}."): str(kept.pop(k)) for k in properties if k.startswith(f"{LIST}.")}
+        return remaining
+    filters = {k.removeprefix(f"{LIST}."): str(remaining.pop(k)) for k in properties if k.startswith(f"{LIST}.")}
     parts = listed if isinstance(listed, list | tuple) else str(listed).split(",")
     names = [name for part in parts if (name := str(part).strip())]
-    if half := sorted({*names} ^ given.keys()):
+    if half := sorted({*names} ^ filters.keys()):
         name = half[0]
-        what = f"it has no filter in {LIST}.{name}" if name in names else f"it is not in the list of {LIST}"
+        problem = f"it has no filter in {LIST}.{name}" if name in names else f"it is not in the list of {LIST}"
         raise ConfigError(
-            f"{LIST}: {name} is invalid: {what}.",
+            f"{LIST}: {name} is invalid: {problem}.",
             remedy="name each collection in the list, and set its filter",
         )
-    for name, text in given.items():
+    for name, text in filters.items():
         try:
             is_document = isinstance(json.loads(text), dict)
         except (ValueError, RecursionError):
@@ -46,5 +46,5 @@ def with_filters(properties: Mapping[str, Any]) -> dict[str, Any]:
                 f"{LIST}.{name}: {text!r} is not a filter.",
                 remedy='write a document in extended JSON, such as {"paid": true}',
             )
-    kept.pop(LIST, None)
-    return kept | ({LIST: given} if given else {})
+    remaining.pop(LIST, None)
+    return remaining | ({LIST: filters} if filters else {})

@@ -145,12 +145,12 @@ def _how_much(client: Client, position: MongoPosition, now: ClusterTime) -> str:
 
 def can_start_stream(client: Client, config: MongoDbConfig, start: dict[str, Any]) -> bool:
     """Check whether a change stream without filters can begin there."""
-    database, what = resolve_aggregate_scope(config)
+    database, scope = resolve_aggregate_scope(config)
     stage = change_stream(config, deployment_of(client)) | start
     stage.pop("fullDocument", None)
     stage.pop("fullDocumentBeforeChange", None)
     pipeline = [{"$changeStream": stage}, {"$project": {"_id": 1}}]
-    command = {"aggregate": what, "pipeline": pipeline, "cursor": {"batchSize": 1}}
+    command = {"aggregate": scope, "pipeline": pipeline, "cursor": {"batchSize": 1}}
     with client.start_session(causal_consistency=False) as session:
         try:
             reply = client[database].command(command, session=session, read_preference=client.read_preference)

@@ -114,8 +114,8 @@ class MongoPosition:
         """
         try:
             token = document.get("resume_token")
-            if isinstance(token, str) and (found := re.search(r'"_data"\s*:\s*"([0-9A-Fa-f]+)"', token)):
-                token = found[1]
+            if isinstance(token, str) and (match := re.search(r'"_data"\s*:\s*"([0-9A-Fa-f]+)"', token)):
+                token = match[1]
             if token is not None:
                 return cls.behind_token(
                     normalize_token(str(token)), str(document.get("type_bits") or "")

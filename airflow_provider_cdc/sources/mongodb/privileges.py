@@ -19,7 +19,7 @@ class Privileges:
     def __init__(self, client: Client) -> None:
         found = client.admin.command({"connectionStatus": 1, "showPrivileges": True})["authInfo"]
         self._users: list[Any] = found["authenticatedUsers"]
-        self._given: list[dict[str, Any]] = found.get("authenticatedUserPrivileges", [])
+        self._granted: list[dict[str, Any]] = found.get("authenticatedUserPrivileges", [])
 
     @property
     def is_unrestricted(self) -> bool:
@@ -28,10 +28,13 @@ class Privileges:
 
     def allows_actions(self, database: str, collection: str, actions: Iterable[str]) -> bool:
         """Check whether actions on a collection are allowed; an empty name means all."""
-        return self.is_unrestricted or all(self._one(database, collection, action) for action in actions)
+        return self.is_unrestricted or all(self._allows_action(database, collection, action) for action in actions)
 
-    def _one(self, database: str, collection: str, action: str) -> bool:
-        return any(action in one["actions"] and _covers(one["resource"], database, collection) for one in self._given)
+    def _allows_action(self, database: str, collection: str, action: str) -> bool:
+        return any(
+            action in privilege["actions"] and _covers(privilege["resource"], database, collection)
+            for privilege in self._granted
+        )
 
 
 def _covers(resource: dict[str, Any], database: str, collection: str) -> bool:
@@ -44,10 +47,10 @@ def _covers(resource: dict[str, Any], database: str, collection: str) -> bool:
 
 def stream_allowed(privileges: Privileges, config: MongoDbConfig) -> bool:
     """Check whether the account may open the change stream."""
-    database, what = resolve_aggregate_scope(config)
+    database, collection = resolve_aggregate_scope(config)
     if config.capture_scope is CaptureScope.DEPLOYMENT:
         return privileges.allows_actions("", "", STREAM)
-    return privileges.allows_actions(database, what if isinstance(what, str) else "", STREAM)
+    return privileges.allows_actions(database, collection if isinstance(collection, str) else "", STREAM)
 
 
 def stream_grant(config: MongoDbConfig) -> str:

@@ -119,10 +119,10 @@ class MongoDbSource(Source):
 
     def _chunked(self, table: TableId) -> TableSchema:
         """Build a collection's table in the form that it has in the run that streams: rows of chunks are merged with events."""
-        known = None if self._streamed is None else self._streamed.find_schema(table)
-        if known is None:
+        streamed = None if self._streamed is None else self._streamed.find_schema(table)
+        if streamed is None:
             return self._schema(table)
-        return self._columns.resolve_schema(table, known) if known.documents is None else known
+        return self._columns.resolve_schema(table, streamed) if streamed.documents is None else streamed
 
     @cached_property
     def _columns(self) -> ColumnTables:

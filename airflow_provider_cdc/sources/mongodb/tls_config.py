@@ -17,8 +17,8 @@ _TLS: Final = re.compile(r"[?&](?:tls|ssl)=(true|false)(?:&|$)", re.IGNORECASE)
 
 def is_secure(uri: str) -> bool:
     """Return whether a connection string asks for TLS: by an option, or by SRV records, which do by themselves."""
-    said = _TLS.search(uri)
-    return said[1].lower() == "true" if said else uri.lower().startswith("mongodb+srv:")
+    match = _TLS.search(uri)
+    return match[1].lower() == "true" if match else uri.lower().startswith("mongodb+srv:")
 
 
 class TlsConfig(ConnectorConfig):
@@ -61,7 +61,7 @@ class TlsConfig(ConnectorConfig):
 
     @model_validator(mode="after")
     def _certificates_are_used(self) -> Self:
-        for name, given in (("ca", self.mongodb_ssl_ca), ("certificate", self.mongodb_ssl_certificate)):
-            if given and not self.has_tls:
+        for name, file in (("ca", self.mongodb_ssl_ca), ("certificate", self.mongodb_ssl_certificate)):
+            if file and not self.has_tls:
                 raise ValueError(f"mongodb.ssl.{name}: has no effect without TLS; set mongodb.ssl.enabled=true")
         return self

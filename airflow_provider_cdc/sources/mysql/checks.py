@@ -30,18 +30,18 @@ def check_prerequisites(
 
     :param signals: the signal table, if there is one
     """
-    found = [
+    findings = [
         *_encryption(connection, config),
         *_settings(server, config),
         *_replica(connection, server),
         *_privileges(connection, config),
     ]
-    found += _logged(connection, server, config, signals)
-    found += unlogged_changes(connection, server, config, signals)
-    found += _character_sets(connection, config)
+    findings += _logged(connection, server, config, signals)
+    findings += unlogged_changes(connection, server, config, signals)
+    findings += _character_sets(connection, config)
     if signals is not None:
-        found += signal_findings(connection, server, config, signals, query_account(connection))
-    return found
+        findings += signal_findings(connection, server, config, signals, query_account(connection))
+    return findings
 
 
 def _encryption(connection: Connection, config: MySqlConfig) -> list[Finding]:
@@ -61,59 +61,59 @@ def _encryption(connection: Connection, config: MySqlConfig) -> list[Finding]:
 
 def _settings(server: MySqlServer, config: MySqlConfig) -> list[Finding]:
     v = server.variables
-    found = []
+    findings = []
     if v.get("log_bin", "OFF").upper() not in ("ON", "1"):
-        found.append(
+        findings.append(
             Finding(
                 "The server writes no binary log (log_bin=OFF).",
                 "add log_bin=binlog, binlog_format=ROW and server_id=<unique number> to its configuration and restart it",
             )
         )
-    wanted = (
+    settings = (
         ("binlog_format", "ROW", "changes are logged as statements, which cannot be captured"),
         ("binlog_row_image", "FULL", "rows are logged without all of their columns"),
         ("binlog_row_metadata", "FULL", "rows are logged without the names and types of their columns"),
     )
-    for name, value, why in wanted:
+    for name, value, why in settings:
         have = v.get(name)
         if have is None and name == "binlog_row_metadata":
-            found.append(
+            findings.append(
                 Finding(
                     f"The server {server.version} has no setting binlog_row_metadata: {why}.",
                     "upgrade it to MySQL 8.0.1, MariaDB 10.5 or newer",
                 )
             )
         elif have is not None and have.upper() != value:
-            found.append(
+            findings.append(
                 Finding(
                     f"{name} is {have}: {why}.",
                     f"SET GLOBAL {name} = '{value}'; and the same in the server's configuration",
                 )
             )
     if "PARTIAL_JSON" in v.get("binlog_row_value_options", ""):
-        found.append(
+        findings.append(
             Finding(
                 "binlog_row_value_options is PARTIAL_JSON: changed JSON documents are logged only partially.",
                 "SET GLOBAL binlog_row_value_options = ''; and the same in the server's configuration",
             )
         )
     if v.get("server_id") == str(config.database_server_id):
-        found.append(
+        findings.append(
             Finding(
                 f"database.server.id is {config.database_server_id}, which is the server's own number.",
                 "choose a number that no server and no replica of this topology uses",
             )
         )
-    kept = retention_seconds(v)
-    if kept is not None and kept < 86_400:
-        found.append(
+    retention_s = retention_seconds(v)
+    if retention_s is not None and retention_s < 86_400:
+        findings.append(
             Finding(
                 "The binary log is kept for less than a day: a longer pause between two captures loses changes.",
                 "SET GLOBAL binlog_expire_logs_seconds = 864000",
                 fatal=False,
             )
         )
-    return found
+    return findings
 
 
 def _replica(connection: Connection, server: MySqlServer) -> list[Finding]:
@@ -178,11 +178,11 @@ def _character_sets(connection: Connection, config: MySqlConfig) -> list[Finding
         )
         columns = [tuple(map(str, row)) for row in cursor.fetchall()]
     filters = Filters(config)
-    found = []
+    findings = []
     for namespace, name, column, charset in columns:
         table = TableId(namespace=namespace, name=name)
         if namespace not in SYSTEM_DATABASES and filters.is_table_captured(table) and filters.in_images(table, column):
-            found.append(
+            findings.append(
                 Finding(
                     f"Texts of {table}.{column} are in the character set {charset}, which is not supported: "
                     "changes of them cannot be read.",
@@ -190,7 +190,7 @@ def _character_sets(connection: Connection, config: MySqlConfig) -> list[Finding
                     "column with column.exclude.list",
                 )
             )
-    return found
+    return findings
 
 
 def retention_seconds(v: Mapping[str, str]) -> float | None:

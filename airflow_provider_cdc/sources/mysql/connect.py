@@ -157,9 +157,11 @@ def inspect_encryption(connection: Connection) -> str:
     """
     with connection.cursor() as cursor:
         cursor.execute("SHOW SESSION STATUS WHERE variable_name IN ('Ssl_cipher', 'Ssl_version')")
-        said = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
+        status = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
     ours = isinstance(connection._sock, ssl.SSLSocket)
-    return f"{said.get('ssl_version', '')} {said['ssl_cipher']}".strip() if ours and said.get("ssl_cipher") else ""
+    return (
+        f"{status.get('ssl_version', '')} {status['ssl_cipher']}".strip() if ours and status.get("ssl_cipher") else ""
+    )
 
 
 def _tls(config: MySqlConfig) -> ssl.SSLContext:

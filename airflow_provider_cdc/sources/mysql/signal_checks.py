@@ -62,10 +62,10 @@ def _columns(connection: Connection, table: TableId) -> Iterator[Finding]:
     with connection.cursor() as cursor:
         cursor.execute(_COLUMNS, (table.namespace, table.name))
         columns = list(cursor.fetchall())
-    for (name, kind, declared, length), (what, needed) in zip(columns, _NEEDED, strict=False):
+    for (name, kind, declared, length), (content, needed) in zip(columns, _NEEDED, strict=False):
         if str(kind).lower() not in _TEXTS or int(length) < needed:
             yield _advice(
-                f"{table}.{name} is {declared}, which is too small for {what}.",
+                f"{table}.{name} is {declared}, which is too small for {content}.",
                 f"ALTER TABLE {quote_table(table)} MODIFY {quoted_name(str(name))} VARCHAR({64 if needed > 32 else 32}) NOT NULL",
             )
     name, kind, declared, length = columns[2]
@@ -136,5 +136,5 @@ def _row(connection: Connection, sql: str, table: TableId) -> tuple[object, ...]
     return tuple(row) if row else None
 
 
-def _advice(what: str, fix: str) -> Finding:
-    return Finding(what, fix, fatal=False)
+def _advice(problem: str, fix: str) -> Finding:
+    return Finding(problem, fix, fatal=False)

@@ -134,24 +134,32 @@ class MySqlSource(Source):
         with raise_cdc_errors(self._config, str(position)):
             connection = connect(self._config)
             try:
-                files, kept, end = log_files(connection), kept_for_s(connection), log_end(connection, self.server_info)
+                files, kept_s, end = (
+                    log_files(connection),
+                    kept_for_s(connection),
+                    log_end(connection, self.server_info),
+                )
             finally:
                 connection.close()
         if position.gtids and position.has_reached(end) and not position.prepared:
             # the files that were begun since have nothing in them
-            return LogWindow(0, None if kept is None else int(time.time()) + kept)
+            return LogWindow(0, None if kept_s is None else int(time.time()) + kept_s)
         if self._identity.why_not_same(position, files):
             return LogWindow()
         names = [*files]
         at = names.index(position.file)
         behind = files[position.file] - position.pos + sum(files[name] for name in names[at + 1 :])
         # a prepared XA transaction is read again from where it begins
-        begins = [str(one["file"]) for one in position.prepared.values() if one.get("server") == position.server]
+        begins = [
+            str(transaction["file"])
+            for transaction in position.prepared.values()
+            if transaction.get("server") == position.server
+        ]
         first = min([at, *(names.index(name) if name in files else 0 for name in begins)])
-        if kept is None:
+        if kept_s is None:
             return LogWindow(max(behind, 0))
         closed = self._file_created(names[first + 1]) if first + 1 < len(names) else int(time.time())
-        return LogWindow(max(behind, 0), closed + kept if closed else None)
+        return LogWindow(max(behind, 0), closed + kept_s if closed else None)
 
     def _log_from(self, position: MySqlPosition) -> BinlogConnection:
         """Open the raw log from a position on, beside a stream."""
@@ -298,11 +306,11 @@ class MySqlSource(Source):
         """
         if self._server is None:
             self._server = server_of(self._connected())
-            wanted = "MariaDB" if self.connector == "mariadb" else "MySQL"
+            product = "MariaDB" if self.connector == "mariadb" else "MySQL"
             if self._server.mariadb != (self.connector == "mariadb"):
                 raise ConfigError(
                     f"The server is {self._server.version}, but the source of the connector is {self.connector}.",
-                    remedy=f"use the source {'mysql' if wanted == 'MariaDB' else 'mariadb'}, or connect to a {wanted} server",
+                    remedy=f"use the source {'mysql' if product == 'MariaDB' else 'mariadb'}, or connect to a {product} server",
                 )
         return self._server
 

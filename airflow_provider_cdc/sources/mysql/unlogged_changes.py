@@ -71,7 +71,7 @@ def _cascades(connection: Connection, server: MySqlServer, captured: Callable[[T
     if logs_cascades(server):
         return []
     try:
-        ours = [one for one in _constraints(connection, server, captured) if one.rules]
+        ours = [constraint for constraint in _constraints(connection, server, captured) if constraint.rules]
     except _TooManyTables as e:
         return [
             Finding(
@@ -83,8 +83,11 @@ def _cascades(connection: Connection, server: MySqlServer, captured: Callable[[T
                 fatal=False,
             )
         ]
-    found = [f"{one.child} ({one.name} to {one.parent}, {', '.join(one.rules)})" for one in ours]
-    if not found:
+    shown = [
+        f"{constraint.child} ({constraint.name} to {constraint.parent}, {', '.join(constraint.rules)})"
+        for constraint in ours
+    ]
+    if not shown:
         return []
     modern = not server.mariadb and server.version_tuple >= _LOGGED_SINCE
     cure = (
@@ -96,7 +99,7 @@ def _cascades(connection: Connection, server: MySqlServer, captured: Callable[[T
     return [
         Finding(
             "Foreign keys change rows of captured tables, and the server does not log these changes, so target "
-            f"tables keep the old rows: {_listed(found)}.",
+            f"tables keep the old rows: {_listed(shown)}.",
             f"{cure}; until then snapshot these tables again regularly, or verify and repair their targets "
             "with `airflow cdc verify --repair`",
             fatal=False,
@@ -158,7 +161,7 @@ def _engines(connection: Connection, captured: Callable[[TableId], bool]) -> lis
     with connection.cursor() as cursor:
         cursor.execute(_ENGINES.format(system))
         rows = [(TableId(namespace=str(s), name=str(n)), str(e).upper()) for s, n, e in cursor.fetchall()]
-    found = []
+    findings = []
     for table, engine in rows:
         if not captured(table):
             continue
@@ -167,8 +170,8 @@ def _engines(connection: Connection, captured: Callable[[TableId], bool]) -> lis
         else:
             finding = f"Table {table} has the engine {engine}: {_ELSEWHERE[engine]}."
             fix = f"exclude it: table.exclude.list={table}; capture the tables that contain its rows"
-            found.append(Finding(finding, fix, fatal=False))
-    return found
+            findings.append(Finding(finding, fix, fatal=False))
+    return findings
 
 
 def _open(connection: Connection, table: TableId) -> None:

@@ -107,7 +107,6 @@ class CollectionFields:
         self._opens: list[bool] = []
         self._levels: list[int] = []
         self._of: list[list[int]] = []
-        self._made = 0
         key = self._field(-1, KEY)
         self._of[key], self._opens[key] = [k.NOWHERE] * k.FORMS, False
         for column in columns:
@@ -149,8 +148,8 @@ class CollectionFields:
         """Return the field of a path, from now on known."""
         field = -1
         for name in path:
-            known = self._at.get((field, name))
-            field = self._field(field, name) if known is None else known
+            child = self._at.get((field, name))
+            field = self._field(field, name) if child is None else child
         return field
 
     def _field(self, within: int, name: str) -> int:

@@ -75,7 +75,7 @@ class ColumnTables:
         Of a table in another form, it has none of the columns.
         """
         base = known if known is not None and in_columns(known) else self._first(table)
-        return _with_columns(base, self._made(table, base.columns))
+        return _with_columns(base, self._build_fields(table, base.columns))
 
     def convert_rows(self, rows: RowBlock, known: TableSchema | None) -> RowBlock:
         """Rows with the columns of their table; fields that it has no column for get one.
@@ -110,9 +110,9 @@ class ColumnTables:
             error.table = str(table)
             raise error from e
 
-    def _in_columns(self, rows: RowBlock, known: TableSchema) -> RowBlock:
+    def _in_columns(self, rows: RowBlock, schema: TableSchema) -> RowBlock:
         try:
-            return self._apart(rows, known)
+            return self._apart(rows, schema)
         except DamagedDocument as e:
             if not e.not_utf8:
                 raise
@@ -121,12 +121,12 @@ class ColumnTables:
             "Documents of %s contain texts that are not valid UTF-8: invalid bytes become U+FFFD.", rows.table.id
         )
         before, after = (_with_replaced_texts(image) for image in (rows.before, rows.after))
-        return self._apart(replace(rows, before=before, after=after), known)
+        return self._apart(replace(rows, before=before, after=after), schema)
 
-    def _apart(self, rows: RowBlock, known: TableSchema) -> RowBlock:
-        fields = self._of(rows.table.id, known)
+    def _apart(self, rows: RowBlock, base: TableSchema) -> RowBlock:
+        fields = self._of(rows.table.id, base)
         before, after = (_parts(image, fields) for image in (rows.before, rows.after))
-        schema = _with_columns(known, fields)
+        schema = _with_columns(base, fields)
         self._fields[schema.id] = (schema.columns, fields)
         n = len(schema.columns)
         return replace(
@@ -137,29 +137,29 @@ class ColumnTables:
     def _first(self, table: TableId) -> TableSchema:
         return self._elsewhere.get(table) or empty_schema(table)
 
-    def _of(self, table: TableId, known: TableSchema) -> CollectionFields:
-        kept = self._fields.get(table)
-        if kept is not None and kept[0] is known.columns:
-            return kept[1]
-        return self._made(table, known.columns)
+    def _of(self, table: TableId, schema: TableSchema) -> CollectionFields:
+        cached = self._fields.get(table)
+        if cached is not None and cached[0] is schema.columns:
+            return cached[1]
+        return self._build_fields(table, schema.columns)
 
-    def _made(self, table: TableId, columns: tuple[Column, ...]) -> CollectionFields:
+    def _build_fields(self, table: TableId, columns: tuple[Column, ...]) -> CollectionFields:
         config = self._config
         fields = CollectionFields(columns[len(FIRST) :], config.document_columns_depth, config.document_columns_max)
-        said = self._said(table)
-        fields.declare_columns((path, NUMBERS[word]) for path, word in said.columns)
-        if said.closed:
+        declared = self._find_declared_columns(table)
+        fields.declare_columns((path, NUMBERS[word]) for path, word in declared.columns)
+        if declared.closed:
             fields.freeze_columns()
         return fields
 
-    def _said(self, table: TableId) -> DeclaredColumns:
+    def _find_declared_columns(self, table: TableId) -> DeclaredColumns:
         if table not in self._declared:
-            config, found = self._config, DeclaredColumns()
+            config, declared = self._config, DeclaredColumns()
             if (text := config.document_columns_schema.get(str(table))) is not None:
                 depth = config.document_columns_depth
-                given = parse_columns_property(str(table), text, depth)
-                found = given if given is not None else parse_declared_columns(self._validator(table) or {}, depth)
-            self._declared[table] = found
+                listed = parse_columns_property(str(table), text, depth)
+                declared = listed if listed is not None else parse_declared_columns(self._validator(table) or {}, depth)
+            self._declared[table] = declared
         return self._declared[table]
 
 
@@ -217,9 +217,9 @@ def _as_texts(rows: RowBlock) -> RowBlock:
     )
 
 
-def _only_keys(rows: RowBlock, known: TableSchema) -> RowBlock:
+def _only_keys(rows: RowBlock, table: TableSchema) -> RowBlock:
     """Rows of which only the key is said, or that have the table's own columns, in the columns of the table."""
-    names, type_ = list(rows.table.column_names), row_struct(known)
+    names, type_ = list(rows.table.column_names), row_struct(table)
 
     def image_of(image: pa.StructArray | None) -> pa.StructArray | None:
         if image is None:
@@ -235,7 +235,7 @@ def _only_keys(rows: RowBlock, known: TableSchema) -> RowBlock:
         return np.array([mask[names.index(f.name)] if f.name in names else mask.any(axis=0) for f in type_])
 
     return replace(
-        rows, table=known, before=image_of(rows.before), after=image_of(rows.after),
+        rows, table=table, before=image_of(rows.before), after=image_of(rows.after),
         unavailable_before=mask_of(rows.unavailable_before), unavailable_after=mask_of(rows.unavailable_after),
     )  # fmt: skip
 

@@ -75,15 +75,15 @@ def parse_elements(raw: bytes) -> list[BsonElement]:
     :raises DamagedDocument: it is none
     """
     buf = np.frombuffer(raw, np.uint8)
-    found = np.empty((32, 4), np.int64)
-    count, problem, at = list_elements(buf, 0, len(buf), found)
-    if problem == FINE and count > len(found):
-        found = np.empty((count, 4), np.int64)
-        count, problem, at = list_elements(buf, 0, len(buf), found)
+    elements = np.empty((32, 4), np.int64)
+    count, problem, at = list_elements(buf, 0, len(buf), elements)
+    if problem == FINE and count > len(elements):
+        elements = np.empty((count, 4), np.int64)
+        count, problem, at = list_elements(buf, 0, len(buf), elements)
     if problem != FINE:
         raise DamagedDocument(0, int(at), problem)
     return [
-        BsonElement(raw[name : value - 1], kind, raw[value:end]) for kind, name, value, end in found[:count].tolist()
+        BsonElement(raw[name : value - 1], kind, raw[value:end]) for kind, name, value, end in elements[:count].tolist()
     ]
 
 

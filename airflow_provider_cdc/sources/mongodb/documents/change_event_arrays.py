@@ -71,14 +71,14 @@ class ChangeEvents:
     operation: npt.NDArray[np.uint8]
     operation_type: BsonValues
     unknown: npt.NDArray[np.uint8]
-    _found: dict[bytes, BsonValues]
+    _fields: dict[bytes, BsonValues]
 
     def __len__(self) -> int:
         return len(self.operation)
 
     def read_field(self, name: bytes) -> BsonValues:
         """Return a field of the events by its name, one of those that are known."""
-        return self._found[name]
+        return self._fields[name]
 
     def operation_text(self, row: int) -> str:
         """Return the operation of one event in the server's words; empty for a fragment that does not say it."""
@@ -105,14 +105,14 @@ class ChangeEvents:
 
         On a sharded cluster the shards of a transaction commit it at times of their own.
         """
-        found = np.full(len(self), -1, np.int64)
+        assigned = np.full(len(self), -1, np.int64)
         within = np.flatnonzero(self.txn_number != MISSING)
         if len(within):
             sessions = self.read_field(b"lsid").select_rows(within).to_binary().dictionary_encode().indices
             numbers, of_number = np.unique(self.txn_number[within], return_inverse=True)
             session = sessions.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
-            found[within] = session * len(numbers) + of_number
-        return found
+            assigned[within] = session * len(numbers) + of_number
+        return assigned
 
     @cached_property
     def fragment_numbers(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -47,12 +47,12 @@ def apply_update(before: bytes, description: bytes, *, dotted_names: bool = True
     :raises UpdateDoesNotFit: the document is not the one that was updated
     :raises DamagedDocument: one of the two is not BSON, or the second no description
     """
-    said = {e.name: e for e in parse_elements(description)}
+    elements = {e.name: e for e in parse_elements(description)}
     document = BsonContainer.from_bson(before)
-    ways = _UpdatePaths(document, said.get(b"disambiguatedPaths"), dotted_names)
-    cuts = [_cut(e) for e in _listed(said, b"truncatedArrays", k.ARRAY)]
-    removed = [extract_text(_of(e, k.STRING)) for e in _listed(said, b"removedFields", k.ARRAY)]
-    updated = _listed(said, b"updatedFields", k.DOCUMENT)
+    ways = _UpdatePaths(document, elements.get(b"disambiguatedPaths"), dotted_names)
+    cuts = [_cut(e) for e in _listed(elements, b"truncatedArrays", k.ARRAY)]
+    removed = [extract_text(_of(e, k.STRING)) for e in _listed(elements, b"removedFields", k.ARRAY)]
+    updated = _listed(elements, b"updatedFields", k.DOCUMENT)
     # where each path leads is asked of the document as it was before any of them is followed
     cut_ways = [ways.resolve_path(path, exists=True) for path, _ in cuts]
     removed_ways = [ways.resolve_path(path, exists=True) for path in removed]
@@ -71,7 +71,7 @@ class _UpdatePaths:
 
     def __init__(self, document: BsonContainer, disambiguated: BsonElement | None, dotted_names: bool) -> None:
         self._document = document
-        self._known = (
+        self._known_paths = (
             None
             if disambiguated is None
             else {e.name: _parts(e) for e in parse_elements(_of(disambiguated, k.DOCUMENT))}
@@ -79,8 +79,8 @@ class _UpdatePaths:
         self._dotted_names = dotted_names
 
     def resolve_path(self, path: bytes, *, exists: bool) -> _Path:
-        if self._known is not None:
-            return self._known.get(path) or path.split(b".")
+        if self._known_paths is not None:
+            return self._known_paths.get(path) or path.split(b".")
         ways = _readings(self._document, path.split(b"."), exists, self._dotted_names)
         if len(ways) > 1:
             raise AmbiguousPath(_name(path))
@@ -154,10 +154,10 @@ def _parent(document: BsonContainer, path: bytes, way: _Path) -> BsonContainer:
     raise UpdateMismatch(_name(path), "is empty")
 
 
-def _listed(said: dict[bytes, BsonElement], name: bytes, kind: int) -> list[BsonElement]:
+def _listed(elements: dict[bytes, BsonElement], name: bytes, kind: int) -> list[BsonElement]:
     """List what a part of the description contains; a part that is not there, or null, contains nothing."""
-    found = said.get(name)
-    return [] if found is None or found.kind == k.NULL else parse_elements(_of(found, kind))
+    part = elements.get(name)
+    return [] if part is None or part.kind == k.NULL else parse_elements(_of(part, kind))
 
 
 def _of(element: BsonElement | None, kind: int) -> bytes:
@@ -168,9 +168,9 @@ def _of(element: BsonElement | None, kind: int) -> bytes:
 
 
 def _cut(element: BsonElement) -> tuple[bytes, int]:
-    said = {e.name: e for e in parse_elements(_of(element, k.DOCUMENT))}
-    size = int.from_bytes(_of(said.get(b"newSize"), k.INT32), "little", signed=True)
-    return extract_text(_of(said.get(b"field"), k.STRING)), size
+    elements = {e.name: e for e in parse_elements(_of(element, k.DOCUMENT))}
+    size = int.from_bytes(_of(elements.get(b"newSize"), k.INT32), "little", signed=True)
+    return extract_text(_of(elements.get(b"field"), k.STRING)), size
 
 
 def _parts(element: BsonElement) -> _Path:

@@ -89,7 +89,7 @@ def _value(value: Any) -> tuple[int, bytes]:
     if value is None:
         return k.NULL, b""
     if isinstance(value, list):
-        return k.ARRAY, _wrapped([(b"%d" % i, one) for i, one in enumerate(value)])
+        return k.ARRAY, _wrapped([(b"%d" % i, item) for i, item in enumerate(value)])
     return value.value or (k.DOCUMENT, _document(value.pairs))
 
 
@@ -118,9 +118,9 @@ def _decimal(value: Any) -> _Read:
         return None
     if value in _NOT_FINITE:
         return k.DECIMAL128, _NOT_FINITE[value].to_bytes(16, "little")
-    if (found := _DECIMAL.fullmatch(value)) is None:
+    if (match := _DECIMAL.fullmatch(value)) is None:
         return None
-    sign, whole, fraction, exponent = found[1], found[2], found[3] or "", int(found[4] or 0)
+    sign, whole, fraction, exponent = match[1], match[2], match[3] or "", int(match[4] or 0)
     significand, biased = int(whole + fraction), exponent - len(fraction) - _LOWEST_EXPONENT
     if significand >= 10**34 or not 0 <= biased < 3 << 12:
         return None
@@ -169,8 +169,8 @@ def _symbol(value: Any) -> _Read:
     return (k.SYMBOL, text_value(value.encode())) if isinstance(value, str) else None
 
 
-def _mark(kind: int, said: Any) -> Callable[[Any], _Read]:
-    return lambda value: (kind, b"") if type(value) is type(said) and value == said else None
+def _mark(kind: int, expected: Any) -> Callable[[Any], _Read]:
+    return lambda value: (kind, b"") if type(value) is type(expected) and value == expected else None
 
 
 _TYPES: Final[dict[tuple[str, ...], Callable[..., _Read]]] = {

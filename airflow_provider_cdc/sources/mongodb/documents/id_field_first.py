@@ -41,5 +41,5 @@ def id_first(values: BsonValues) -> BsonValues:
 
 def _moved(raw: bytes) -> bytes:
     document = BsonContainer.from_bson(raw)
-    document.elements.sort(key=lambda one: one.name != b"_id")
+    document.elements.sort(key=lambda element: element.name != b"_id")
     return document.encode_bson()

@@ -33,26 +33,26 @@ class _Updates:
         after, problems = list[bytes | None](), dict[int, str]()
         for row, base in enumerate(bases):
             first = int(follows[row])
-            made = None
+            document = None
             if first in problems:
                 problems[row] = problems[first]
             else:
                 try:
                     before = after[first] if first >= 0 else None
-                    made = _applied(
+                    document = _applied(
                         before or extended_json_parser.parse_document(base or ""), descriptions[row], paths[row]
                     )
                 except (DocumentError, ValueError) as e:
                     problems[row] = str(e)
-            after.append(made)
-        documents = format_values(BsonDocuments.of_list([one or _EMPTY for one in after]).document_values).cast(
+            after.append(document)
+        documents = format_values(BsonDocuments.of_list([bson or _EMPTY for bson in after]).document_values).cast(
             pa.string()
         )
         if not problems:
             return documents, problems
-        known = np.ones(rows, np.bool_)
-        known[list(problems)] = False
-        return pa.array(np.where(known, documents.to_numpy(zero_copy_only=False), None), pa.string()), problems
+        is_known = np.ones(rows, np.bool_)
+        is_known[list(problems)] = False
+        return pa.array(np.where(is_known, documents.to_numpy(zero_copy_only=False), None), pa.string()), problems
 
 
 PARTIAL_UPDATES: Final = _Updates()
@@ -64,24 +64,24 @@ def _applied(before: bytes, description: Any, paths: str | None) -> bytes:
     return apply_update(before, _description(description, paths))
 
 
-def _description(said: Any, paths: str | None) -> bytes:
+def _description(description: Any, paths: str | None) -> bytes:
     """Build what the server has said, from the columns of an event."""
-    updated, removed, cut = (said.get(name) for name in ("updatedFields", "removedFields", "truncatedArrays"))
+    updated, removed, cut = (description.get(name) for name in ("updatedFields", "removedFields", "truncatedArrays"))
     parts = [
         BsonElement(b"updatedFields", k.DOCUMENT, extended_json_parser.parse_document(updated) if updated else _EMPTY),
         BsonElement(
             b"removedFields", k.ARRAY, _array([(k.STRING, text_value(name.encode())) for name in removed or ()])
         ),
-        BsonElement(b"truncatedArrays", k.ARRAY, _array([(k.DOCUMENT, _cut(one)) for one in cut or ()])),
+        BsonElement(b"truncatedArrays", k.ARRAY, _array([(k.DOCUMENT, _cut(array)) for array in cut or ()])),
     ]
     if paths is not None:
         parts.append(BsonElement(b"disambiguatedPaths", k.DOCUMENT, extended_json_parser.parse_document(paths)))
     return BsonContainer(k.DOCUMENT, parts).encode_bson()
 
 
-def _cut(one: Mapping[str, Any]) -> bytes:
-    field = BsonElement(b"field", k.STRING, text_value(one["field"].encode()))
-    size = BsonElement(b"newSize", k.INT32, int(one["size"]).to_bytes(4, "little", signed=True))
+def _cut(array: Mapping[str, Any]) -> bytes:
+    field = BsonElement(b"field", k.STRING, text_value(array["field"].encode()))
+    size = BsonElement(b"newSize", k.INT32, int(array["size"]).to_bytes(4, "little", signed=True))
     return BsonContainer(k.DOCUMENT, [field, size]).encode_bson()
 
 

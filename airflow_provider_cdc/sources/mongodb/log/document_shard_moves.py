@@ -51,10 +51,10 @@ class ShardMoves:
         if not (number >= 0).any():
             return left
         names, operation = events.event_namespaces[1], events.operation[kept]
-        wanted = (number >= 0) & events.has_shard_key[kept] & np.isin(operation, (INSERT, DELETE))
-        for mine in _runs(events, kept, wanted):
+        candidates = (number >= 0) & events.has_shard_key[kept] & np.isin(operation, (INSERT, DELETE))
+        for mine in _runs(events, kept, candidates):
             at, deletes = kept[mine], operation[mine] == DELETE
-            collection, known = (
+            collection, transaction = (
                 names[events.event_namespaces[0][int(at[0])]],
                 self._of(transaction_id(events, int(at[0]))),
             )
@@ -63,12 +63,14 @@ class ShardMoves:
                 events.document_key.select_rows(at).to_binary(),
             )
             inserts = pa.array(~deletes)
-            if known.deleted:
-                known.deleted.difference_update((collection, one) for one in whole.filter(inserts).to_pylist())
+            if transaction.deleted:
+                transaction.deleted.difference_update(
+                    (collection, document_key) for document_key in whole.filter(inserts).to_pylist()
+                )
             if deletes.any():
-                left[mine] = _replaced(collection, key, whole, deletes, known)
+                left[mine] = _replaced(collection, key, whole, deletes, transaction)
             if not deletes.all():
-                known.inserted.append((collection, key.filter(inserts), whole.filter(inserts)))
+                transaction.inserted.append((collection, key.filter(inserts), whole.filter(inserts)))
         return left
 
     def _of(self, transaction: str) -> _Transaction:
@@ -82,7 +84,7 @@ def _replaced(
     key: pa.LargeStringArray,
     whole: pa.LargeBinaryArray,
     deletes: npt.NDArray[np.bool_],
-    known: _Transaction,
+    transaction: _Transaction,
 ) -> list[bool]:
     """Return which events of a run are deletes of documents that the transaction has replaced.
 
@@ -90,34 +92,36 @@ def _replaced(
     """
     gone = key.filter(pa.array(deletes)).unique()
     there = dict[str, set[bytes]]()
-    for its, inserted, wholes in known.inserted:
+    for its, inserted, wholes in transaction.inserted:
         if its == collection and pc.any(found := pc.is_in(inserted, value_set=gone)).as_py():
-            for name, one in zip(inserted.filter(found).to_pylist(), wholes.filter(found).to_pylist(), strict=True):
-                if (collection, one) not in known.deleted:
-                    there.setdefault(name, set()).add(one)
+            for name, document_key in zip(
+                inserted.filter(found).to_pylist(), wholes.filter(found).to_pylist(), strict=True
+            ):
+                if (collection, document_key) not in transaction.deleted:
+                    there.setdefault(name, set()).add(document_key)
     replaced, at = [False] * len(key), dict[bytes, int]()
     for i in np.flatnonzero(pc.is_in(key, value_set=gone)).tolist() if there or not deletes.all() else ():
-        name, one = key[i].as_py(), whole[i].as_py()
+        name, document_key = key[i].as_py(), whole[i].as_py()
         if not deletes[i]:
-            there.setdefault(name, set()).add(one)
-            known.deleted.discard((collection, one))
-            at[one] = i
+            there.setdefault(name, set()).add(document_key)
+            transaction.deleted.discard((collection, document_key))
+            at[document_key] = i
         elif name in there:
-            if one in there[name]:
-                known.deleted.add((collection, one))
-            there[name].discard(one)
+            if document_key in there[name]:
+                transaction.deleted.add((collection, document_key))
+            there[name].discard(document_key)
             replaced[i] = bool(there[name])
-            if replaced[i] and one in at:
-                replaced[at[one]] = True
+            if replaced[i] and document_key in at:
+                replaced[at[document_key]] = True
     return replaced
 
 
-def _runs(events: ChangeEvents, kept: Ints, wanted: npt.NDArray[np.bool_]) -> list[Ints]:
+def _runs(events: ChangeEvents, numbers: Ints, candidates: npt.NDArray[np.bool_]) -> list[Ints]:
     """Places of wanted events that follow each other in one collection and one transaction."""
-    places = np.flatnonzero(wanted)
+    places = np.flatnonzero(candidates)
     if not len(places):
         return []
-    at = kept[places]
+    at = numbers[places]
     of = np.stack([events.transaction_numbers[at], events.event_namespaces[0][at]])
     return np.split(places, np.flatnonzero((of[:, 1:] != of[:, :-1]).any(axis=0)) + 1)
 

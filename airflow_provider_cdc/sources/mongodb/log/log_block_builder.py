@@ -88,39 +88,41 @@ class BlockBuilder:
         indices, names = events.event_namespaces
         tables = [_table(name) for name in names]
         captured = np.array([table is not None and self._tables.is_captured(table) for table in tables])
-        kept = at[captured[indices[at]]]
-        kept = kept[~self._moves.left_behind(events, kept)]
-        if self._open is not None and not _within(self._open, events, int(kept[0] if len(kept) else at[-1])):
+        captured_at = at[captured[indices[at]]]
+        captured_at = captured_at[~self._moves.left_behind(events, captured_at)]
+        if self._open is not None and not _within(
+            self._open, events, int(captured_at[0] if len(captured_at) else at[-1])
+        ):
             before = self._open.position
             yield from self.close_transaction()
-        if not len(kept):
+        if not len(captured_at):
             return
-        last, tail = int(kept[-1]), int(at[-1])
+        last, tail = int(captured_at[-1]), int(at[-1])
         self._open = None
         if events.transaction_numbers[last] < 0 or events.transaction_numbers[last] != events.transaction_numbers[tail]:
-            yield self._block(events, kept, position_at(events, tail))
+            yield self._block(events, captured_at, position_at(events, tail))
             return
-        group = _groups(events, kept)
+        group = _groups(events, captured_at)
         # complete transactions are a separate block: events of the open transaction are counted by its blocks
         if whole := int(np.searchsorted(group, group[-1])):
-            before = position_at(events, int(kept[whole - 1]))
-            yield self._block(events, kept[:whole], before)
+            before = position_at(events, int(captured_at[whole - 1]))
+            yield self._block(events, captured_at[:whole], before)
         end = position_at(events, tail)
         self._open = OpenTransaction(transaction_id(events, last), int(events.txn_number[last]), end.time, end)
-        yield self._block(events, kept[whole:], before, open=True)
+        yield self._block(events, captured_at[whole:], before, open=True)
 
-    def _block(self, events: ChangeEvents, kept: Ints, position: MongoPosition, *, open: bool = False) -> LogBlock:
+    def _block(self, events: ChangeEvents, numbers: Ints, position: MongoPosition, *, open: bool = False) -> LogBlock:
         """Build a block of events of captured collections."""
         indices, names = events.event_namespaces
-        group = _groups(events, kept)
-        of_table = indices[kept]
+        group = _groups(events, numbers)
+        of_table = indices[numbers]
         rows = []
         for number in np.unique(of_table):
             mine = np.flatnonzero(of_table == number)
             table = _table(names[number])
             assert table is not None
-            rows.append(self._rows(table, events, kept[mine], mine, group[mine]))
-        return LogBlock(rows, BlockTransactions(*_transactions(events, kept, group)), position, open=open)
+            rows.append(self._rows(table, events, numbers[mine], mine, group[mine]))
+        return LogBlock(rows, BlockTransactions(*_transactions(events, numbers, group)), position, open=open)
 
     def _rows(
         self, table: TableId, events: ChangeEvents, at: Ints, order: Ints, group: npt.NDArray[np.int32]
@@ -188,8 +190,8 @@ class BlockBuilder:
 
     def _in_columns(self, table: TableId) -> bool:
         """Check whether documents become columns: as the table has it, whatever the configuration says meanwhile."""
-        known = self._tables.find_schema(table)
-        return self._shaping.as_columns(table) if known is None else known.documents is None
+        schema = self._tables.find_schema(table)
+        return self._shaping.as_columns(table) if schema is None else schema.documents is None
 
     def _described(
         self, table: TableId, events: ChangeEvents, at: Ints, operation: npt.NDArray[np.uint8]
@@ -237,19 +239,19 @@ def _within(open_: OpenTransaction, events: ChangeEvents, i: int) -> bool:
     return int(events.txn_number[i]) == open_.number and transaction_id(events, i) == open_.id
 
 
-def _groups(events: ChangeEvents, kept: Ints) -> npt.NDArray[np.int32]:
+def _groups(events: ChangeEvents, numbers: Ints) -> npt.NDArray[np.int32]:
     """Assign a number to the transaction of each event, from 0 on.
 
     A transaction is the events of one that follow each other, and outside of transactions those of one moment.
     """
-    time, number = events.cluster_time[kept], events.transaction_numbers[kept]
-    new = np.ones(len(kept), np.bool_)
+    time, number = events.cluster_time[numbers], events.transaction_numbers[numbers]
+    new = np.ones(len(numbers), np.bool_)
     new[1:] = (number[1:] != number[:-1]) | ((number[1:] < 0) & (time[1:] != time[:-1]))
     return np.cumsum(new).astype(np.int32) - 1
 
 
-def _transactions(events: ChangeEvents, kept: Ints, group: npt.NDArray[np.int32]) -> tuple[pa.StringArray, Ints]:
-    first = kept[np.unique(group, return_index=True)[1]]
+def _transactions(events: ChangeEvents, numbers: Ints, group: npt.NDArray[np.int32]) -> tuple[pa.StringArray, Ints]:
+    first = numbers[np.unique(group, return_index=True)[1]]
     times = events.cluster_time[first]
     ids: list[str | None] = [None] * len(first)  # a change outside of transactions belongs to none
     for i in np.flatnonzero(events.txn_number[first] != MISSING):

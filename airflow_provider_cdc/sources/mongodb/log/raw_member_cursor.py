@@ -90,7 +90,7 @@ class RawCursor:
     """
 
     def __init__(self, member: DeploymentMember, database: str, command: Mapping[str, Any], *, seen: str = "") -> None:
-        self._database, self._seen, self._preference = member.client[database], seen, member.preference
+        self._database, self._last_token, self._preference = member.client[database], seen, member.preference
         self._session = member.client.start_session(causal_consistency=False)
         if member.cluster_time is not None:
             self._session.advance_cluster_time(member.cluster_time)
@@ -137,13 +137,15 @@ class RawCursor:
         if len(raw) < _SMALL:
             cursor = bson.decode(raw, codec_options=ORDERED)["cursor"]
             documents = cursor["firstBatch"] if "firstBatch" in cursor else cursor["nextBatch"]
-            if not documents or (self._seen and all(event["_id"]["_data"] <= self._seen for event in documents)):
-                self._found(cursor["id"], cursor["ns"])
+            if not documents or (
+                self._last_token and all(event["_id"]["_data"] <= self._last_token for event in documents)
+            ):
+                self._set_cursor(cursor["id"], cursor["ns"])
                 return CursorReply(None, cursor.get("postBatchResumeToken"), bare=not documents)
         from airflow_provider_cdc.sources.mongodb.documents.server_reply import read_reply
 
         reply = read_reply(raw)
-        self._found(reply.cursor_id, reply.namespace)
+        self._set_cursor(reply.cursor_id, reply.namespace)
         if count := len(reply.documents):
             fitting = max(1, min(BATCH_DOCUMENTS, REPLY_BYTES * count // len(raw)))
             self._documents = 1 << (
@@ -154,7 +156,7 @@ class RawCursor:
             reply.documents if len(reply.documents) else None, None if token is None else bson.decode(token)
         )
 
-    def _found(self, number: int, name: str) -> None:
+    def _set_cursor(self, number: int, name: str) -> None:
         self._id, self._collection = Int64(number), name.partition(".")[2]
 
     def __enter__(self) -> RawCursor:

@@ -142,10 +142,10 @@ class ChangeStreamFeed:
 
     def _opened(self, *, by_time: bool, bare: bool = False) -> RawCursor:
         assert self._member is not None
-        database, what = resolve_aggregate_scope(self._config)
+        database, scope = resolve_aggregate_scope(self._config)
         pipeline = build_stages(self._config, self._deployment, build_start_option(self._begins, by_time=by_time))
         command = {
-            "aggregate": what, "pipeline": pipeline[:1] if bare else pipeline, "cursor": {"batchSize": 1} if bare else {},
+            "aggregate": scope, "pipeline": pipeline[:1] if bare else pipeline, "cursor": {"batchSize": 1} if bare else {},
             "readConcern": {"level": "majority"},
         }  # fmt: skip
         return RawCursor(self._member, database, command, seen=self.position.sort_key)

@@ -130,16 +130,16 @@ class MongoEventReader:
         numbers, counts = events.fragment_numbers
         if not counts.any() and not self._parts.has_missing_parts:
             return events
-        found: list[bytes] = []
+        whole_events: list[bytes] = []
         for i in range(len(events)):
             raw = events.documents.read_bytes(i)
             if not counts[i]:
                 self._parts.check_complete()
-                found.append(raw)
+                whole_events.append(raw)
             elif (event := self._parts.add_fragment(raw, int(numbers[i]), int(counts[i]))) is not None:
                 self._metrics.joined += 1
-                found.append(event)
-        return read_events(BsonDocuments.of_list(found)) if found else None
+                whole_events.append(event)
+        return read_events(BsonDocuments.of_list(whole_events)) if whole_events else None
 
     def _count(self, block: LogBlock) -> None:
         if not block.open:

@@ -82,7 +82,7 @@ def build_stages(config: MongoDbConfig, deployment: Deployment, start: dict[str,
 
     :param start: from :func:`build_start_option`
     """
-    internal = [*_wanted(config), *_of_size(config)]
+    internal = [*_build_captured_stage(config), *_of_size(config)]
     own = [json_util.loads(json_util.dumps(stage)) for stage in config.cursor_pipeline]
     order = config.cursor_pipeline_order
     if order is PipelineOrder.USER_ONLY:
@@ -93,27 +93,31 @@ def build_stages(config: MongoDbConfig, deployment: Deployment, start: dict[str,
     return [{"$changeStream": change_stream(config, deployment) | start}, *behind]
 
 
-def _wanted(config: MongoDbConfig) -> list[dict[str, Any]]:
+def _build_captured_stage(config: MongoDbConfig) -> list[dict[str, Any]]:
     """Leave out changes of documents of collections that are not captured; changes of structure come all."""
     if config.capture_scope is CaptureScope.COLLECTION:
         return []
     include, exclude = _collections(config), _left_out(config)
     if include is None and not exclude:
         return []
-    wanted = include or []
+    conditions = include or []
     if exclude:
-        wanted = [{"$nor": exclude} if include is None else {"$or": include, "$nor": exclude}]
+        conditions = [{"$nor": exclude} if include is None else {"$or": include, "$nor": exclude}]
     if config.signal_data_collection:
         database, collection = parts_of(config.signal_data_collection)
-        wanted = [*wanted, {"ns.db": database, "ns.coll": collection}]
-    return [{"$match": {"$or": [{"operationType": {"$nin": [*ROWS]}}, *wanted]}}]
+        conditions = [*conditions, {"ns.db": database, "ns.coll": collection}]
+    return [{"$match": {"$or": [{"operationType": {"$nin": [*ROWS]}}, *conditions]}}]
 
 
 def _collections(config: MongoDbConfig) -> list[dict[str, Any]] | None:
     """Conditions, one of which each captured collection fulfils; ``None``: that cannot be said to the server."""
     if config.collection_include_list:
-        found = [_of_pattern(pattern) for pattern in config.collection_include_list]
-        return None if any(one is None for one in found) else [one for one in found if one is not None]
+        conditions = [_of_pattern(pattern) for pattern in config.collection_include_list]
+        return (
+            None
+            if any(condition is None for condition in conditions)
+            else [condition for condition in conditions if condition is not None]
+        )
     databases: Patterns = config.database_include_list
     if databases and all(_PORTABLE.fullmatch(pattern) for pattern in databases):
         return [{"ns.db": _whole(pattern)} for pattern in databases]
@@ -122,11 +126,11 @@ def _collections(config: MongoDbConfig) -> list[dict[str, Any]] | None:
 
 def _left_out(config: MongoDbConfig) -> list[dict[str, Any]]:
     """Conditions that only collections fulfil that exclude lists name: an image that one of these lacks has to end no stream."""
-    found = [_of_pattern(pattern, _exactly) for pattern in config.collection_exclude_list]
+    conditions = [_of_pattern(pattern, _exactly) for pattern in config.collection_exclude_list]
     databases = [
         {"ns.db": _exactly(pattern)} for pattern in config.database_exclude_list if _PORTABLE.fullmatch(pattern)
     ]
-    return [*databases, *(one for one in found if one is not None)]
+    return [*databases, *(condition for condition in conditions if condition is not None)]
 
 
 def _of_pattern(pattern: str, whole: Callable[[str], dict[str, Any]] | None = None) -> dict[str, Any] | None:

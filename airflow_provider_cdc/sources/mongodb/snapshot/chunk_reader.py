@@ -93,16 +93,16 @@ class MongoChunkReader(ChunkReader):
         return None if found is None else _key(found, 0)
 
     def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
-        began, wanted = time.monotonic(), limit * queries
+        began, most = time.monotonic(), limit * queries
         at = self._now(rows)
         parts: list[tuple[BsonDocuments, bool]]
         if rows.keys is not None:
             keys = {"_id": {"$in": [key_value(str(key[0])) for key in rows.keys]}}
-            parts = [self._some(rows, at, [keys], build_range_options(), wanted, max_bytes)]
+            parts = [self._some(rows, at, [keys], build_range_options(), most, max_bytes)]
         else:
-            parts = [self._some(rows, at, [], _bounds(rows), wanted, max_bytes)]
+            parts = [self._some(rows, at, [], _bounds(rows), most, max_bytes)]
             end = rows.end or rows.upto
-            left = wanted - len(parts[0][0])
+            left = most - len(parts[0][0])
             for condition in _last_of(rows, end) if parts[0][1] and left > 0 else ():
                 parts.append(self._some(rows, at, [condition], {}, left, max_bytes))
         now, blocks, count = time.time_ns() // 1000, [], 0
@@ -112,7 +112,7 @@ class MongoChunkReader(ChunkReader):
                 blocks.append(read_rows(rows.table, documents, at, now, self._shaping, count))
                 count += len(documents)
                 last = _key(documents, len(documents) - 1)
-        complete = all(whole for _, whole in parts) and count < wanted
+        complete = all(whole for _, whole in parts) and count < most
         low = high = None
         if self._signals is None:
             low = MongoPosition(at)
@@ -125,7 +125,7 @@ class MongoChunkReader(ChunkReader):
         with translate_driver_errors(self._config, str(rows.table.id)):
             query: tuple[Any, ...] = ([{"_id": {"$in": keys}}], build_range_options(), len(keys), sys.maxsize)
             try:
-                documents, _ = self._asked(rows, position.time, *query)
+                documents, _ = self._find_documents(rows, position.time, *query)
             except driver.OperationFailure as e:
                 if code_of(e) not in SNAPSHOT_TOO_OLD:
                     raise
@@ -137,12 +137,12 @@ class MongoChunkReader(ChunkReader):
                     )  # fmt: skip
                     return None
                 self._as_it_is.add(rows.table.id)
-                documents, _ = self._asked(rows, position.time, *query)
+                documents, _ = self._find_documents(rows, position.time, *query)
         now = time.time_ns() // 1000
         return [read_rows(rows.table, documents, position.time, now, self._shaping)] if len(documents) else []
 
     def to_source_keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
-        return [[_given(key[0])] for key in keys]
+        return [[_parse_signal_key(key[0])] for key in keys]
 
     def as_events(self, keys: Sequence[Key]) -> list[Key]:
         return [[event_key(str(key[0]))] for key in keys]
@@ -199,12 +199,12 @@ class MongoChunkReader(ChunkReader):
         """Documents up to a number and a size, and whether the query has no more."""
         with translate_driver_errors(self._config, str(rows.table.id)):
             try:
-                return self._asked(rows, at, also, options, limit, max_bytes)
+                return self._find_documents(rows, at, also, options, limit, max_bytes)
             except driver.OperationFailure as e:
                 if code_of(e) not in SNAPSHOT_TOO_OLD or rows.table.id in self._as_it_is:
                     raise
                 self._read_as_it_is(rows.table.id, e)
-            return self._asked(rows, at, also, options, limit, max_bytes)
+            return self._find_documents(rows, at, also, options, limit, max_bytes)
 
     def _read_as_it_is(self, table: TableId, e: driver.OperationFailure) -> None:
         """Read a collection from now on as it is, not as it was: its chunks have two watermarks."""
@@ -212,7 +212,7 @@ class MongoChunkReader(ChunkReader):
         log.warning("%s", read_as_it_is(table) if capped else read_too_late(table))
         self._as_it_is.add(table)
 
-    def _asked(
+    def _find_documents(
         self,
         rows: KeyRange,
         at: ClusterTime,
@@ -249,7 +249,7 @@ class _CollectedDocuments:
 
     def __init__(self, limit: int, max_bytes: int, without: Key | None) -> None:
         self._limit, self._bytes, self._without = limit, max_bytes, without
-        self._found: list[BsonDocuments] = []
+        self._parts: list[BsonDocuments] = []
         self.whole = True
 
     def add_documents(self, documents: BsonDocuments | None) -> bool:
@@ -265,7 +265,7 @@ class _CollectedDocuments:
         count = min(len(documents), room, self._limit)
         if count < len(documents):
             self.whole = False
-        self._found.append(_part(documents, 0, count))
+        self._parts.append(_part(documents, 0, count))
         self._limit -= count
         self._bytes -= int(sizes[count - 1]) if count else 0
         if self._bytes <= 0:
@@ -275,11 +275,11 @@ class _CollectedDocuments:
     @property
     def collected_documents(self) -> BsonDocuments:
         """Documents that were taken."""
-        if not self._found:
+        if not self._parts:
             return BsonDocuments.of_list([])
-        if len(self._found) == 1:
-            return self._found[0]
-        return BsonDocuments.of_list([part.read_bytes(i) for part in self._found for i in range(len(part))])
+        if len(self._parts) == 1:
+            return self._parts[0]
+        return BsonDocuments.of_list([part.read_bytes(i) for part in self._parts for i in range(len(part))])
 
 
 def _part(documents: BsonDocuments, start: int, end: int) -> BsonDocuments:
@@ -313,7 +313,7 @@ def _key(documents: BsonDocuments, i: int) -> Key:
     return [key_text(documents.read_field(b"_id"), i)]
 
 
-def _given(key: Any) -> str:
+def _parse_signal_key(key: Any) -> str:
     """Parse a key of a signal: the text that events have; a bare number or ``null`` is one, too."""
     import json
 

@@ -74,8 +74,10 @@ class MongoSnapshot(SnapshotSession):
         schema: Callable[[TableId], TableSchema],
     ) -> None:
         self._config, self._readers, self._shaping, self._metrics = config, readers, FieldRewriter(config), metrics
-        given = {table: config.snapshot_collection_filter_overrides.get(str(table)) for table in tables} | dict(selects)
-        self._filters = {table: filter_of(text, f"the filter of {table}") for table, text in given.items()}
+        filters = {table: config.snapshot_collection_filter_overrides.get(str(table)) for table in tables} | dict(
+            selects
+        )
+        self._filters = {table: filter_of(text, f"the filter of {table}") for table, text in filters.items()}
         self._client = open_client(config)
         try:
             with translate_driver_errors(config):
@@ -204,7 +206,7 @@ class _RangeReader:
         """Without the documents that were read with the last key, which the next try begins with."""
         if self._last is None or not len(documents):
             return documents
-        ids, key, seen = (
+        ids, key, read_before = (
             documents.read_field(b"_id"),
             BsonDocuments.of_list([self._last]).read_field(b"_id").read_bytes(0),
             [],
@@ -214,10 +216,12 @@ class _RangeReader:
                 break
             # without shards it is the same document, which may have changed if it is read as it is now
             if not self._client.is_mongos or documents.read_bytes(i) in self._read:
-                seen.append(i)
-        if not seen:
+                read_before.append(i)
+        if not read_before:
             return documents
-        return BsonDocuments(documents.buf, np.delete(documents.starts, seen), np.delete(documents.ends, seen))
+        return BsonDocuments(
+            documents.buf, np.delete(documents.starts, read_before), np.delete(documents.ends, read_before)
+        )
 
     def _remember(self, documents: BsonDocuments) -> None:
         """Keep the last document, and those before it that have the same key."""

@@ -59,18 +59,18 @@ def filter_of(text: str | None, what: str) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        found = json_util.loads(text, json_options=_CANONICAL)
+        document = json_util.loads(text, json_options=_CANONICAL)
     except (ValueError, TypeError, bson.errors.BSONError) as e:
         raise QueryRejected(
             f"A filter is not extended JSON: {e}", where=f"{what}: {text[:200]}", safe="Nothing was read; capture continues.",
             remedy='write it as a document, such as {"paid": true}',
         ) from None  # fmt: skip
-    if not isinstance(found, Mapping):
+    if not isinstance(document, Mapping):
         raise QueryRejected(
             "A filter is not a document.", where=f"{what}: {text[:200]}", safe="Nothing was read; capture continues.",
             remedy='write it as a document, such as {"paid": true}',
         )  # fmt: skip
-    return dict(found)
+    return dict(document)
 
 
 def key_text(ids: BsonValues, i: int) -> str:

@@ -305,9 +305,9 @@ def build_padding_finisher(width: int, then: Finisher) -> Finisher:
         data = np.zeros((v.n, width), np.uint8)
         logged = np.arange(width)[None, :] < lengths[:, None]
         data[logged] = v.data[: v.filled]
-        kept = np.flatnonzero(v.valid)
+        valid_rows = np.flatnonzero(v.valid)
         offsets = np.concatenate([[0], np.cumsum(np.where(v.valid == 1, width, 0))]).astype(np.int32)
-        flat = np.ascontiguousarray(data[kept]).reshape(-1)
+        flat = np.ascontiguousarray(data[valid_rows]).reshape(-1)
         return then(DecodedColumn(v.n, v.valid, v.fixed, v.wide, offsets, flat, len(flat)))
 
     return finisher

@@ -105,9 +105,9 @@ def encode_text(charset: str, text: str) -> bytes:
         if charset == "ucs2" and len(data) != 2 * len(text):
             raise ValueError("UCS-2 does not contain one of its characters")
         return data
-    known = _bytes_of(charset)
+    bytes_of_character = _bytes_of(charset)
     try:
-        return b"".join(known[character] for character in text)
+        return b"".join(bytes_of_character[character] for character in text)
     except KeyError as e:
         raise ValueError(f"the character {e.args[0]!r} is missing in it, or occurs more than once") from None
 
@@ -118,18 +118,20 @@ def _bytes_of(charset: str) -> dict[str, bytes]:
     table = code_points(charset)
     if table is None:
         raise LookupError(f"the character set {charset} is unknown")
-    found: dict[str, bytes] = {}
+    by_character: dict[str, bytes] = {}
     twice = {"?"}
     for prefix, codes, size in ((b"", table.one, 1), (b"", table.two, 2), (b"\x8f", table.three, 2)):
         for at in np.flatnonzero(codes != k.NO_CHARACTER).tolist():
             character = chr(int(codes[at]))
-            twice |= {character} & found.keys()
-            found[character] = prefix + int(at).to_bytes(size, "big")
+            twice |= {character} & by_character.keys()
+            by_character[character] = prefix + int(at).to_bytes(size, "big")
     for at in np.flatnonzero(table.four != k.NO_CHARACTER).tolist():
         character = chr(int(table.four[at]))
-        twice |= {character} & found.keys()
-        found[character] = bytes((0x81 + at // 12600, 0x30 + at // 1260 % 10, 0x81 + at // 10 % 126, 0x30 + at % 10))
-    return {character: data for character, data in found.items() if character not in twice}
+        twice |= {character} & by_character.keys()
+        by_character[character] = bytes(
+            (0x81 + at // 12600, 0x30 + at // 1260 % 10, 0x81 + at // 10 % 126, 0x30 + at % 10)
+        )
+    return {character: data for character, data in by_character.items() if character not in twice}
 
 
 @cache
@@ -141,7 +143,7 @@ def _tables() -> dict[str, CodePoints]:
     packed = resources.files(__package__).joinpath("charsets.xz").read_bytes()
     arrays = np.load(io.BytesIO(lzma.decompress(packed)))
     none = np.empty(0, np.uint16)
-    found = {}
+    tables = {}
     for charset in {name.partition(".")[0] for name in arrays.files}:
         codes = [
             np.cumsum(arrays[name], dtype=np.uint16) if (name := f"{charset}.{size}") in arrays.files else none
@@ -149,5 +151,5 @@ def _tables() -> dict[str, CodePoints]:
         ]
         one, two, three, four = codes
         plain = bool((one[:128] == np.arange(128)).all())
-        found[charset] = CodePoints(one, two, three, four, ascii=plain)
-    return found
+        tables[charset] = CodePoints(one, two, three, four, ascii=plain)
+    return tables

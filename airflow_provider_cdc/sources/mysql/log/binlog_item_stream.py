@@ -142,9 +142,9 @@ class BinlogStream:
 
     def _ended_early(self) -> SourceUnavailable:
         self._metrics.count_disconnect()
-        what = "the end of the log" if self._cursor.until is None else f"{self._cursor.until}, which it has written"
+        end = "the end of the log" if self._cursor.until is None else f"{self._cursor.until}, which it has written"
         return SourceUnavailable(
-            f"The server repeatedly ended its log before {what}, for {PATIENCE_S:.0f} s at each attempt.",
+            f"The server repeatedly ended its log before {end}, for {PATIENCE_S:.0f} s at each attempt.",
             where=f"{self._config.database_hostname}:{self._config.database_port}, reading from {self._cursor.position}",
             safe="Everything before this position is captured.",
             remedy="a retry resumes from this position; if the error repeats, check whether a session ends the "

@@ -78,8 +78,10 @@ class BlockBuilder:
         rows = np.flatnonzero(layouts >= 0)
         rows = rows[out[buffer.routed.transaction_of[lo:hi][rows] - buffer.first]]
         signals = lower_name(self._signals or "")
-        kept = [n for n, layout in enumerate(self._maps.layouts) if lower_name(str(layout.schema.id)) == signals]
-        buffer.exclude_rows(lo + rows[~np.isin(layouts[rows], kept)])
+        signal_layouts = [
+            n for n, layout in enumerate(self._maps.layouts) if lower_name(str(layout.schema.id)) == signals
+        ]
+        buffer.exclude_rows(lo + rows[~np.isin(layouts[rows], signal_layouts)])
 
 
 def statements_of(buffer: EventBuffer) -> tuple[list[str], npt.NDArray[np.int32]]:

@@ -188,8 +188,8 @@ class EventDispatcher:
         schema = self._maps.add_map(buffer.events.get_event_body(i), buffer.format_location(i))
         if schema is None or (yield from self._complete(buffer)):
             return
-        known = self._tables.find_schema(schema.id)
-        change = TableChange(type="CREATE" if known is None else "ALTER", id=schema.id, table=schema, exact=False)
+        recorded = self._tables.find_schema(schema.id)
+        change = TableChange(type="CREATE" if recorded is None else "ALTER", id=schema.id, table=schema, exact=False)
         source = buffer.build_source_block(i, self.cursor)
         yield SchemaChange("", schema.id.namespace, [change], self.cursor.position, buffer.ts_us(i), source)
 

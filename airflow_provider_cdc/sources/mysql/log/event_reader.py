@@ -206,14 +206,14 @@ class BinlogEventReader:
     def _packet_length(self, at: int) -> int:
         return int(self._buf[at]) | int(self._buf[at + 1]) << 8 | int(self._buf[at + 2]) << 16
 
-    def _fill(self, wanted: int) -> None:
+    def _fill(self, least: int) -> None:
         """Move the bytes from the front on to the beginning of the buffer and receive more.
 
-        :param wanted: how many bytes there are to be from the tail on, at least; the packet at the tail, if that is more
+        :param least: how many bytes there are to be from the tail on, at least; the packet at the tail, if that is more
         """
         if self._have - self._tail >= 4:
-            wanted = max(wanted, 4 + self._packet_length(self._tail))
-        front, needed = self._front, self._tail - self._front + wanted
+            least = max(least, 4 + self._packet_length(self._tail))
+        front, needed = self._front, self._tail - self._front + least
         buf, rest = self._buf, self._have - front
         if needed > len(buf):  # doubled, since it is moved each time
             buf = np.empty(max(needed + self._usual_size // 4, 2 * len(buf)), np.uint8)
@@ -280,9 +280,9 @@ class BinlogEventReader:
             raise translate_error(
                 pymysql.err.OperationalError(code, text.decode("utf-8", "replace")), self._config, str(self._start)
             )
-        what = "an invalid checksum" if why == k.BAD_CHECKSUM else "an invalid length"
+        problem = "an invalid checksum" if why == k.BAD_CHECKSUM else "an invalid length"
         raise SourceLogDamaged(
-            f"An event of the binary log has {what}.",
+            f"An event of the binary log has {problem}.",
             where=f"{self._config.database_hostname}:{self._config.database_port}, reading from {self._start}",
             safe="Everything before it is captured; no part of the event was written.",
             remedy="run the capture again; if the error persists, the log file is damaged on the server: snapshot the "

@@ -118,10 +118,10 @@ def _mysql_dump(
         for s, i in unknown.sources.items()
         if s.partition(":")[0] == server.identity and not sources.includes_source(s)
     }
-    asked = captured.subtract_gtids(MySqlGtids(own))
+    requested = captured.subtract_gtids(MySqlGtids(own))
     others = sources.select_excluded(purged)
     assert isinstance(others, MySqlGtids)
-    return asked.merge_gtids(others)
+    return requested.merge_gtids(others)
 
 
 # -- MariaDB ----------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _ends(last: dict[tuple[int, int], int]) -> dict[int, tuple[int, int]]:
     """Domain → server and sequence number of its last transaction."""
     ends: dict[int, tuple[int, int]] = {}
     for (domain, server), number in last.items():
-        ends[domain] = max(ends.get(domain, (0, 0)), (server, number), key=lambda one: one[1])
+        ends[domain] = max(ends.get(domain, (0, 0)), (server, number), key=lambda transaction: transaction[1])
     return ends
 
 
@@ -168,20 +168,24 @@ def _mariadb_dump(connection: Connection, captured: MariaDbGtids, sources: GtidS
     last, began = _mariadb_state(connection)
     purged = _mariadb_purged(connection)
     ends = _ends(last)
-    asked = purged.domains | captured.domains
+    requested = purged.domains | captured.domains
     for domain, (server, number) in captured.domains.items():
         if sources.includes_source(str(domain)):
             continue
         before, end = purged.domains.get(domain), ends.get(domain)
         if before is not None and before[1] > number:
-            asked[domain] = before
+            requested[domain] = before
         elif not _held(last, began, domain, server, number):
-            asked.pop(domain)
+            requested.pop(domain)
             if end is not None and end[1] < number:  # the server lags: all its transactions are captured
-                asked[domain] = end
+                requested[domain] = end
     # of included domains ask for everything that is not captured: the server says if it has purged some
     return MariaDbGtids(
-        {d: one for d, one in asked.items() if d in captured.domains or not sources.includes_source(str(d))}
+        {
+            d: transaction
+            for d, transaction in requested.items()
+            if d in captured.domains or not sources.includes_source(str(d))
+        }
     )
 
 
@@ -239,7 +243,7 @@ def verify_beginnings(
     for domain, (server, number) in captured.domains.items():
         if domain in purged.domains or domain not in ends:
             continue
-        others = MariaDbGtids({d: one for d, one in ends.items() if d != domain})
+        others = MariaDbGtids({d: transaction for d, transaction in ends.items() if d != domain})
         begins = first(domain, str(others)).domains.get(domain)
         # a log that begins right after the position is fine, unless with a transaction of another server: the server would skip
         # transactions until one of the position's server comes

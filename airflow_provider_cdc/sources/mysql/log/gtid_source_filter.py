@@ -29,7 +29,7 @@ class GtidSourceFilter:
     def __init__(self, includes: Sequence[str] = (), excludes: Sequence[str] = ()) -> None:
         self._includes = [re.compile(p, re.IGNORECASE) for p in includes]
         self._excludes = [re.compile(p, re.IGNORECASE) for p in excludes]
-        self._known: dict[str, bool] = {}
+        self._is_included: dict[str, bool] = {}
 
     @classmethod
     def from_config(cls, config: MySqlConfig) -> Self:
@@ -45,19 +45,19 @@ class GtidSourceFilter:
 
         :param source: UUID, with or without a tag; or number of a domain
         """
-        if source not in self._known:
+        if source not in self._is_included:
             name = source.partition(":")[0]
             included = not self._includes or any(p.fullmatch(name) for p in self._includes)
-            self._known[source] = included and not any(p.fullmatch(name) for p in self._excludes)
-        return self._known[source]
+            self._is_included[source] = included and not any(p.fullmatch(name) for p in self._excludes)
+        return self._is_included[source]
 
     def includes_transaction(self, id_: str) -> bool:
         """Check whether the source of a transaction is included; a transaction without a GTID always is.
 
         :param id_: id of the transaction, as in ``transaction.id``
         """
-        found = _ID.fullmatch(id_)
-        return found is None or self.includes_source(found[1] or found[2])
+        match = _ID.fullmatch(id_)
+        return match is None or self.includes_source(match[1] or match[2])
 
     def select_included(self, gtids: Gtids) -> Gtids:
         """Return the GTIDs of included sources."""

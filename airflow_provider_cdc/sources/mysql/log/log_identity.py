@@ -148,8 +148,8 @@ class LogIdentityCheck:
             return
         if missing_gtids(str(gtids), last["gtid"]):
             return
-        found = self._find(position, last["gtid"])
-        if found and any(found.get(what) != last.get(what) for what in ("time", "changes")):
+        transaction = self._find(position, last["gtid"])
+        if transaction and any(transaction.get(fact) != last.get(fact) for fact in ("time", "changes")):
             raise another_log(f"its transaction {last['gtid']} is not the one that was captured", str(position))
 
     def _own(self, position: MySqlPosition, gtids: MySqlGtids | MariaDbGtids) -> str:
@@ -182,7 +182,7 @@ class LogIdentityCheck:
         last, file = position.last, position.file
         if last.get("file") != file or int(last["pos"]) > _FARTHEST:
             return self.read_creation_time(file), None
-        created, found, pos = 0, None, int(last["pos"])
+        created, transaction, pos = 0, None, int(last["pos"])
         try:
             with self._open(MySqlPosition(file, pos, server=self._server.identity)) as log:
                 events = _events(log)
@@ -190,7 +190,7 @@ class LogIdentityCheck:
                     if event.kind == ev.FORMAT_DESCRIPTION:
                         created = event.seconds
                     elif event.kind in _BEGIN:
-                        found = begin_of_transaction(event, events, file, pos)
+                        transaction = begin_of_transaction(event, events, file, pos)
                         break
                     elif event.kind not in ev.HARMLESS and event.kind != ev.ROTATE:
                         return created, {}
@@ -198,7 +198,7 @@ class LogIdentityCheck:
             return created or self.read_creation_time(file), {}
         except PrerequisiteError:  # with gtid_mode=ON the server does not send transactions without GTIDs
             return created or self.read_creation_time(file), None
-        return created, found
+        return created, transaction
 
     def _find(self, position: MySqlPosition, gtid: str) -> dict[str, Any]:
         """Find a transaction in the log, by its GTID; empty if it is not there."""
@@ -248,9 +248,9 @@ def _missing(name: str, files: list[str]) -> str:
     """Why a server does not list a file."""
     if not files:
         return f"the server has no {name}; it has no log files"
-    kept = f"it has {files[0]} to {files[-1]}"
+    listed = f"it has {files[0]} to {files[-1]}"
     if name.rpartition(".")[0] != files[-1].rpartition(".")[0]:
-        return f"the server's log files have other names than {name}; {kept}"
+        return f"the server's log files have other names than {name}; {listed}"
     if file_number(name) > file_number(files[-1]):
-        return f"the server's log was restarted: it does not reach {name}; {kept}"
-    return f"the server has purged {name}; {kept}"
+        return f"the server's log was restarted: it does not reach {name}; {listed}"
+    return f"the server has purged {name}; {listed}"

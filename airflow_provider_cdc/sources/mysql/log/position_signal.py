@@ -72,8 +72,8 @@ def _named(file: Any, pos: Any, config: MySqlConfig, server: MySqlServer, connec
     return _by_file(file, max(pos, 4), config, server, connection)
 
 
-def _wrong(what: str) -> ConfigError:
-    return ConfigError(f"The position does not exist: {what}.", remedy=_FORMS)
+def _wrong(problem: str) -> ConfigError:
+    return ConfigError(f"The position does not exist: {problem}.", remedy=_FORMS)
 
 
 # -- by GTIDs ---------------------------------------------------------------------------------------------------------

@@ -319,14 +319,14 @@ def _ends(table: Int64s, end: int) -> Int64s:
     ends = table[:, k.EV_END].copy()
     repeated = (ends == 0) & np.isin(table[:, k.EV_TYPE], _REPEATED)
     real = np.flatnonzero(((table[:, k.EV_FLAGS] & ev.ARTIFICIAL_FLAG) == 0) & ~repeated)
-    known = np.flatnonzero(ends[real] > 0)
-    low = np.concatenate([[end & 0xFFFFFFFF], ends[real[known]]])
-    ends[real[known]] += (end & ~0xFFFFFFFF) + (np.cumsum(np.diff(low) < 0) << 32)
-    if len(known) < len(real):
+    with_end = np.flatnonzero(ends[real] > 0)
+    low = np.concatenate([[end & 0xFFFFFFFF], ends[real[with_end]]])
+    ends[real[with_end]] += (end & ~0xFFFFFFFF) + (np.cumsum(np.diff(low) < 0) << 32)
+    if len(with_end) < len(real):
         # before each event: the last one whose end is known, and the bytes that followed it
-        last = np.searchsorted(known, np.arange(len(real)), side="right")
+        last = np.searchsorted(with_end, np.arange(len(real)), side="right")
         bytes_ = np.cumsum(table[real, k.EV_SIZE])
         ends[real] = (
-            np.concatenate([[end], ends[real[known]]])[last] + bytes_ - np.concatenate([[0], bytes_[known]])[last]
+            np.concatenate([[end], ends[real[with_end]]])[last] + bytes_ - np.concatenate([[0], bytes_[with_end]])[last]
         )
     return ends

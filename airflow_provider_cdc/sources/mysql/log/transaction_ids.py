@@ -124,20 +124,20 @@ def first_that_reaches(gtids: Gtids, target: Gtids, numbers: Int64s) -> int:
             if gtids.contains_gtids(MariaDbGtids({domain: (server, sequence)})):
                 continue
             number = numbers[:, k.GTID_NUMBER]
-            found = (number > sequence) | ((number == sequence) & (numbers[:, 1] == server))
-            mine = np.flatnonzero((numbers[:, 0] == domain) & found)
+            reaches = (number > sequence) | ((number == sequence) & (numbers[:, 1] == server))
+            mine = np.flatnonzero((numbers[:, 0] == domain) & reaches)
             if not len(mine):
                 return count
             at = max(at, int(mine[0]) + 1)
         return at
     assert isinstance(target, MySqlGtids)
-    missing, wanted = 0, np.zeros(count, np.bool_)
+    missing, is_missing = 0, np.zeros(count, np.bool_)
     for source, intervals in target.subtract_gtids(gtids).sources.items():
         mine = (np.delete(numbers, k.GTID_NUMBER, axis=1) == _numbers_of(source)).all(axis=1)
         for low, high in intervals:
             missing += high - low + 1
-            wanted |= mine & (numbers[:, k.GTID_NUMBER] >= low) & (numbers[:, k.GTID_NUMBER] <= high)
-    found_at = np.flatnonzero(wanted)
+            is_missing |= mine & (numbers[:, k.GTID_NUMBER] >= low) & (numbers[:, k.GTID_NUMBER] <= high)
+    found_at = np.flatnonzero(is_missing)
     return int(found_at[missing - 1]) + 1 if 0 < missing <= len(found_at) else count if missing else 0
 
 

@@ -196,10 +196,10 @@ class AlterTableApplier:
                 return self._not_null(primary), False
         touched = any(isinstance(a, ddl.DropKey | ddl.AddKey) or self._unique(a) for a in actions) or self._rebuilt()
         by_origin = {_origin(p): p.column.name for p in reversed(self.columns)}
-        kept = tuple(by_origin[k.lower()] for k in self.known.key if k.lower() in by_origin)
+        key = tuple(by_origin[k.lower()] for k in self.known.key if k.lower() in by_origin)
         if any(isinstance(a, ddl.DropKey) and a.kind == "primary" for a in actions):
             return (), True
-        return kept, touched or len(kept) < len(self.known.key)
+        return key, touched or len(key) < len(self.known.key)
 
     def _rebuilt(self) -> bool:
         """Check whether a part of the key has another type now, or a name that another column had.
@@ -220,13 +220,13 @@ class AlterTableApplier:
 
     def _not_null(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Columns of a primary key or a period, as they are spelled; none of them may be null."""
-        found = []
+        spelled = []
         for name in names:
             for item in self.columns:
                 if item.column.name.lower() == name.lower():
                     item.column = item.column.model_copy(update={"nullable": False})
-                    found.append(item.column.name)
-        return tuple(found)
+                    spelled.append(item.column.name)
+        return tuple(spelled)
 
     def _change(self, key: tuple[str, ...]) -> TableChange:
         for item in self.columns:

@@ -77,10 +77,10 @@ class MySqlCatalog:
         :param needed: others are left out
         :raises PrerequisiteError: one that is needed cannot be captured
         """
-        wanted = None if only is None else list(only)
-        if wanted is not None and not wanted:
+        tables = None if only is None else list(only)
+        if tables is not None and not tables:
             return {}
-        where, arguments = self._where(wanted)
+        where, arguments = self._where(tables)
         there = {
             (db, name): rest
             for db, name, *rest in self._query(_TABLES, where, arguments)
@@ -96,17 +96,17 @@ class MySqlCatalog:
         keys: dict[tuple[str, str], dict[str, list[tuple[Any, ...]]]] = defaultdict(lambda: defaultdict(list))
         for db, name, index, *rest in self._query(_KEYS, where, arguments):
             keys[db, name][index].append(tuple(rest))
-        found = {}
+        schemas = {}
         for (db, name), (collation, _, kind, comment) in there.items():
             table = TableId(namespace=db, name=name)
             if kind == "SYSTEM VERSIONED":
                 raise system_versioned(table)
-            made = tuple(self._column(table, *row) for row in columns[db, name])
-            key = row_key(_key_candidates(keys[db, name]), made)
-            found[table] = TableSchema(
-                id=table, columns=made, key=key, charset=_charset(collation), comment=self._comment(comment)
+            table_columns = tuple(self._column(table, *row) for row in columns[db, name])
+            key = row_key(_key_candidates(keys[db, name]), table_columns)
+            schemas[table] = TableSchema(
+                id=table, columns=table_columns, key=key, charset=_charset(collation), comment=self._comment(comment)
             )
-        return found
+        return schemas
 
     def read_table(self, table: TableId, *, any_case: bool = False) -> TableSchema | None:
         """Read the current schema of a table; ``None`` if it does not exist.
@@ -141,9 +141,9 @@ class MySqlCatalog:
         """Read the views, functions and triggers of all databases but the server's own."""
         system = ", ".join(f"'{name}'" for name in sorted(SYSTEM_DATABASES))
 
-        def names(what: str) -> frozenset[TableId]:
+        def names(query: str) -> frozenset[TableId]:
             with self._connection.cursor() as cursor:
-                cursor.execute(what.format(system))
+                cursor.execute(query.format(system))
                 return frozenset(TableId(namespace=str(db), name=str(name)) for db, name in cursor.fetchall())
 
         with self._connection.cursor() as cursor:
@@ -329,13 +329,13 @@ def quote_table(table: TableId) -> str:
 
 def create_statement(connection: Connection, table: TableId) -> str:
     """``SHOW CREATE TABLE``. MariaDB has defaults of bytes in it as they are, which need not be text."""
-    asked, connection.use_unicode = connection.use_unicode, False
+    use_unicode, connection.use_unicode = connection.use_unicode, False
     try:
         with connection.cursor() as cursor:
             cursor.execute(f"SHOW CREATE TABLE {quote_table(table)}")
             row = cursor.fetchone()
     finally:
-        connection.use_unicode = asked
+        connection.use_unicode = use_unicode
     return str(row[1], "utf-8", "backslashreplace") if row else ""
 
 

@@ -131,14 +131,14 @@ class DdlApplier:
             return namespace.lower() in {*words, query.database.lower()}
 
         captured = [table for table in self._tables.list_known_tables() if self._tables.is_captured(table)]
-        if found := next(filter(named, captured), None):
-            return f"it names {found}"
+        if match := next(filter(named, captured), None):
+            return f"it names {match}"
         if statement.kind in _CALLS:
             return "it calls a function, which may change rows of any table"
         routes = self._catalog.stored_objects
-        for what, those in (("view", routes.views), ("function", routes.functions), ("table with triggers", routes.triggered or ())):  # fmt: skip
-            if found := next(filter(named, those), None):
-                return f"it names the {what} {found}, which may change rows of other tables"
+        for kind, those in (("view", routes.views), ("function", routes.functions), ("table with triggers", routes.triggered or ())):  # fmt: skip
+            if match := next(filter(named, those), None):
+                return f"it names the {kind} {match}, which may change rows of other tables"
         beside = {table.namespace for table in captured if in_scope(table.namespace)}
         written = [table for table in routes.tables if named(table)]
         if routes.triggered is None and any(table.namespace in beside for table in written):
@@ -163,11 +163,11 @@ class DdlApplier:
 
     def _create(self, s: ddl.CreateTable, query: QueryEvent, where: str, effect: DdlEffect) -> None:
         table = self._id(s.table, query)
-        known = self._tables.find_schema(table)
+        recorded = self._tables.find_schema(table)
         if (
             s.temporary
             or not self._captured.is_captured(table)
-            or (s.if_not_exists and not s.or_replace and known is not None)
+            or (s.if_not_exists and not s.or_replace and recorded is not None)
         ):
             return
         if s.versioned:
@@ -251,12 +251,12 @@ class DdlApplier:
 
         The keys that there were are not kept: the catalog is asked.
         """
-        known = self._captured.find_structure(table)
-        if known is None:
+        structure = self._captured.find_structure(table)
+        if structure is None:
             return
         present = self._catalog.read_table(table)
-        if present is not None and present.column_names == known.column_names and present.key != known.key:
-            schema = known.model_copy(update={"key": present.key})
+        if present is not None and present.column_names == structure.column_names and present.key != structure.key:
+            schema = structure.model_copy(update={"key": present.key})
             effect.changes.append(TableChange(type="ALTER", id=table, table=schema))
 
     def _unknown(self, s: ddl.UnknownStatement, query: QueryEvent, where: str, effect: DdlEffect) -> None:
@@ -268,11 +268,11 @@ class DdlApplier:
         named = [self._id(n, query) for n in s.tables]
         tables = self._captured.list_concerned_tables(named)
         for table in tables:
-            present, known = self._catalog.read_table(table), self._tables.find_schema(table)
+            present, recorded = self._catalog.read_table(table), self._tables.find_schema(table)
             if present is None:
                 self._captured.rows_changed(table, effect)
-            elif named or known is None or not known.same_structure(present):
-                kind: Literal["CREATE", "ALTER"] = "CREATE" if known is None else "ALTER"
+            elif named or recorded is None or not recorded.same_structure(present):
+                kind: Literal["CREATE", "ALTER"] = "CREATE" if recorded is None else "ALTER"
                 effect.changes.append(TableChange(type=kind, id=table, table=present, exact=False))
         if tables:
             names = ", ".join(map(str, tables)) if named else "any captured table"
@@ -300,25 +300,27 @@ class DdlApplier:
                 for other in (self._id(n, query) for n in action.tables):
                     if not self._captured.rows_changed(other, effect) and isinstance(action, ddl.PartitionToTable):
                         self._became_table(other, table, effect)
-        known = self._captured.find_structure(table)
-        if known is None:
+        structure = self._captured.find_structure(table)
+        if structure is None:
             return
         if any(isinstance(a, ddl.SystemVersioning) for a in s.actions):
             raise system_versioned(table, where)
-        effect.changes.append(self._altered(known, s, query, table))
+        effect.changes.append(self._altered(structure, s, query, table))
 
     def _became_table(self, new: TableId, partitioned: TableId, effect: DdlEffect) -> None:
         """Handle a partition that is a separate table now, with rows of which the log has nothing."""
         if not self._captured.is_captured(new):
             return
-        known = self._tables.find_schema(partitioned)
-        schema = known.model_copy(update={"id": new}) if known is not None else self._catalog.read_table(new)
+        schema_before = self._tables.find_schema(partitioned)
+        schema = (
+            schema_before.model_copy(update={"id": new}) if schema_before is not None else self._catalog.read_table(new)
+        )
         if schema is not None:
             effect.changes.append(TableChange(type="CREATE", id=new, table=schema, exact=False))
         else:
             effect.structure_unknown.append(new)
 
-    def _altered(self, known: TableSchema, s: ddl.AlterTable, query: QueryEvent, now: TableId) -> TableChange:
+    def _altered(self, before: TableSchema, s: ddl.AlterTable, query: QueryEvent, now: TableId) -> TableChange:
         """Return the changes that the actions make to a table, apart from its name.
 
         :param now: what it is called after them
@@ -326,10 +328,10 @@ class DdlApplier:
         if not query.explicit_timestamps:
             s = replace(s, actions=tuple(map(ddl.with_implied_timestamp, s.actions)))
         altered = AlterTableApplier(
-            known,
+            before,
             s,
-            lambda c, charset, not_null: self._column(known.id, c, charset, not_null=not_null),
-            lambda: self._catalog.database_charset(known.id.namespace),
+            lambda c, charset, not_null: self._column(before.id, c, charset, not_null=not_null),
+            lambda: self._catalog.database_charset(before.id.namespace),
             query.is_strict,
             query.numbers_zeros,
             self._config.include_schema_comments,
@@ -344,10 +346,10 @@ class DdlApplier:
 
     def _altered_too(self, table: TableId, s: ddl.AlterTable, query: QueryEvent, effect: DdlEffect) -> None:
         """Apply the column changes of a statement that also gives a table another name."""
-        known = self._tables.find_schema(table)
+        recorded = self._tables.find_schema(table)
         for i, change in enumerate(effect.changes):
-            if known is not None and change.previous_id == table and change.table is not None:
-                altered = self._altered(known, s, query, change.id)
+            if recorded is not None and change.previous_id == table and change.table is not None:
+                altered = self._altered(recorded, s, query, change.id)
                 assert altered.table is not None
                 update = {
                     "table": altered.table.model_copy(update={"id": change.id}), "renamed": altered.renamed, "added": altered.added

@@ -80,36 +80,36 @@ class _Dialect:
             remedy="write it like tableChanges of a schema change event, see docs/sources/mysql.md",
         )
 
-    def _type(self, given: SignalColumn) -> MySqlColumnType:
-        text = given.type_text
+    def _type(self, column: SignalColumn) -> MySqlColumnType:
+        text = column.type_text
         base = text.lower().split("(")[0].split()[0] if text.split("(")[0].split() else ""
-        members = self._members(given) if base in ("enum", "set") and "(" not in text else ()
+        members = self._members(column) if base in ("enum", "set") and "(" not in text else ()
         if members:
             text = f"{base}({', '.join(_string(member) for member in members)})"
         elif base in _SIZED and "(" not in text:
-            length = given.length if given.length is not None else 1
+            length = column.length if column.length is not None else 1
             text = text.replace(text.split()[0], f"{text.split()[0]}({length})", 1)
         try:
             declared = ddl.parse_type(text)
         except ValueError as e:
-            raise self.build_structure_error(f"{given.full_name}: {e}") from None
-        own = given.document.get("charsetName")
-        charset = own if isinstance(own, str) else given.table_charset
+            raise self.build_structure_error(f"{column.full_name}: {e}") from None
+        own = column.document.get("charsetName")
+        charset = own if isinstance(own, str) else column.table_charset
         return MySqlColumnType(
             declared.type,
-            declared.length if declared.length is not None and "(" in text else given.length,
-            declared.scale if "(" in text and declared.scale is not None else given.scale,
+            declared.length if declared.length is not None and "(" in text else column.length,
+            declared.scale if "(" in text and declared.scale is not None else column.scale,
             declared.unsigned,
             charset if declared.type in TEXTS | {"enum", "set"} else None,
             declared.values,
             declared.zerofill,
         )
 
-    def _members(self, given: SignalColumn) -> tuple[str, ...]:
+    def _members(self, column: SignalColumn) -> tuple[str, ...]:
         """Members of an ENUM or SET, which are in quotes in schema change events, with their own quotes doubled."""
-        members = given.document.get("enumValues")
+        members = column.document.get("enumValues")
         if not isinstance(members, list) or not members or not all(isinstance(member, str) for member in members):
-            raise self.build_structure_error(f'{given.full_name} has no list of texts "enumValues"')
+            raise self.build_structure_error(f'{column.full_name} has no list of texts "enumValues"')
         return tuple(m[1:-1].replace("''", "'") if len(m) > 1 and m[0] == m[-1] == "'" else m for m in members)
 
 

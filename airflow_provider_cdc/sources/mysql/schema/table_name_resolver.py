@@ -43,8 +43,8 @@ class TableNameResolver:
         lower = TableId(namespace=lower_name(database), name=lower_name(name))
         if self.lower_case == 1:
             return lower
-        given = TableId(namespace=database, name=name)
-        return next((table for table in self.tables.list_known_tables() if _lowered(table) == lower), given)
+        as_written = TableId(namespace=database, name=name)
+        return next((table for table in self.tables.list_known_tables() if _lowered(table) == lower), as_written)
 
     def in_database(self, name: str) -> list[TableId]:
         """Return the tables with a structure in a database."""

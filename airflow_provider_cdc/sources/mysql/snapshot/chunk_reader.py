@@ -165,8 +165,8 @@ class MySqlChunkReader(ChunkReader):
 
     def read_table_schema(self, table: TableId) -> TableSchema | None:
         with self._working(str(table)):
-            known = self._look_at(table)
-        return known.schema if known is not None else None
+            table_read = self._look_at(table)
+        return table_read.schema if table_read is not None else None
 
     def _look_at(self, table: TableId) -> _KnownTable | None:
         self._tables.pop(table, None)
@@ -179,9 +179,9 @@ class MySqlChunkReader(ChunkReader):
             return None
         if schema is None:
             return None
-        known = _KnownTable(schema, fingerprint, engine[0][0] == "InnoDB")
-        self._tables[table] = known
-        return known
+        table_read = _KnownTable(schema, fingerprint, engine[0][0] == "InnoDB")
+        self._tables[table] = table_read
+        return table_read
 
     @contextlib.contextmanager
     def _locked(self, table: TableId, questions: list[str]) -> Iterator[list[Rows]]:
@@ -195,14 +195,14 @@ class MySqlChunkReader(ChunkReader):
         lock = f"SELECT 1 FROM {quote_table(table)} LIMIT 0"
         try:
             try:
-                found = execute_statements(
+                results = execute_statements(
                     self._connection, [*self._watermarks.before, self._watermarks.begin, lock, *questions]
                 )
             except pymysql.err.Error as e:
                 if e.args and e.args[0] in _GONE:
                     raise StructureChanged(str(e)) from e
                 raise
-            yield found
+            yield results
         except BaseException:
             if self._connection.open:
                 with contextlib.suppress(Exception):  # the first error matters more
@@ -212,29 +212,29 @@ class MySqlChunkReader(ChunkReader):
     def _of(self, question: str, table: TableId) -> str:
         return question.format(*(self._connection.escape(part) for part in (table.namespace, table.name)))
 
-    def _known(self, rows: KeyRange) -> _KnownTable:
+    def _find_table(self, rows: KeyRange) -> _KnownTable:
         """Return the table, if its definition matches the schema that the rows are to be decoded with.
 
         :raises StructureChanged: it does not
         """
-        known = self._tables.get(rows.table.id) or self._look_at(rows.table.id)
-        if known is None or known.schema.columns != rows.table.columns:
+        table = self._tables.get(rows.table.id) or self._look_at(rows.table.id)
+        if table is None or table.schema.columns != rows.table.columns:
             raise StructureChanged(f"{rows.table.id} now has a different definition")
-        return known
+        return table
 
-    def _confirm(self, known: _KnownTable, fingerprint: Fingerprint) -> None:
-        if fingerprint != known.fingerprint:
-            self._tables.pop(known.schema.id, None)
-            raise StructureChanged(f"{known.schema.id} was changed")
+    def _confirm(self, table: _KnownTable, fingerprint: Fingerprint) -> None:
+        if fingerprint != table.fingerprint:
+            self._tables.pop(table.schema.id, None)
+            raise StructureChanged(f"{table.schema.id} was changed")
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def read_last_key(self, rows: KeyRange) -> Key | None:
         with self._working(str(rows.table.id)):
-            known = self._known(rows)
-            how = self._ordered(known, rows.order)
-            with self._locked(rows.table.id, [self._of(_FINGERPRINT, rows.table.id)]) as found:
-                self._confirm(known, found[-1])
+            checked = self._find_table(rows)
+            how = self._ordered(checked, rows.order)
+            with self._locked(rows.table.id, [self._of(_FINGERPRINT, rows.table.id)]) as results:
+                self._confirm(checked, results[-1])
                 images, _ = self._fetch(how, rows, " DESC", 1)
                 self._connection.commit()
         return how.extractor.extract_last_key(images)
@@ -242,15 +242,15 @@ class MySqlChunkReader(ChunkReader):
     def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
         table = rows.table.id
         with self._working(str(table)):
-            known = self._known(rows)
-            how = self._ordered(known, rows.order)
-            with self._locked(table, [*self._watermarks.inside, self._of(_FINGERPRINT, table)]) as found:
-                self._confirm(known, found[-1])
+            checked = self._find_table(rows)
+            how = self._ordered(checked, rows.order)
+            with self._locked(table, [*self._watermarks.inside, self._of(_FINGERPRINT, table)]) as results:
+                self._confirm(checked, results[-1])
                 began = time.monotonic()
                 images, complete = self._several(how, rows, limit, limit * queries, max_bytes)
                 reading_s = time.monotonic() - began
                 after = execute_statements(self._connection, ["COMMIT", *self._watermarks.after])
-            marks = self._watermarks.compute_watermarks(found, after[1:], transactional=known.transactional)
+            marks = self._watermarks.compute_watermarks(results, after[1:], transactional=checked.transactional)
         blocks = self._blocks(rows.table, images, marks)
         last = how.extractor.extract_last_key(images)
         source = source_of(marks.position)
@@ -258,7 +258,7 @@ class MySqlChunkReader(ChunkReader):
 
     def to_source_keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
         with self._working(str(table.id)):
-            how = self._ordered(self._known(KeyRange(table, tuple(columns))), tuple(columns))
+            how = self._ordered(self._find_table(KeyRange(table, tuple(columns))), tuple(columns))
         pairs = [(key, table.get_column(key.name)) for key in how.columns]
         return keys_of_rows(table.id, pairs, keys, lambda pair, value: event_key(*pair, value, self._config))
 
@@ -273,41 +273,41 @@ class MySqlChunkReader(ChunkReader):
         images: list[pa.StructArray] = []
         complete, size = False, 0
         while left > 0 and not complete and size < max_bytes and not (images and how.fits):
-            asked = min(limit, left, how.fits or limit)
-            found, more = self._fetch(how, rows, "", asked, max_bytes - size)
-            came, took = sum(map(len, found)), sum(image.nbytes for image in found)
+            row_limit = min(limit, left, how.fits or limit)
+            read_images, more = self._fetch(how, rows, "", row_limit, max_bytes - size)
+            came, took = sum(map(len, read_images)), sum(image.nbytes for image in read_images)
             how.adapt_row_limit(came, took, max_bytes, limit, more=more)
-            complete = came < asked and not more
-            rows = replace(rows, after=how.extractor.extract_last_key(found))
-            images, size, left = [*images, *found], size + took, left - came
+            complete = came < row_limit and not more
+            rows = replace(rows, after=how.extractor.extract_last_key(read_images))
+            images, size, left = [*images, *read_images], size + took, left - came
         if len(images) > 1 and size < 2 * CHUNK_BYTES and sum(map(len, images)) <= BLOCK_ROWS:
             images = [pa.concat_arrays(images)]
         return images, complete
 
-    def _ordered(self, known: _KnownTable, order: tuple[str, ...]) -> _OrderedRead:
-        if (how := known.ordered.get(order)) is not None:
+    def _ordered(self, table: _KnownTable, order: tuple[str, ...]) -> _OrderedRead:
+        if (how := table.ordered.get(order)) is not None:
             return how
         texts = {
-            str(name): (str(charset or ""), str(collation or "")) for name, *_, charset, collation in known.fingerprint
+            str(name): (str(charset or ""), str(collation or "")) for name, *_, charset, collation in table.fingerprint
         }
         columns = []
         for name in order:
             column = (
-                KeyColumn.from_schema(known.schema, name, *texts[name]) if name in known.schema.column_names else None
+                KeyColumn.from_schema(table.schema, name, *texts[name]) if name in table.schema.column_names else None
             )
             if column is None:
-                why = "has a type without an order" if name in known.schema.column_names else "does not exist"
+                why = "has a type without an order" if name in table.schema.column_names else "does not exist"
                 raise QueryRejected(
-                    f"Rows of {known.schema.id} cannot be ordered by {name}: the column {why}.",
-                    where=str(known.schema.id),
+                    f"Rows of {table.schema.id} cannot be ordered by {name}: the column {why}.",
+                    where=str(table.schema.id),
                     safe="Nothing was read.",
                     remedy="name another column as surrogate-key",
                 )
             columns.append(column)
-        extractor = KeyExtractor(known.schema, columns)
-        selected = ", ".join([*(quoted_name(c.name) for c in known.schema.columns), *extractor.extras])
-        reader = ResultReader(known.schema, self._config, extras=len(extractor.extras))
-        how = known.ordered[order] = _OrderedRead(columns, extractor, reader, selected)
+        extractor = KeyExtractor(table.schema, columns)
+        selected = ", ".join([*(quoted_name(c.name) for c in table.schema.columns), *extractor.extras])
+        reader = ResultReader(table.schema, self._config, extras=len(extractor.extras))
+        how = table.ordered[order] = _OrderedRead(columns, extractor, reader, selected)
         return how
 
     def _statement(self, rows: KeyRange, how: _OrderedRead, direction: str, limit: int) -> str:

@@ -65,18 +65,18 @@ def decode_row_blocks(
     :raises PrerequisiteError: a row was logged without all its columns
     :raises SourceLogDamaged: a value goes past the end of its event
     """
-    wanted = np.flatnonzero(routed.layout_of[lo:hi] >= 0) + lo
-    found: list[tuple[RowBlock, Int32s, Int32s]] = []
-    for number in np.unique(routed.layout_of[wanted]):
-        picked = wanted[routed.layout_of[wanted] == number]
-        found += _rows_of(routed, layouts[int(number)], picked, first, columns, queries, scratch)
+    row_events = np.flatnonzero(routed.layout_of[lo:hi] >= 0) + lo
+    parts: list[tuple[RowBlock, Int32s, Int32s]] = []
+    for number in np.unique(routed.layout_of[row_events]):
+        picked = row_events[routed.layout_of[row_events] == number]
+        parts += _rows_of(routed, layouts[int(number)], picked, first, columns, queries, scratch)
     counts = np.zeros(hi, np.int64)
-    for _, event_of, _ in found:
+    for _, event_of, _ in parts:
         counts += np.bincount(event_of, minlength=hi)
     before = np.cumsum(counts) - counts
-    for block, event_of, row_in_event in found:
+    for block, event_of, row_in_event in parts:
         block.order = before[event_of] + row_in_event
-    return [block for block, _, _ in found]
+    return [block for block, _, _ in parts]
 
 
 def _rows_of(
@@ -97,7 +97,7 @@ def _rows_of(
     alike = [picked] if layout.partial is None else [picked[writes], picked[~writes]]
     whole, other = layout, layout.partial
     for part, room, capacity in chain.from_iterable(
-        _fitting_parts(one, table[one, k.EV_LENGTH], whole) for one in alike if len(one)
+        _fitting_parts(events, table[events, k.EV_LENGTH], whole) for events in alike if len(events)
     ):
         resume, status, changed = np.zeros(3, np.int64), k.FULL, -1
         while status == k.FULL:

@@ -117,8 +117,8 @@ class TableMapCache:
         :raises SchemaConflict: no schema matches the map
         """
         described = body[k.MAP_DESCRIPTION :]
-        known = self._of_body.get(described)
-        if known is None:
+        stored = self._of_body.get(described)
+        if stored is None:
             table_map, number = parse_table_map(body, mariadb=self._mariadb), k.NOT_WANTED
             table = self._names.resolve_table(table_map.database, table_map.table)
             if (
@@ -126,13 +126,13 @@ class TableMapCache:
                 and self._tables.is_captured(table)
                 and not self._is_sequence(table_map, table)
             ):
-                found = self._layout(table_map, table, where)
-                if isinstance(found, TableSchema):
-                    return found
+                layout = self._layout(table_map, table, where)
+                if isinstance(layout, TableSchema):
+                    return layout
                 number = len(self.layouts)
-                self.layouts.append(found)
-            known = self._of_body[described] = _StoredTableMap(self._store(described), len(described), number)
-        self._remember(int.from_bytes(body[:6], "little"), known)
+                self.layouts.append(layout)
+            stored = self._of_body[described] = _StoredTableMap(self._store(described), len(described), number)
+        self._remember(int.from_bytes(body[:6], "little"), stored)
         return None
 
     def _is_sequence(self, table_map: TableMap, table: TableId) -> bool:
@@ -140,11 +140,11 @@ class TableMapCache:
 
         A table may have been made with its columns, too.
         """
-        known = self._tables.find_schema(table) is not None
-        if not self._mariadb or (known and table_map.names != _SEQUENCE):
+        is_known = self._tables.find_schema(table) is not None
+        if not self._mariadb or (is_known and table_map.names != _SEQUENCE):
             return False
         there = self._catalog.is_table(table)
-        return not there if there is not None else not known and table_map.names == _SEQUENCE
+        return not there if there is not None else not is_known and table_map.names == _SEQUENCE
 
     def _layout(self, table_map: TableMap, table: TableId, where: str) -> RowImageLayout | TableSchema:
         found = self._fitting(table_map, table, where)
@@ -188,8 +188,8 @@ class TableMapCache:
             except LayoutMismatch as e:
                 problem += f"; with the schema in the catalog: {e}"
         try:
-            known = [other for other in (schema, present) if other is not None]
-            logged = schema_of_table_map(table_map, table, known, self._config, self._catalog.collation_charsets)
+            schemas = [other for other in (schema, present) if other is not None]
+            logged = schema_of_table_map(table_map, table, schemas, self._config, self._catalog.collation_charsets)
             self._build(table_map, logged)
             log.warning("The schema of %s at %s is derived from the log: %s.", table, where, problem)
             return logged
@@ -232,8 +232,8 @@ class TableMapCache:
         self._bytes[at : self._bytes_used] = np.frombuffer(described, np.uint8)
         return at
 
-    def _remember(self, table_id: int, known: _StoredTableMap) -> None:
+    def _remember(self, table_id: int, stored: _StoredTableMap) -> None:
         slot = table_id % k.SLOTS
-        self._of_table_id[table_id] = known
-        self._table_ids[slot], self._body_spans[slot] = table_id, (known.offset, known.length)
-        self._layout_numbers[slot] = known.number
+        self._of_table_id[table_id] = stored
+        self._table_ids[slot], self._body_spans[slot] = table_id, (stored.offset, stored.length)
+        self._layout_numbers[slot] = stored.number

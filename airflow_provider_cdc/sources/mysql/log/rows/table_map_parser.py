@@ -128,39 +128,39 @@ def _signs(types: list[int], bits: bytes, counted: set[int]) -> list[bool]:
     return unsigned
 
 
-def _optional(found: TableMap, kind: int, value: bytes, signed: set[int]) -> None:
+def _optional(table_map: TableMap, kind: int, value: bytes, signed: set[int]) -> None:
     """Parse one field of the optional metadata."""
     c = ByteReader(value)
     match kind:  # geometry types, visibility and vector dimensions are not needed to read rows
         case 1:
-            found.unsigned = _signs(found.types, value, signed)
-            if w.T_YEAR in found.types and w.T_YEAR not in signed:
-                found.unsigned_with_years = _signs(found.types, value, signed | {w.T_YEAR})
+            table_map.unsigned = _signs(table_map.types, value, signed)
+            if w.T_YEAR in table_map.types and w.T_YEAR not in signed:
+                table_map.unsigned_with_years = _signs(table_map.types, value, signed | {w.T_YEAR})
         case 2:
-            found.collations = _default_and_others(c)
+            table_map.collations = _default_and_others(c)
         case 3:
-            found.collations = _one_by_one(c)
+            table_map.collations = _one_by_one(c)
         case 10:
-            found.member_collations = _default_and_others(c)
+            table_map.member_collations = _default_and_others(c)
         case 11:
-            found.member_collations = _one_by_one(c)
+            table_map.member_collations = _one_by_one(c)
         case 4:
             names = []
             while c.has_more:
                 names.append(c.read_bytes(c.read_lenenc()).decode())
-            found.names = names
+            table_map.names = names
         case 5 | 6:
-            wanted = w.T_SET if kind == 5 else w.T_ENUM
-            for i in (i for i, t in enumerate(found.types) if t == wanted):
+            member_type = w.T_SET if kind == 5 else w.T_ENUM
+            for i in (i for i, t in enumerate(table_map.types) if t == member_type):
                 count = c.read_lenenc()
-                found.values[i] = tuple(c.read_bytes(c.read_lenenc()) for _ in range(count))
+                table_map.values[i] = tuple(c.read_bytes(c.read_lenenc()) for _ in range(count))
         case 8 | 9:
             key = []
             while c.has_more:
                 key.append(c.read_lenenc())
                 if kind == 9:
                     c.read_lenenc()  # length of the part of the column that is in the key
-            found.primary_key = tuple(key)
+            table_map.primary_key = tuple(key)
 
 
 def _default_and_others(c: ByteReader) -> ColumnCollations:

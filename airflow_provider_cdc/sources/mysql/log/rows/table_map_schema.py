@@ -56,13 +56,13 @@ def schema_of_table_map(
     if m.names is None or (m.unsigned is None and any(t in _INTEGERS for t in m.types)):
         raise LayoutMismatch(UNNAMED)
     others: list[TableSchema] = list(known)
-    found: list[tuple[int, tuple[Column, ...]]] = []
+    variants: list[tuple[int, tuple[Column, ...]]] = []
     for variant in _signs(m):
-        made = [_column(variant, i, table, others, config, charsets) for i in places_of_columns(m.names)]
-        found.append((sum(alike for _, alike in made), tuple(column for column, _ in made)))
-    if len(found) == 2 and found[0][0] == found[1][0] and found[0][1] != found[1][1]:
+        described = [_column(variant, i, table, others, config, charsets) for i in places_of_columns(m.names)]
+        variants.append((sum(alike for _, alike in described), tuple(column for column, _ in described)))
+    if len(variants) == 2 and variants[0][0] == variants[1][0] and variants[0][1] != variants[1][1]:
         raise LayoutMismatch("the log does not show which columns are unsigned, because the table has a YEAR column")
-    columns = max(found, key=lambda f: f[0])[1]
+    columns = max(variants, key=lambda f: f[0])[1]
     charset = others[0].charset if others else None
     return TableSchema(id=table, columns=columns, key=_key(m, columns, others), charset=charset)
 
@@ -78,12 +78,12 @@ def counting_layout(m: TableMap, table: TableId, config: MySqlConfig) -> RowImag
     assert named.names is not None
     places = places_of_columns(named.names)
     binary = dict.fromkeys({0, *collations_of(m).values()}, "binary")
-    made = [
+    columns = [
         captured_column(table, name, _types(named, i, binary)[0], config, nullable=m.nullable[i])
         for i, name in enumerate(named.names)
         if i in places
     ]
-    return build_layout(named, TableSchema(id=table, columns=tuple(made)), config, {}, counted=True)
+    return build_layout(named, TableSchema(id=table, columns=tuple(columns)), config, {}, counted=True)
 
 
 def _signs(m: TableMap) -> Iterator[TableMap]:
@@ -97,12 +97,12 @@ def _signs(m: TableMap) -> Iterator[TableMap]:
 
 
 def _column(
-    m: TableMap, i: int, table: TableId, known: list[TableSchema], config: MySqlConfig, charsets: Mapping[int, str]
+    m: TableMap, i: int, table: TableId, schemas: list[TableSchema], config: MySqlConfig, charsets: Mapping[int, str]
 ) -> tuple[Column, bool]:
     """Column ``i``, and whether a known schema has it."""
     assert m.names is not None
     name, types = m.names[i], _types(m, i, charsets)
-    same = (c for schema in known for c in schema.columns if c.name == name)
+    same = (c for schema in schemas for c in schema.columns if c.name == name)
     like = next((c for c in same if any(_alike(MySqlColumnType.from_column(c), t) for t in types)), None)
     if like is not None:
         return like.model_copy(update={"nullable": m.nullable[i]}), True
@@ -165,36 +165,36 @@ def _strings(m: TableMap, i: int, charset: str) -> list[MySqlColumnType]:
     return types
 
 
-def _alike(known: MySqlColumnType, logged: MySqlColumnType) -> bool:
+def _alike(declared: MySqlColumnType, logged: MySqlColumnType) -> bool:
     """Check whether a declared type agrees with the log, which does not have all its properties."""
-    if known.base in SPATIAL and logged.base in SPATIAL:
+    if declared.base in SPATIAL and logged.base in SPATIAL:
         return True
-    if known.base == "json" and logged.base == "longtext":  # as MariaDB stores it
+    if declared.base == "json" and logged.base == "longtext":  # as MariaDB stores it
         return True
-    if known.base != logged.base:
+    if declared.base != logged.base:
         return False
     match logged.base:
         case "decimal":
-            return known.precision_and_scale == logged.precision_and_scale
+            return declared.precision_and_scale == logged.precision_and_scale
         case "datetime" | "timestamp" | "time":
-            return known.fraction_digits == logged.fraction_digits
+            return declared.fraction_digits == logged.fraction_digits
         case "bit":
-            return (known.length or 1) == logged.length
+            return (declared.length or 1) == logged.length
         case "enum" | "set":
-            return known.values == logged.values
+            return declared.values == logged.values
         case "binary" | "varbinary":
-            return (known.length or 1) == logged.length
+            return (declared.length or 1) == logged.length
     if logged.base in TEXTS:
-        same = _name(known.charset) in (None, _name(logged.charset))
-        return same and (logged.length is None or known.length in (None, logged.length))
-    return logged.base in BLOBS or known.unsigned == logged.unsigned
+        same = _name(declared.charset) in (None, _name(logged.charset))
+        return same and (logged.length is None or declared.length in (None, logged.length))
+    return logged.base in BLOBS or declared.unsigned == logged.unsigned
 
 
 def _name(charset: str | None) -> str | None:
     return "utf8mb3" if charset == "utf8" else charset
 
 
-def _key(m: TableMap, columns: tuple[Column, ...], known: list[TableSchema]) -> tuple[str, ...]:
+def _key(m: TableMap, columns: tuple[Column, ...], schemas: list[TableSchema]) -> tuple[str, ...]:
     """Return the primary key of the log; without one, the key of a known schema whose columns still fit.
 
     Unique keys are not logged.
@@ -203,4 +203,4 @@ def _key(m: TableMap, columns: tuple[Column, ...], known: list[TableSchema]) -> 
     if m.primary_key is not None:
         return tuple(m.names[i] for i in m.primary_key)
     able = {c.name for c in columns if not c.nullable}
-    return next((schema.key for schema in known if schema.key and set(schema.key) <= able), ())
+    return next((schema.key for schema in schemas if schema.key and set(schema.key) <= able), ())

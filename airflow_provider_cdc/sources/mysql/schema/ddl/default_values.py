@@ -137,8 +137,8 @@ def _value(literal: DefaultLiteral, column: TypedColumn) -> str | None:
         return _members(text, column.values)
     if type_ in _TEXTS and kind == "number" and not _PRINTED.fullmatch(text):
         return None
-    known = type_ in _TEXTS or type_ in _BYTES or type_ in _NUMBERS or literal.kind not in (BITS, HEX)
-    return text if known else None
+    is_exact = type_ in _TEXTS or type_ in _BYTES or type_ in _NUMBERS or literal.kind not in (BITS, HEX)
+    return text if is_exact else None
 
 
 def _unsigned(data: bytes) -> str | None:
@@ -177,13 +177,13 @@ def _temporal(text: str, type_: str, digits: int) -> str | None:
     if text.strip("0") == "" and text:
         return _ZERO[type_]
     if type_ == "time":
-        if not (found := _TIME.fullmatch(text)) or not _fits(found[5], digits):
+        if not (match := _TIME.fullmatch(text)) or not _fits(match[5], digits):
             return None
-        sign, hours, minutes, seconds, fraction = found.groups()
+        sign, hours, minutes, seconds, fraction = match.groups()
         return f"{sign}{int(hours):02}:{int(minutes):02}:{int(seconds):02}{fraction or ''}"
-    if not (found := _DATE.fullmatch(text)):
+    if not (match := _DATE.fullmatch(text)):
         return None
-    year, month, day, hours, minutes, seconds, fraction = found.groups()
+    year, month, day, hours, minutes, seconds, fraction = match.groups()
     date = f"{year}-{int(month):02}-{int(day):02}"
     if type_ == "date":
         return date
@@ -207,9 +207,9 @@ def _member(text: str, values: tuple[str, ...]) -> str | None:
     """
     if text in values:
         return text
-    wanted = text.rstrip(" ").casefold()
-    found = [v for v in values if v.rstrip(" ").casefold() == wanted]
-    return found[0].rstrip(" ") if len(found) == 1 else None
+    folded = text.rstrip(" ").casefold()
+    members = [v for v in values if v.rstrip(" ").casefold() == folded]
+    return members[0].rstrip(" ") if len(members) == 1 else None
 
 
 def _members(text: str, values: tuple[str, ...]) -> str | None:

@@ -16,15 +16,15 @@ def with_implied_timestamps(columns: tuple[ColumnDef, ...]) -> tuple[ColumnDef, 
     >>> [c.nullable for c in with_implied_timestamps((ColumnDef("a", "timestamp"), ColumnDef("b", "int")))]
     [False, None]
     """
-    found, first = list[ColumnDef](), True
+    completed, first = list[ColumnDef](), True
     for column in columns:
         implied = _implied(column)
         if implied is not column and implied.default is None and implied.on_update is None:
             now = MySqlColumnDefault("CURRENT_TIMESTAMP", True) if first else MySqlColumnDefault("0000-00-00 00:00:00")
             implied = replace(implied, default=now)
         first = first and column.type != "timestamp"
-        found.append(implied)
-    return tuple(found)
+        completed.append(implied)
+    return tuple(completed)
 
 
 def with_implied_timestamp(action: Action) -> Action:

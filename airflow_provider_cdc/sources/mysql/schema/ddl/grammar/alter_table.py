@@ -241,18 +241,18 @@ def _truncate(cursor: MySqlTokenCursor) -> list[Action]:
     return _partition_data(cursor, "truncate partition")
 
 
-def _partition_data(cursor: MySqlTokenCursor, what: str) -> list[Action]:
+def _partition_data(cursor: MySqlTokenCursor, change: str) -> list[Action]:
     cursor.expect("PARTITION")
     cursor.skip_rest()
-    return [PartitionDataChange(what)]
+    return [PartitionDataChange(change)]
 
 
-def _tablespace(what: str) -> Callable[[MySqlTokenCursor], list[Action]]:
+def _tablespace(change: str) -> Callable[[MySqlTokenCursor], list[Action]]:
     def read(cursor: MySqlTokenCursor) -> list[Action]:
         if cursor.next_key == "PARTITION":
-            return _partition_data(cursor, f"{what} partition tablespace")
+            return _partition_data(cursor, f"{change} partition tablespace")
         cursor.expect("TABLESPACE")
-        return [PartitionDataChange(f"{what} tablespace")]
+        return [PartitionDataChange(f"{change} tablespace")]
 
     return read
 

@@ -29,11 +29,11 @@ def read_key(cursor: MySqlTokenCursor) -> AddKey | AddPeriod | NoColumnChange | 
         return _key(cursor, constraint, if_not_exists, primary=False)
     if cursor.next_key == "PERIOD" and cursor.peek().key == "FOR":
         return read_period(cursor)
-    what = _other(cursor)
-    if what is None:
+    clause = _other(cursor)
+    if clause is None:
         return None
     cursor.skip_clause()
-    return NoColumnChange(f"add {what}")
+    return NoColumnChange(f"add {clause}")
 
 
 def read_period(cursor: MySqlTokenCursor) -> AddPeriod | NoColumnChange:

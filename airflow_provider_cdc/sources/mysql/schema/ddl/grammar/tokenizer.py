@@ -130,8 +130,8 @@ def statement_end(sql: str, pos: int, modes: LexerModes) -> int:
         >>> statement_end("SELECT ';' ; SELECT 2", 0, LexerModes())
         11
     """
-    found = _statement_end(modes.ansi_quotes, modes.no_backslash_escapes).match(sql, pos)
-    return found.end() if found else pos
+    match = _statement_end(modes.ansi_quotes, modes.no_backslash_escapes).match(sql, pos)
+    return match.end() if match else pos
 
 
 def tokenize_statement(sql: str, pos: int, modes: LexerModes, limit: int | None = None) -> tuple[list[SqlToken], int]:
@@ -183,10 +183,10 @@ def tokenize_statement(sql: str, pos: int, modes: LexerModes, limit: int | None 
 
 def _dotted(sql: str, pos: int, tokens: list[SqlToken]) -> int:
     """After ``name.`` everything is a name: keywords (``t.key``) and what looks like a number (``db.1e5``) too."""
-    while found := _NAME_AFTER_DOT.match(sql, pos):
+    while match := _NAME_AFTER_DOT.match(sql, pos):
         tokens.append(SqlToken(OP, ".", ".", pos, pos + 1))
-        tokens.append(SqlToken(WORD, "", found[1], pos + 1, found.end()))
-        pos = found.end()
+        tokens.append(SqlToken(WORD, "", match[1], pos + 1, match.end()))
+        pos = match.end()
     return pos
 
 

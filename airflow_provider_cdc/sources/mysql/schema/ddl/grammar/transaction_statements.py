@@ -28,22 +28,22 @@ def read_transaction(cursor: MySqlTokenCursor) -> list[Statement]:
     match word:
         case "BEGIN":
             cursor.accept("WORK")
-            found: list[Statement] = [TransactionControl("begin")]
+            statements: list[Statement] = [TransactionControl("begin")]
         case "START":
             cursor.expect("TRANSACTION")
             cursor.skip_rest()
-            found = [TransactionControl("begin")]
+            statements = [TransactionControl("begin")]
         case "SAVEPOINT":
-            found = [TransactionControl("savepoint", cursor.read_name())]
+            statements = [TransactionControl("savepoint", cursor.read_name())]
         case "RELEASE":
             cursor.expect("SAVEPOINT")
-            found = [TransactionControl("release", cursor.read_name())]
+            statements = [TransactionControl("release", cursor.read_name())]
         case "XA":
-            found = [_xa(cursor)]
+            statements = [_xa(cursor)]
         case _:
-            found = _end(cursor, commit=word == "COMMIT")
+            statements = _end(cursor, commit=word == "COMMIT")
     cursor.expect_end()
-    return found
+    return statements
 
 
 def _end(cursor: MySqlTokenCursor, *, commit: bool) -> list[Statement]:
@@ -51,14 +51,14 @@ def _end(cursor: MySqlTokenCursor, *, commit: bool) -> list[Statement]:
     if not commit and cursor.accept("TO"):
         cursor.accept("SAVEPOINT")
         return [TransactionControl("rollback to", cursor.read_name())]
-    found: list[Statement] = [TransactionControl("commit" if commit else "rollback")]
+    statements: list[Statement] = [TransactionControl("commit" if commit else "rollback")]
     if cursor.accept("AND", "CHAIN"):
-        found.append(TransactionControl("begin"))
+        statements.append(TransactionControl("begin"))
     else:
         cursor.accept("AND", "NO", "CHAIN")
     if not cursor.accept("RELEASE"):
         cursor.accept("NO", "RELEASE")
-    return found
+    return statements
 
 
 def _xa(cursor: MySqlTokenCursor) -> Statement:
