@@ -74,30 +74,30 @@ def check_prerequisites(config: OracleConfig) -> list[Finding]:
 def _check(connection: Connection, config: OracleConfig) -> list[Finding]:
     grant, pdb = GrantBuilder(config), pluggable_database(connection)
     if pdb is None:
-        found = list(view_findings(connection, grant))
+        findings = list(view_findings(connection, grant))
     else:
-        found = [*view_findings(connection, grant, VIEWS), *log_view_findings(connection, config, grant)]
-    if any((f.fatal and "V_$DATABASE" in f.fix) or "V_$THREAD" in f.fix for f in found):
-        return found
+        findings = [*view_findings(connection, grant, VIEWS), *log_view_findings(connection, config, grant)]
+    if any((f.fatal and "V_$DATABASE" in f.fix) or "V_$THREAD" in f.fix for f in findings):
+        return findings
     database = database_of(connection)
     if len(database.threads) > 1:
-        found += view_findings(connection, grant, CLUSTER_VIEWS)
-    found += [
+        findings += view_findings(connection, grant, CLUSTER_VIEWS)
+    findings += [
         *_modes(database, pdb),
         *_standby(connection, database, config),
         *_names(connection, database, config, pdb),
     ]
-    found += server_findings(connection, database, config, grant, inside=pdb is not None)
+    findings += server_findings(connection, database, config, grant, inside=pdb is not None)
     if pdb is None:  # inside, LogMiner chooses the copies
-        found += _destination(connection, config)
-    found += _advice(connection, database, config)
-    if any(f.fatal and "database.pdb.name" in f"{f.what} {f.fix}" for f in found):
-        return found
+        findings += _destination(connection, config)
+    findings += _advice(connection, database, config)
+    if any(f.fatal and "database.pdb.name" in f"{f.what} {f.fix}" for f in findings):
+        return findings
     try:
         enter_container(connection, config)
     except oracledb.DatabaseError as e:
-        return [*found, Finding(f"The pluggable database cannot be entered: {e}", grant("SET CONTAINER"))]
-    return [*found, *_tables(connection, database, config, grant)]
+        return [*findings, Finding(f"The pluggable database cannot be entered: {e}", grant("SET CONTAINER"))]
+    return [*findings, *_tables(connection, database, config, grant)]
 
 
 # -- the database -----------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def _names(
     connection: Connection, database: DatabaseStatus, config: OracleConfig, here: str | None
 ) -> Iterator[Finding]:
     """Yield findings about ``database.dbname`` and ``database.pdb.name``."""
-    wanted = config.database_dbname.partition(".")[0].upper()
+    database_name = config.database_dbname.partition(".")[0].upper()
     pdb = config.database_pdb_name
     if not database.cdb:
         if pdb:
@@ -180,7 +180,7 @@ def _names(
                 "remove log.mining.path.dictionary: log.mining.strategy=hybrid does not need a dictionary "
                 "in the logs either",
             )
-    if here is None and wanted != database.name.upper() and not config.database_url:
+    if here is None and database_name != database.name.upper() and not config.database_url:
         yield Finding(
             f"database.dbname is {config.database_dbname}, but the database is {database.name}.",
             f"set database.dbname={database.name}, unless {config.database_dbname} is a separate service",
@@ -234,8 +234,8 @@ def _inside(here: str, database: DatabaseStatus, config: OracleConfig) -> Iterat
 
 
 def _containers(connection: Connection, config: OracleConfig) -> Iterator[Finding]:
-    seen = fetch_view_rows(connection, "SELECT NAME, OPEN_MODE FROM V$PDBS")
-    modes = {str(name): str(mode) for name, mode in seen or []}
+    rows = fetch_view_rows(connection, "SELECT NAME, OPEN_MODE FROM V$PDBS")
+    modes = {str(name): str(mode) for name, mode in rows or []}
     there = ", ".join(sorted(name for name in modes if name != "PDB$SEED"))
     pdb = config.database_pdb_name
     if not pdb:
@@ -243,7 +243,7 @@ def _containers(connection: Connection, config: OracleConfig) -> Iterator[Findin
             "The database is a container database, and no pluggable database is configured.",
             f"set database.pdb.name to one of {there or 'the names in V$PDBS'}",
         )
-    elif not seen:
+    elif not rows:
         return
     elif pdb.upper() not in modes:
         yield Finding(f"The pluggable database {pdb} does not exist.", f"set database.pdb.name to one of {there}")
@@ -256,21 +256,21 @@ def _containers(connection: Connection, config: OracleConfig) -> Iterator[Findin
 def _destination(connection: Connection, config: OracleConfig) -> Iterator[Finding]:
     """Yield findings about the archive destination."""
     sql = "SELECT DEST_NAME, STATUS, TYPE FROM V$ARCHIVE_DEST_STATUS"
-    seen = fetch_view_rows(connection, sql)
-    if seen is None:
+    rows = fetch_view_rows(connection, sql)
+    if rows is None:
         return
-    known = {str(name): (str(status), str(kind)) for name, status, kind in seen}
-    usable = sorted(name for name, facts in known.items() if facts == ("VALID", "LOCAL"))
-    wanted = [n.strip() for n in (config.log_mining_archive_destination_name or "").upper().split(",") if n.strip()]
-    if not wanted and not usable:
+    destinations = {str(name): (str(status), str(kind)) for name, status, kind in rows}
+    usable = sorted(name for name, facts in destinations.items() if facts == ("VALID", "LOCAL"))
+    configured = [n.strip() for n in (config.log_mining_archive_destination_name or "").upper().split(",") if n.strip()]
+    if not configured and not usable:
         yield Finding(
             "No archive destination of the database is valid and local.",
             "ALTER SYSTEM SET LOG_ARCHIVE_DEST_1 = 'LOCATION=USE_DB_RECOVERY_FILE_DEST'",
         )
-    if wanted and not set(wanted) & set(usable):  # of several, the first that has a log is read
-        status = ", ".join("/".join(known.get(name, ("unknown",))) for name in wanted)
+    if configured and not set(configured) & set(usable):  # of several, the first that has a log is read
+        status = ", ".join("/".join(destinations.get(name, ("unknown",))) for name in configured)
         yield Finding(
-            f"The archive destination {', '.join(wanted)} is not valid and local ({status}).",
+            f"The archive destination {', '.join(configured)} is not valid and local ({status}).",
             "set log.mining.archive.destination.name to one of "
             f"{', '.join(usable) or 'the valid and local destinations'}, or fix the destination",
         )
@@ -356,10 +356,10 @@ def _types(connection: Connection, config: OracleConfig, captured: list[TableSch
             f"{c.name} ({base})" for c in schema.columns if (base := ColumnType.from_column(c).base) in UNSUPPORTED
         ]
         if columns := unlogged.get(schema.id) or unsupported:
-            what = "returns no changes" if schema.id in unlogged else "cannot return the changes"
+            problem = "returns no changes" if schema.id in unlogged else "cannot return the changes"
             again = read_whole(config.connector_name, schema.id)
             yield Finding(
-                f"LogMiner {what} of {schema.id}, because of the columns {', '.join(columns)}: capture of "
+                f"LogMiner {problem} of {schema.id}, because of the columns {', '.join(columns)}: capture of "
                 "the table is stopped.",
                 fix.format(name=format_exact_pattern(schema.id), read=again),
                 fatal=False,

@@ -178,19 +178,19 @@ def _target(config: OracleConfig, host: str | None) -> dict[str, Any]:
     if host is None and url is not None:
         return {"dsn": url, **tls}
     name = host or config.database_hostname
-    found = _HOST.fullmatch(name.strip())
-    if found is None:
+    match = _HOST.fullmatch(name.strip())
+    if match is None:
         raise ConfigError(
             f"{name!r} is neither a host nor host:port.",
             where="database.hostname, rac.nodes or log.mining.readonly.hostname",
             safe="Nothing was read; the offset is untouched.",
             remedy="write it as host or host:port",
         )
-    port = int(found["port"] or config.database_port)
+    port = int(match["port"] or config.database_port)
     # connect to a node of a cluster by the protocol of the common address
     protocol = "tcps" if "tcps" in protocols else "tcp"
     return {
-        "host": found["v6"] or found["host"], "port": port, "service_name": service, "protocol": protocol, **tls,
+        "host": match["v6"] or match["host"], "port": port, "service_name": service, "protocol": protocol, **tls,
     }  # fmt: skip
 
 
@@ -284,13 +284,13 @@ def supplemental_logging(connection: Connection) -> frozenset[str]:
 
     A pluggable database has those of the root, and may have others besides, which the root does not show.
     """
-    found = fetch_rows(connection, _SUPPLEMENTAL)
+    rows = fetch_rows(connection, _SUPPLEMENTAL)
     if pluggable_database(connection) is not None:
         with contextlib.suppress(oracledb.DatabaseError):  # before 19c, or without the right to read it
-            found += fetch_rows(connection, _SUPPLEMENTAL_INSIDE)
+            rows += fetch_rows(connection, _SUPPLEMENTAL_INSIDE)
     kinds = ("MIN", "ALL", "PK", "UI", "FK")
     return frozenset(
-        kind for row in found for kind, value in zip(kinds, row, strict=True) if value in ("YES", "IMPLICIT")
+        kind for row in rows for kind, value in zip(kinds, row, strict=True) if value in ("YES", "IMPLICIT")
     )
 
 

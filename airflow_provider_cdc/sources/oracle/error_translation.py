@@ -300,8 +300,8 @@ def bare_url(url: str) -> str:
     '(DESCRIPTION=(ADDRESS=(HOST=db)))'
     """
     text = url.strip()
-    if (found := _CREDENTIALS.match(text)) and not text[: found.end()].endswith("//@"):
-        text = text[found.end() :]
+    if (match := _CREDENTIALS.match(text)) and not text[: match.end()].endswith("//@"):
+        text = text[match.end() :]
     text = re.sub(r"^jdbc:oracle:\w+:", "", text, flags=re.IGNORECASE).removeprefix("@")
     if old := _SID.fullmatch(text):
         return f"(DESCRIPTION=(ADDRESS=(PROTOCOL=TCP)(HOST={old[1]})(PORT={old[2]}))(CONNECT_DATA=(SID={old[3]})))"

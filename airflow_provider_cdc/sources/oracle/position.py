@@ -85,8 +85,8 @@ class OraclePosition:
 
     def advance_read_scn(self, scn: int) -> OraclePosition:
         """Return the position after the log was read up to ``scn``."""
-        kept = {thread: last for thread, last in self.commits.items() if last.scn > scn}
-        return replace(self, read_scn=max(scn, self.read_scn), commits=kept)
+        commits = {thread: last for thread, last in self.commits.items() if last.scn > scn}
+        return replace(self, read_scn=max(scn, self.read_scn), commits=commits)
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = {"scn": str(self.scn), "read_scn": str(self.read_scn)}
@@ -139,15 +139,15 @@ class OraclePosition:
 
 def _commits(text: str) -> dict[int, ThreadCommits]:
     """Parse the three forms of ``commit_scn``: ``scn:thread:txid-txid`` per thread, a bare SCN, ``scn: "0xtxid:thread"``."""
-    found: dict[int, ThreadCommits] = {}
+    commits: dict[int, ThreadCommits] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         if (old := _OLD.fullmatch(entry)) and ("x" in entry or '"' in entry):
-            found[int(old[3])] = ThreadCommits(int(old[1]), _transactions([old[2]]))
+            commits[int(old[3])] = ThreadCommits(int(old[1]), _transactions([old[2]]))
         elif m := _ENTRY.fullmatch(entry):
-            found[int(m[2] or 1)] = ThreadCommits(int(m[1]), _transactions(filter(None, (m[3] or "").split("-"))))
+            commits[int(m[2] or 1)] = ThreadCommits(int(m[1]), _transactions(filter(None, (m[3] or "").split("-"))))
         else:
             raise ValueError(f"{entry!r} is not a commit SCN")
-    return found
+    return commits
 
 
 def _transactions(ids: Iterable[str]) -> frozenset[str]:

@@ -39,8 +39,8 @@ class GrantBuilder:
     def __init__(self, config: OracleConfig) -> None:
         self._rest = f" TO {config.database_user}{config.grant_suffix}"
 
-    def __call__(self, what: str) -> str:
-        return f"GRANT {what}{self._rest}"
+    def __call__(self, privilege: str) -> str:
+        return f"GRANT {privilege}{self._rest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ def server_findings(
     """
     rights = privileges_of(connection, config)
 
-    def missing(what: str, why: str, *, fatal: bool = True) -> Finding:
-        return Finding(f"The account lacks {what}, {why}.", grant(what), fatal=fatal)
+    def missing(privilege: str, why: str, *, fatal: bool = True) -> Finding:
+        return Finding(f"The account lacks {privilege}, {why}.", grant(privilege), fatal=fatal)
 
     if config.database_pdb_name and not inside and not rights.has_any_privilege("SET CONTAINER"):
         yield missing("SET CONTAINER", "which is required to enter the pluggable database")

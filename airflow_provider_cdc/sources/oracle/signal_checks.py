@@ -56,18 +56,18 @@ def signal_findings(
         table = signal_table(config.signal_data_collection, config)
     except ConfigError as e:
         return [Finding(e.what, e.remedy or "", fatal=False)], None
-    found = []
+    findings = []
     if reason := explain_uncaptured_signals(table, config):
-        found.append(_advice(f"Signals and watermarks in the signal table are not captured: {reason}.", "fix this"))
+        findings.append(_advice(f"Signals and watermarks in the signal table are not captured: {reason}.", "fix this"))
     schema = catalog.read_table_schemas([table]).get(table)
     if schema is None:
-        what = f"The signal table {table.full_name} does not exist, or the account may not see it."
+        problem = f"The signal table {table.full_name} does not exist, or the account may not see it."
         rights = grant(f"SELECT, INSERT, DELETE ON {quote_table(table)}")
-        return [*found, _advice(what, f"{DDL.format(quote_table(table))}; {rights}")], None
-    found += _columns(schema, config)
+        return [*findings, _advice(problem, f"{DDL.format(quote_table(table))}; {rights}")], None
+    findings += _columns(schema, config)
     if writes:
-        found += _rights(table, config, privileges, grant)
-    return found, schema
+        findings += _rights(table, config, privileges, grant)
+    return findings, schema
 
 
 def _columns(schema: TableSchema, config: OracleConfig) -> Iterator[Finding]:
@@ -75,7 +75,7 @@ def _columns(schema: TableSchema, config: OracleConfig) -> Iterator[Finding]:
     if len(schema.columns) != len(_NEEDED):
         yield _advice(f"The signal table {schema.id} has {len(schema.columns)} columns instead of three.", fix)
         return
-    for i, (column, (what, width)) in enumerate(zip(schema.columns, _NEEDED, strict=True)):
+    for i, (column, (content, width)) in enumerate(zip(schema.columns, _NEEDED, strict=True)):
         kind = ColumnType.from_column(column)
         if kind.base in _CLOBS and i == len(_NEEDED) - 1:
             if not config.lob_enabled:
@@ -85,7 +85,7 @@ def _columns(schema: TableSchema, config: OracleConfig) -> Iterator[Finding]:
                     f"ALTER TABLE {quote_table(schema.id)} with a column VARCHAR2(4000) instead, or set lob.enabled=true",
                 )
         elif kind.base not in _TEXTS or (kind.length or 0) < width:
-            yield _advice(f"{schema.id}.{column.name} is {kind.ddl_expression}, which is too small for {what}.", fix)
+            yield _advice(f"{schema.id}.{column.name} is {kind.ddl_expression}, which is too small for {content}.", fix)
 
 
 def _rights(
@@ -95,11 +95,11 @@ def _rights(
     if config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE:
         needed += ["SELECT", "DELETE"]  # Oracle wants both for a DELETE that has a WHERE (SQL92_SECURITY)
     if missing := [action for action in needed if not privileges.can_access_table(action, table)]:
-        what = (
+        problem = (
             f"The account lacks {', '.join(missing)} on {table}, which incremental snapshots need to write watermarks."
         )
-        yield _advice(what, grant(f"{', '.join(missing)} ON {quote_table(table)}") + ", or set read.only=true")
+        yield _advice(problem, grant(f"{', '.join(missing)} ON {quote_table(table)}") + ", or set read.only=true")
 
 
-def _advice(what: str, fix: str) -> Finding:
-    return Finding(what, fix, fatal=False)
+def _advice(problem: str, fix: str) -> Finding:
+    return Finding(problem, fix, fatal=False)

@@ -41,8 +41,8 @@ def add_logs(connection: Connection, config: OracleConfig, files: Sequence[RedoL
     :raises LogsMoved: a log file is not at its path any more
     """
     with LogSwitchGuard(config, f"{len(files)} logs"), connection.cursor() as cursor:
-        for index, one in enumerate(files):
-            cursor.execute(_ADD if index else _NEW, name=one.name)
+        for index, file in enumerate(files):
+            cursor.execute(_ADD if index else _NEW, name=file.name)
 
 
 def start_logminer(
@@ -61,8 +61,8 @@ def start_logminer(
     :raises PrerequisiteError: the dictionary file cannot be read
     """
     with LogSwitchGuard(config, f"SCN {low} to {end}"), connection.cursor() as cursor:
-        for one in surplus:
-            cursor.execute(_REMOVE, name=one.name)
+        for file in surplus:
+            cursor.execute(_REMOVE, name=file.name)
         _start(cursor, config, low, end)
         _check(connection, needed)
 
@@ -74,15 +74,15 @@ def find_logs(connection: Connection, config: OracleConfig, low: int, end: int) 
     """
     with LogSwitchGuard(config, f"SCN {low} to {end}"), connection.cursor() as cursor:
         _start(cursor, config, low, end)
-        found = fetch_rows(connection, _FOUND)
-    if missing := [str(row[0]) for row in found if row[6] == _NOT_IN_LIST]:
+        rows = fetch_rows(connection, _FOUND)
+    if missing := [str(row[0]) for row in rows if row[6] == _NOT_IN_LIST]:
         raise LogsMoved(missing[0])
     files = [
         RedoLogFile(str(name), int(thread), int(sequence), int(first), None if following is None or int(following) >= _NEVER else int(following),
                 kind == "ARCHIVED")
-        for name, thread, sequence, first, following, kind, _ in found
+        for name, thread, sequence, first, following, kind, _ in rows
     ]  # fmt: skip
-    return tuple(sorted(files, key=lambda one: (one.thread, one.sequence)))
+    return tuple(sorted(files, key=lambda file: (file.thread, file.sequence)))
 
 
 def end_logminer(connection: Connection, config: OracleConfig) -> None:
@@ -131,6 +131,6 @@ def _check(connection: Connection, needed: Sequence[RedoLogFile]) -> None:
     mined = fetch_rows(connection, _MINED)
     missing = [str(name) for name, _, _, status in mined if status == _NOT_IN_LIST]
     taken = {(int(thread), int(sequence)) for _, thread, sequence, status in mined if status != _NOT_IN_LIST}
-    other = {(one.thread, one.sequence) for one in needed} - taken
+    other = {(log_file.thread, log_file.sequence) for log_file in needed} - taken
     if missing or other:
         raise LogsMoved(missing[0] if missing else f"LogMiner has different logs with these names than {sorted(other)}")

@@ -113,12 +113,12 @@ def contents_query(config: OracleConfig, container: int | None = None) -> str:
         f"((OPERATION_CODE IN ({_numbers(CHANGES + long_values)})"
         f" OR (OPERATION_CODE = {INTERNAL} AND ROW_ID NOT LIKE '%{NO_PLACE}')) AND {_data(config)})",
     ]
-    wanted = [f"({' OR '.join(kinds)})"]
+    conditions = [f"({' OR '.join(kinds)})"]
     if container is not None:
-        wanted.append(f"(SRC_CON_ID = {container} OR OPERATION_CODE = {MISSING_SCN})")
+        conditions.append(f"(SRC_CON_ID = {container} OR OPERATION_CODE = {MISSING_SCN})")
     return (
         f"SELECT {', '.join(_SOURCES)} FROM V$LOGMNR_CONTENTS WHERE SCN >= :low AND SCN <= :high AND "
-        + " AND ".join(wanted)
+        + " AND ".join(conditions)
     )
 
 
@@ -145,7 +145,7 @@ def decode_contents(fetched: pa.Table, utc_offset: int) -> pa.RecordBatch:
 def _data(config: OracleConfig) -> str:
     """Return the condition on changes of rows, by the owner and table name that LogMiner gives."""
     flush = f"(SEG_OWNER = {quote_literal(config.database_user.upper())} AND TABLE_NAME = {quote_literal(config.log_mining_flush_table_name.upper())})"
-    wanted = [_foreign(), f"NOT {flush}"]
+    conditions = [_foreign(), f"NOT {flush}"]
     mode = config.log_mining_query_filter_mode
     if mode is not QueryFilterMode.NONE:
         condition = _in_list if mode is QueryFilterMode.IN else _expressions
@@ -153,17 +153,17 @@ def _data(config: OracleConfig) -> str:
             ("SEG_OWNER", 0, config.schema_include_list, config.schema_exclude_list),
             ("SEG_OWNER || '.' || TABLE_NAME", 1, config.table_include_list, config.table_exclude_list),
         ]
-        wanted += [text for expression, dots, *pair in lists for text in _lists(condition, expression, dots, *pair)]
-    known = " AND ".join(wanted)
+        conditions += [text for expression, dots, *pair in lists for text in _lists(condition, expression, dots, *pair)]
+    named = " AND ".join(conditions)
     if mode is not QueryFilterMode.NONE and config.signal_data_collection is not None:
         signals = signal_table(config.signal_data_collection, config)
-        known = f"({known}) OR (SEG_OWNER = {quote_literal(signals.namespace)} AND TABLE_NAME = {quote_literal(signals.name)})"
+        named = f"({named}) OR (SEG_OWNER = {quote_literal(signals.namespace)} AND TABLE_NAME = {quote_literal(signals.name)})"
     users = _users(config) if mode is not QueryFilterMode.NONE else ""
     unresolved = (
         f"SEG_OWNER IS NULL OR TABLE_NAME IS NULL OR SEG_OWNER = '{UNKNOWN}' OR TABLE_NAME LIKE 'OBJ# %'"
         f" OR TABLE_NAME LIKE '{RECYCLED}%' OR STATUS = {STALE}"
     )
-    return f"({unresolved} OR ({known}))" + (f" AND {users}" if users else "")
+    return f"({unresolved} OR ({named}))" + (f" AND {users}" if users else "")
 
 
 def _foreign() -> str:
@@ -180,14 +180,14 @@ def _lists(
     include: Sequence[str],
     exclude: Sequence[str],
 ) -> list[str]:
-    found = []
+    texts = []
     if include and (text := condition(expression, dots, include)):
-        found.append(text)
+        texts.append(text)
     # each pattern by itself: one that cannot be part of the query must not exclude the others from it
     excluded = [text for pattern in exclude if (text := condition(expression, dots, [pattern]))]
     if excluded and not include:
-        found.append(f"NOT ({' OR '.join(excluded)})")
-    return found
+        texts.append(f"NOT ({' OR '.join(excluded)})")
+    return texts
 
 
 def _in_list(expression: str, dots: int, patterns: Sequence[str]) -> str | None:
@@ -251,8 +251,8 @@ def _users(config: OracleConfig) -> str:
                 listed = ", ".join(quote_literal(fold(name)) for name in names)
                 without = "CLIENT_ID IS NULL OR " if column == "CLIENT_ID" and word == "NOT IN" else ""
                 tests.append(f"{without}{column} {word} ({listed})")
-    wanted = " AND ".join(f"({test})" for test in tests)
-    return f"(USERNAME IS NULL OR USERNAME = '{UNKNOWN}' OR {wanted})" if wanted else ""
+    condition = " AND ".join(f"({test})" for test in tests)
+    return f"(USERNAME IS NULL OR USERNAME = '{UNKNOWN}' OR {condition})" if condition else ""
 
 
 def _numbers(codes: Sequence[int]) -> str:
@@ -282,16 +282,16 @@ class MinedRowFilter:
         :param late: XID → start SCN of these transactions
         """
         scns = batch.column("scn").to_numpy()
-        wanted = scns > start
-        if wanted.all():
+        delivered = scns > start
+        if delivered.all():
             return batch
         in_slot = {xid[:4]: (xid, scn) for xid, scn in late.items()}
         xids = batch.column("xid")
-        for i in np.flatnonzero(~wanted).tolist():
+        for i in np.flatnonzero(~delivered).tolist():
             xid = xids[i].as_py() or b""
             whole, scn = in_slot.get(xid[:4], (b"", 0))
-            wanted[i] = whole and scns[i] >= scn and (xid == whole or xid.endswith(PARTIAL))
-        return batch.filter(pa.array(wanted))
+            delivered[i] = whole and scns[i] >= scn and (xid == whole or xid.endswith(PARTIAL))
+        return batch.filter(pa.array(delivered))
 
     def _foreign(self, batch: pa.RecordBatch, unsupported: pa.Array) -> pa.Array:
         """Mask of unsupported rows of tables that are known not to be captured."""
@@ -303,9 +303,9 @@ class MinedRowFilter:
     def _captured(self, owner: str | None, table: str | None) -> bool:
         if not owner or not table or owner == UNKNOWN or table.startswith(("OBJ# ", RECYCLED)):
             return True
-        if (known := self._tables.get((owner, table))) is None:
+        if (is_captured := self._tables.get((owner, table))) is None:
             id_ = TableId(namespace=owner, name=table)
-            known = self._tables[owner, table] = not is_system(id_, self._config) and self._filters.is_table_captured(
-                id_
-            )
-        return known
+            is_captured = self._tables[owner, table] = not is_system(
+                id_, self._config
+            ) and self._filters.is_table_captured(id_)
+        return is_captured

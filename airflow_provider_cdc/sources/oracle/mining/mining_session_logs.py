@@ -168,21 +168,21 @@ class UnlistedSessionLogs(FoundSessionLogs):
     """
 
     _switched = 0
-    _found: tuple[RedoLogFile, ...] = ()
+    _session_files: tuple[RedoLogFile, ...] = ()
 
     def find_needed_logs(self, low: int, end: int) -> tuple[RedoLogFile, ...]:
         """Return the logs of the last window. A log switch changes them, and so begins a new session."""
-        return self._found
+        return self._session_files
 
     def discard_cached_logs(self) -> None:
         super().discard_cached_logs()
-        self._found = ()
+        self._session_files = ()
 
     def start_mining(
         self, needed: Sequence[RedoLogFile], surplus: Sequence[RedoLogFile], low: int, end: int
     ) -> tuple[RedoLogFile, ...]:
-        files = self._found = super().start_mining(needed, surplus, low, end)
-        if current := [one.first_scn for one in files if one.is_current]:
+        files = self._session_files = super().start_mining(needed, surplus, low, end)
+        if current := [file.first_scn for file in files if file.is_current]:
             # threads whose current log is not among them have it from after the window's end
             self._switched = min(current)
         return files
@@ -251,5 +251,7 @@ def session_logs(
         if pluggable_database(connection) is None:
             return AddedSessionLogs(connection, config, sleep=sleep)
         views = ["V$ARCHIVED_LOG", *([] if config.log_mining_archive_log_only_mode else ["V$LOG", "V$LOGFILE"])]
-        seen = all(fetch_view_rows(connection, f"SELECT 1 FROM {view} WHERE 1 = 0") is not None for view in views)
-    return (FoundSessionLogs if seen else UnlistedSessionLogs)(connection, config, sleep=sleep)
+        can_see_logs = all(
+            fetch_view_rows(connection, f"SELECT 1 FROM {view} WHERE 1 = 0") is not None for view in views
+        )
+    return (FoundSessionLogs if can_see_logs else UnlistedSessionLogs)(connection, config, sleep=sleep)

@@ -75,7 +75,7 @@ class RedoDictionaries:
                 )
         for pause in (*PAUSES, None):
             dictionaries = _dictionaries(listing)
-            before = [one for one in dictionaries if one.first.first_scn <= low]
+            before = [dictionary for dictionary in dictionaries if dictionary.first.first_scn <= low]
             if dictionaries:
                 chosen = max(before, key=_first_scn) if before else min(dictionaries, key=_first_scn)
                 dictionary_end = chosen.last.next_scn or end
@@ -96,8 +96,10 @@ class RedoDictionaries:
 
         Writing a dictionary switches logs, too: that switch does not count.
         """
-        newest = {one.thread: one.sequence for one in listing.files}
-        written = {(one.last.thread, one.last.sequence) for one in _dictionaries(listing)} | self._built
+        newest = {file.thread: file.sequence for file in listing.files}
+        written = {
+            (dictionary.last.thread, dictionary.last.sequence) for dictionary in _dictionaries(listing)
+        } | self._built
         return all(newest.get(thread, 0) - sequence > 1 for thread, sequence in written)
 
     def _build(self, connection: Connection) -> None:
@@ -117,8 +119,8 @@ class RedoDictionaries:
             return 1
 
 
-def _first_scn(one: _DictionaryLogs) -> int:
-    return one.first.first_scn
+def _first_scn(dictionary: _DictionaryLogs) -> int:
+    return dictionary.first.first_scn
 
 
 def _dictionaries(listing: RedoLogListing) -> list[_DictionaryLogs]:
@@ -126,14 +128,14 @@ def _dictionaries(listing: RedoLogListing) -> list[_DictionaryLogs]:
 
     Each is from a log with ``DICTIONARY_BEGIN`` to the first one with ``DICTIONARY_END``, in the same thread.
     """
-    found: list[_DictionaryLogs] = []
+    dictionaries: list[_DictionaryLogs] = []
     first: RedoLogFile | None = None
-    for one in listing.files:
-        if first is not None and one.thread != first.thread:
+    for file in listing.files:
+        if first is not None and file.thread != first.thread:
             first = None
-        if one.dictionary_begin:
-            first = one
-        if one.dictionary_end and first is not None:
-            found.append(_DictionaryLogs(first, one))
+        if file.dictionary_begin:
+            first = file
+        if file.dictionary_end and first is not None:
+            dictionaries.append(_DictionaryLogs(first, file))
             first = None
-    return found
+    return dictionaries

@@ -144,15 +144,15 @@ class RedoLogListing:
     archived_only: bool
 
     def list_thread_files(self, thread: int) -> list[RedoLogFile]:
-        return [one for one in self.files if one.thread == thread]
+        return [file for file in self.files if file.thread == thread]
 
     def find_gap(self, start: int, end: int) -> RedoGap | None:
         """Return the first gap of the range, in the first thread that has one."""
         gaps = (_gap(thread, self.list_thread_files(thread.number), start, end) for thread in self.threads)
-        return next((one for one in gaps if one is not None), None)
+        return next((gap for gap in gaps if gap is not None), None)
 
     def find_covering_files(self, start: int, end: int) -> tuple[RedoLogFile, ...]:
-        return tuple(one for one in self.files if one.reaches_scn(start) and one.first_scn <= end)
+        return tuple(file for file in self.files if file.reaches_scn(start) and file.first_scn <= end)
 
 
 def _gap(thread: RedoThread, files: list[RedoLogFile], start: int, end: int) -> RedoGap | None:
@@ -163,14 +163,14 @@ def _gap(thread: RedoThread, files: list[RedoLogFile], start: int, end: int) -> 
     if low > high or (last is not None and last <= start):
         return None
     at = low
-    for one in files:
-        if not one.reaches_scn(at):
+    for file in files:
+        if not file.reaches_scn(at):
             continue
-        if one.first_scn > at and not (one.sequence == 1 and at == low):
-            return RedoGap(thread.number, at, one.first_scn)
-        if one.next_scn is None or one.next_scn > high:
+        if file.first_scn > at and not (file.sequence == 1 and at == low):
+            return RedoGap(thread.number, at, file.first_scn)
+        if file.next_scn is None or file.next_scn > high:
             return None
-        at = one.next_scn
+        at = file.next_scn
     return RedoGap(thread.number, at, None)
 
 
@@ -201,7 +201,7 @@ class RedoLogCollector:
         self._config = config
         self._sleep = sleep
         self._destinations: dict[int, int] | None = None
-        self._kept: _CachedArchivedLogs | None = None
+        self._cached_logs: _CachedArchivedLogs | None = None
         self._named = _names(config.log_mining_archive_destination_name)
 
     # -- existing logs
@@ -245,23 +245,25 @@ class RedoLogCollector:
             online = [] if archived_only else fetch_rows(self._connection, _ONLINE)
             archived = self._archived_since(online, int(resetlogs), low)
             threads = self._threads()
-        found = {(one.thread, one.sequence): one for one in (_online(row) for row in online) if one.reaches_scn(low)}
-        found |= archived
-        files = tuple(sorted(found.values(), key=lambda one: (one.thread, one.sequence)))
+        by_sequence = {
+            (file.thread, file.sequence): file for file in (_online(row) for row in online) if file.reaches_scn(low)
+        }
+        by_sequence |= archived
+        files = tuple(sorted(by_sequence.values(), key=lambda file: (file.thread, file.sequence)))
         return RedoLogListing(int(resetlogs), threads, files, archived_only)
 
     def _threads(self) -> tuple[RedoThread, ...]:
         threads = (_thread(row) for row in fetch_rows(self._connection, _THREADS))
-        return tuple(one for one in threads if one is not None)
+        return tuple(thread for thread in threads if thread is not None)
 
     def log_ends(self, start: int) -> list[int]:
         """Return the last SCNs of the completed logs after ``start``, ascending."""
         files = self.list_logs(start).files
-        return sorted({one.next_scn - 1 for one in files if one.next_scn is not None and one.next_scn - 1 > start})
+        return sorted({file.next_scn - 1 for file in files if file.next_scn is not None and file.next_scn - 1 > start})
 
     def discard_cached_logs(self) -> None:
         """Ask for the archived logs again, as logs may have been deleted or restored."""
-        self._kept = None
+        self._cached_logs = None
 
     def _archived_since(
         self, online: list[tuple[Any, ...]], resetlogs: int, low: int
@@ -272,11 +274,11 @@ class RedoLogCollector:
         archived, which ``V$LOG`` shows; so it is asked again only then.
         """
         state = resetlogs, tuple(sorted((row[1], row[2], row[5], row[6]) for row in online))
-        kept = self._kept
+        cached = self._cached_logs
         by_age = self._config.log_mining_archive_log_hours > 0
-        if kept is None or not online or by_age or kept.state != state or low < kept.low:
-            kept = self._kept = _CachedArchivedLogs(state, low, self._archived(resetlogs, low))
-        return {key: one for key, one in kept.files.items() if one.reaches_scn(low)}
+        if cached is None or not online or by_age or cached.state != state or low < cached.low:
+            cached = self._cached_logs = _CachedArchivedLogs(state, low, self._archived(resetlogs, low))
+        return {key: file for key, file in cached.files.items() if file.reaches_scn(low)}
 
     def archived_only(self) -> bool:
         """Check whether only archived logs are mined: if configured, and always on a physical standby."""
@@ -290,7 +292,7 @@ class RedoLogCollector:
         """Return the oldest SCN from which the logs of all threads are complete up to now."""
         listing = self.list_logs()
         oldest = listing.resetlogs
-        for thread in sorted(listing.threads, key=lambda one: one.last_scn is not None):
+        for thread in sorted(listing.threads, key=lambda t: t.last_scn is not None):
             first = _chain_start(listing.list_thread_files(thread.number))
             if thread.last_scn is None:
                 oldest = max(oldest, thread.enabled_scn if first is None else first)
@@ -316,7 +318,9 @@ class RedoLogCollector:
         ends = []
         for thread in listing.threads:
             done = [
-                one.next_scn - 1 for one in listing.list_thread_files(thread.number) if one.archived and one.next_scn
+                file.next_scn - 1
+                for file in listing.list_thread_files(thread.number)
+                if file.archived and file.next_scn
             ]
             end = max(done, default=0)
             if thread.last_scn is None or end < thread.last_scn:
@@ -324,7 +328,7 @@ class RedoLogCollector:
             elif role == "PHYSICAL STANDBY":
                 complete = 0 if received is None else min(int(recovered), received.get(thread.number, 2**64) - 1)
                 ends.append(max(end, complete))
-        newest = max((one.next_scn or 0 for one in listing.files), default=0) - 1
+        newest = max((file.next_scn or 0 for file in listing.files), default=0) - 1
         return max(0, min(ends, default=newest))
 
     def read_online_logs(self) -> set[tuple[int, int]]:
@@ -349,23 +353,23 @@ class RedoLogCollector:
             rank = order.get(int(destination), None if self._named and int(destination) else len(order))
             key = int(thread), int(sequence)
             if rank is not None and (key not in best or rank < best[key][0]):
-                one = RedoLogFile(
+                file = RedoLogFile(
                     str(name), *key, int(first), int(following), True, begins == "YES", ends == "YES"
                 )  # fmt: skip
-                best[key] = rank, one
-        return {key: one for key, (_, one) in best.items()}
+                best[key] = rank, file
+        return {key: file for key, (_, file) in best.items()}
 
     def _order(self) -> dict[int, int]:
         """``DEST_ID`` of an archive destination → its rank: copies of the lowest rank are used. Other copies, as restored ones, come last."""
         if self._destinations is None:
-            known = fetch_rows(self._connection, _DESTINATIONS)
-            valid = [int(number) for _, number, status, kind in known if status == "VALID" and kind == "LOCAL"]
+            destinations = fetch_rows(self._connection, _DESTINATIONS)
+            valid = [int(number) for _, number, status, kind in destinations if status == "VALID" and kind == "LOCAL"]
             if self._named:
-                ids = {str(name).upper(): int(number) for name, number, _, _ in known}
+                ids = {str(name).upper(): int(number) for name, number, _, _ in destinations}
                 if unknown := [name for name in self._named if name not in ids]:
                     raise ConfigError(
                         f"log.mining.archive.destination.name: the database has no archive destination {unknown[0]}.",
-                        where=f"destinations in use: {', '.join(str(n) for n, _, status, _ in known if status == 'VALID')}",
+                        where=f"destinations in use: {', '.join(str(n) for n, _, status, _ in destinations if status == 'VALID')}",
                         remedy="correct the property, or remove it: then the first valid local destination is used",
                     )
                 valid = [ids[name] for name in self._named]
@@ -382,10 +386,10 @@ class RedoLogCollector:
         high = gap.high if gap.high is not None else 2**62
         with translate_driver_errors(self._config, f"log history of thread {gap.thread}"):
             binds = {"thread": gap.thread, "resetlogs": listing.resetlogs}
-            known = fetch_rows(self._connection, _KNOWN, low=gap.low, high=high, **binds)
-            if not known:
+            history = fetch_rows(self._connection, _KNOWN, low=gap.low, high=high, **binds)
+            if not history:
                 return gap
-            first, last = int(known[0][0]), int(known[-1][0])
+            first, last = int(history[0][0]), int(history[-1][0])
             copies = fetch_rows(self._connection, _COPIES, first_seq=first, **binds)
         deleted = any(status != "A" and first <= sequence <= last for sequence, status in copies)
         return RedoGap(gap.thread, gap.low, gap.high, (first, last), deleted, coming=not copies)
@@ -447,10 +451,10 @@ def _thread(row: tuple[Any, ...]) -> RedoThread | None:
 def _chain_start(files: Iterable[RedoLogFile]) -> int | None:
     """First SCN of the logs without a gap that end with the newest log; ``None`` without a log."""
     first: RedoLogFile | None = None
-    for one in reversed(list(files)):
-        if first is not None and one.sequence != first.sequence - 1:
+    for file in reversed(list(files)):
+        if first is not None and file.sequence != first.sequence - 1:
             break
-        first = one
+        first = file
     return None if first is None else first.first_scn
 
 

@@ -217,9 +217,9 @@ class MiningSession:
             before = progress.rows
             try:
                 for batch in self._fetch(progress, end):
-                    kept = batch if read is None else self._row_filter.without_earlier(batch, read, late)
-                    if kept.num_rows:
-                        yield kept
+                    remaining = batch if read is None else self._row_filter.without_earlier(batch, read, late)
+                    if remaining.num_rows:
+                        yield remaining
                 return
             except LogsMoved as e:
                 attempts = 0 if progress.rows != before else attempts + 1
@@ -316,7 +316,7 @@ class MiningSession:
     def _note_session(self) -> None:
         with translate_driver_errors(self._config):
             ((switches,),) = fetch_view_rows(self.connection, _SWITCHES) or ((0,),)
-        self.counters.record_session_start([(one.name, one.log_status) for one in self._read], int(switches))
+        self.counters.record_session_start([(file.name, file.log_status) for file in self._read], int(switches))
         log.info("New LogMiner session: %s", "; ".join(map(str, self._read)))
 
     def _expired(self) -> bool:
@@ -337,7 +337,7 @@ class MiningSession:
         began = self._clock()
         skip, waiting, counters = progress.rows, True, self.counters
         counters.count_query()
-        online = {(one.thread, one.sequence) for one in self._read if not one.archived}
+        online = {(file.thread, file.sequence) for file in self._read if not file.archived}
         with contextlib.closing(self._batches(progress.low, end)) as batches:
             while True:
                 asked_at = self._clock()
@@ -355,10 +355,10 @@ class MiningSession:
                 if skip:
                     batch, skip = self._without_delivered(batch, skip, progress)
                 if batch.num_rows:
-                    kept = self._checked(batch)
+                    checked = self._checked(batch)
                     progress.record_read_batch(batch)
                     counters.rows += batch.num_rows
-                    yield kept
+                    yield checked
         if skip:
             raise self._order_changed(progress)
 

@@ -214,11 +214,11 @@ def _local(data: bytes, digits: int, minutes: int) -> str:
 
 
 def _minutes(zone: str) -> int:
-    found = _OFFSET.fullmatch(zone.strip())
-    if found is None:
+    match = _OFFSET.fullmatch(zone.strip())
+    if match is None:
         raise UnreadableRedo(f"the database's time zone {zone!r} is a region: its offset at that time is not certain")
-    value = int(found[2]) * 60 + int(found[3])
-    return -value if found[1] == "-" else value
+    value = int(match[2]) * 60 + int(match[3])
+    return -value if match[1] == "-" else value
 
 
 def _year_to_month(data: bytes, type_: ColumnType) -> str:

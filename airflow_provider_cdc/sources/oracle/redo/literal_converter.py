@@ -79,8 +79,8 @@ def _floating(literal: ParsedLiteral, *, single: bool) -> str:
     if not math.isfinite(number):
         damaged = not text.lstrip("+-").startswith(("inf", "nan"))
     else:
-        kept = abs(number) if not single else abs(float(np.float32(number))) if abs(number) < _SINGLE else math.inf
-        damaged = kept == math.inf or (kept == 0 and any(c in "123456789" for c in text.partition("e")[0]))
+        stored = abs(number) if not single else abs(float(np.float32(number))) if abs(number) < _SINGLE else math.inf
+        damaged = stored == math.inf or (stored == 0 and any(c in "123456789" for c in text.partition("e")[0]))
     if damaged:
         raise UnreadableRedo(f"{literal} does not fit the column's type")
     return text

@@ -97,7 +97,7 @@ def read_keys(reader: RedoReader, texts: pa.Array, codes: Int64s, undo: Mask) ->
     """
     assembly = _LobAssembler(reader, texts.cast(pa.large_string()), np.asarray(codes, np.int64), undo)
     images, names = assembly.images, reader.schema.key
-    found: dict[tuple[Any, ...], int] = {}
+    first_rows: dict[tuple[Any, ...], int] = {}
     for image, i in enumerate([*assembly.changes.tolist(), *assembly.begins]):
         op = images.changes.op[image] if image < images.n else log_items.UPDATE
         for values, keys, absent in (
@@ -109,8 +109,8 @@ def read_keys(reader: RedoReader, texts: pa.Array, codes: Int64s, undo: Mask) ->
             if keys[image] < 0:
                 return None
             key = tuple(values.field(name)[image].as_py() for name in names)
-            found[key] = min(i, found.get(key, i))
-    return found
+            first_rows[key] = min(i, first_rows.get(key, i))
+    return first_rows
 
 
 class _LobAssembler:
@@ -173,7 +173,7 @@ class _LobAssembler:
         starts = ~self.empty & np.isin(self.codes, (o.SELECT_LOB_LOCATOR, o.XML_BEGIN, o.STRING_BEGIN)) | (
             np.isin(self.codes, o.LOB_CODES) & blocks.to_numpy(zero_copy_only=False)
         )
-        found = []
+        begins = []
         for i in np.flatnonzero(starts).tolist():
             self.parsed[i] = self._read(i)
             for piece in self.parsed[i]:
@@ -181,8 +181,8 @@ class _LobAssembler:
                     text = self.read_redo_text(i)
                     self.reader.check_table(piece.owner, piece.table, text)
                     self.reader.check_columns([piece.column], text)
-                    found.append((i, piece))
-        return found
+                    begins.append((i, piece))
+        return begins
 
     def _read(self, i: int) -> list[p.Piece]:
         text = self.read_redo_text(i)
@@ -404,22 +404,22 @@ class _LobAssembler:
             )
         return column
 
-    def _confused(self, i: int, what: str, group: OpenLongValue | None, column: str | None = None) -> Exception:
+    def _confused(self, i: int, problem: str, group: OpenLongValue | None, column: str | None = None) -> Exception:
         if group is not None and group.column >= 0:
             column = self.reader.schema.column_names[group.column]
         return self.reader.build_unreadable_error(
-            f"A long value cannot be assembled: {what}.", self.read_redo_text(i), column=column
+            f"A long value cannot be assembled: {problem}.", self.read_redo_text(i), column=column
         )
 
     # -- rows -------------------------------------------------------------------------------------------------------------
 
     def _assembled(self) -> AssembledRows:
-        found = self.found.found
+        events = self.found.found
         rows = self.images.select_rows(
-            np.array([e.image for e in found], np.int64), np.array([e.op for e in found], np.int8)
+            np.array([e.image for e in events], np.int64), np.array([e.op for e in events], np.int8)
         )
         replaced: dict[int, list[tuple[int, Any]]] = {}
-        for at, event in enumerate(found):
+        for at, event in enumerate(events):
             for c in self.documents if event.op == log_items.CREATE else ():
                 if self.images.lacks_column(
                     event.image, c
@@ -428,6 +428,6 @@ class _LobAssembler:
             for c, value in event.values.items():
                 replaced.setdefault(c, []).append((at, value))
         unknown = self.images.replace_long_values(rows, replaced) if replaced else None
-        origin = np.array([e.origin for e in found], np.int64)
-        named = np.array([e.origin if e.named < 0 else e.named for e in found], np.int64)
+        origin = np.array([e.origin for e in events], np.int64)
+        named = np.array([e.origin if e.named < 0 else e.named for e in events], np.int64)
         return AssembledRows(rows, origin, named, unknown)

@@ -70,21 +70,21 @@ class LobOutputRows:
 
     def find_current_value(self, row: ChangedRow, column: int, event: OutputRow, text: str, is_text: bool) -> LongValue:
         """Return the current value of a LOB that is changed in place."""
-        found = self._known(row, column)
-        if isinstance(found, LongValue):
-            same: bool = event.values.get(column) is found
-            return found if same else found.copy()
-        if found is UNAVAILABLE:
+        value = self._find_set_value(row, column)
+        if isinstance(value, LongValue):
+            same: bool = event.values.get(column) is value
+            return value if same else value.copy()
+        if value is UNAVAILABLE:
             return LongValue(None, text=is_text)
-        if isinstance(found, bytes) and is_text:
-            found = found.decode()
-        if found is None:
+        if isinstance(value, bytes) and is_text:
+            value = value.decode()
+        if value is None:
             raise self._reader.build_unreadable_error(
                 "A change writes to a LOB that is NULL.", text, column=self._reader.schema.column_names[column]
             )
-        return LongValue(found, text=is_text)
+        return LongValue(value, text=is_text)
 
-    def _known(self, row: ChangedRow, column: int) -> Any:
+    def _find_set_value(self, row: ChangedRow, column: int) -> Any:
         """Return the value that the transaction has set in a column; :data:`UNAVAILABLE` if it is not known."""
         name = self._reader.schema.column_names[column]
         for entry in reversed(row.history):
@@ -93,9 +93,9 @@ class LobOutputRows:
                     return entry[1]
                 continue
             i = int(self._changes[entry])
-            found = self._reader.values_set(self._texts[i].as_py() or "", int(self._codes[i]), [name])
-            if name in found:
-                return found[name]
+            values = self._reader.values_set(self._texts[i].as_py() or "", int(self._codes[i]), [name])
+            if name in values:
+                return values[name]
         return UNAVAILABLE
 
     def mark_values_unknown(self, event: OutputRow, columns: Iterable[int]) -> None:
@@ -143,13 +143,13 @@ class LobOutputRows:
             value.length, value.fresh = value.known_prefix_length, False
             self._put(group.event, group.column, value)
             return
-        known = self._known(group.event.row, group.column)
-        if known is UNAVAILABLE and not value.known_prefix_length:
+        earlier = self._find_set_value(group.event.row, group.column)
+        if earlier is UNAVAILABLE and not value.known_prefix_length:
             self._put(group.event, group.column, UNAVAILABLE)
             return
         begin, data = value.read_known_range() if len(value.covered) == 1 else (0, "")
         target = group.before or group.event
-        if known is UNAVAILABLE or known is None or trimmed is not None or begin == 0:
+        if earlier is UNAVAILABLE or earlier is None or trimmed is not None or begin == 0:
             raise UnreadableRedo("some of its pieces are missing")
         whole = self.find_current_value(group.event.row, group.column, target, group.text, value.text)
         if whole.length is None or begin != whole.length:

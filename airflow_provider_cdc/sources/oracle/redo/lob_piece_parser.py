@@ -135,23 +135,23 @@ class _LobBlockParser(RedoCursor):
 
     def parse_pieces(self, code: int) -> list[Piece]:
         self._declarations()
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         while not self.is_at_end() and not self.accept_keywords("end"):
             piece = self._locator() if self.accept_keywords("select") else self._statement()
-            found += [piece] if piece is not None else []
+            pieces += [piece] if piece is not None else []
         self.accept_sign(";")
         if not self.is_at_end():
             raise self.build_error("the end of the statement")
         if self.variables:
             raise UnreadableRedo(f"the statement sets {', '.join(self.variables).lower()}, but does not use it")
-        wanted: dict[int, tuple[type, ...]] = {
+        piece_types: dict[int, tuple[type, ...]] = {
             LOB_TRIM: (ValueTrim, ValueBegin),
             LOB_WRITE: (ValueWrite,),
             LOB_ERASE: (ValueErase,),
         }
-        if not any(isinstance(piece, wanted.get(code, (ValueBegin,))) for piece in found):
+        if not any(isinstance(piece, piece_types.get(code, (ValueBegin,))) for piece in pieces):
             raise UnreadableRedo(f"the statement does not match its operation code {code}")
-        return found
+        return pieces
 
     def parse_locator(self) -> ValueBegin | None:
         """Parse the locator alone."""
@@ -172,11 +172,11 @@ class _LobBlockParser(RedoCursor):
 
     def _whole(self) -> int:
         self.skip_blanks()
-        found = _WHOLE.match(self.text, self.at)
-        if found is None:
+        match = _WHOLE.match(self.text, self.at)
+        if match is None:
             raise self.build_error("a whole number")
-        self.at = found.end()
-        return int(found[0])
+        self.at = match.end()
+        return int(match[0])
 
     def _locator(self) -> ValueBegin:
         column, variable = _selected(self)
@@ -279,8 +279,8 @@ def _row(cursor: RedoCursor) -> tuple[str | None, str, dict[str, ParsedLiteral]]
 
 def _xml_begin(text: str) -> ValueBegin:
     """Parse the beginning of an XML document: a select for binary XML, an update for XML stored as text."""
-    found = _XML_BEGIN.match(text)
-    start = found.end() if found else 0
+    match = _XML_BEGIN.match(text)
+    start = match.end() if match else 0
     cursor = RedoCursor(text)
     cursor.at = start
     if not cursor.accept_keywords("select"):
@@ -302,10 +302,10 @@ def _updated(kind: str, text: str) -> ValueBegin:
 
 
 def _string_begin(text: str) -> ValueBegin:
-    found = _STATEMENT.search(text)
+    match = _STATEMENT.search(text)
     cursor = RedoCursor(text)
-    cursor.at = found.end() if found else 0
-    if found is None or not cursor.accept_sign("'"):
+    cursor.at = match.end() if match else 0
+    if match is None or not cursor.accept_sign("'"):
         raise cursor.build_error("Stmt := '..'")
     statement = cursor.parse_quoted_text()
     cursor.accept_sign(";")
@@ -316,10 +316,10 @@ def _string_begin(text: str) -> ValueBegin:
 
 def _assigned(text: str) -> ValueWrite:
     """Parse ``XML_REDO := HEXTORAW('..'):len``, plain text, NULL, or ``buf_c := '..'; DBMS_LOB.WriteAppend(TempLob, len, buf_c);``."""
-    found = _ASSIGNED.match(text)
-    if found is None:
+    match = _ASSIGNED.match(text)
+    if match is None:
         raise UnreadableRedo("an assignment with := is expected")
-    rest = text[found.end() :]
+    rest = text[match.end() :]
     if rest.strip().rstrip(";").upper() == "NULL":
         return ValueWrite(None)
     if not rest.startswith("'") and not rest.upper().startswith(("HEXTORAW", "UNISTR", "NULL")):

@@ -69,7 +69,7 @@ class LongValue:
         self.touched = True
         raw = self._encoded(data, logged_length)
         end = at + len(raw) // self.unit
-        if self.fresh and self._known(at, end):
+        if self.fresh and self._has_known_unit(at, end):
             raise UnreadableRedo(f"characters or bytes {at + 1} to {end} are written a second time")
         if self.length is not None and at > self.length and not self.fresh:
             self._fill(self.length, at)
@@ -215,7 +215,7 @@ class LongValue:
             at, end = min(at, self.covered[lo][0]), max(end, self.covered[hi - 1][1])
         self.covered[lo:hi] = [[at, end]]
 
-    def _known(self, at: int, end: int) -> bool:
+    def _has_known_unit(self, at: int, end: int) -> bool:
         """Check whether any of these units is known."""
         i = bisect.bisect_right(self.covered, at, key=lambda s: s[1])
         return i < len(self.covered) and self.covered[i][0] < end

@@ -58,8 +58,8 @@ def find_nameless_rows(names: pa.Array, at: npt.NDArray[np.int64], part: str) ->
 
 def columns_of(text: str) -> int | None:
     """Count the columns that an insert without names shows; ``None`` for any other text."""
-    found = _INSERT.match(text)
-    return found[1].count('"COL ') if found else None
+    match = _INSERT.match(text)
+    return match[1].count('"COL ') if match else None
 
 
 def find_stale_rows(rows: pa.Table) -> npt.NDArray[np.bool_]:
@@ -97,19 +97,19 @@ class NameRestorer:
         sql = rows.column("sql").combine_chunks()
         sql = sql.combine_chunks() if isinstance(sql, pa.ChunkedArray) else sql
         numbers = rows.column("table").to_numpy()
-        wanted = pc.fill_null(pc.match_substring_regex(sql, COLUMN_NUMBERS), False).to_numpy(zero_copy_only=False)
+        concerned = pc.fill_null(pc.match_substring_regex(sql, COLUMN_NUMBERS), False).to_numpy(zero_copy_only=False)
         for number in {int(n) for n in numbers}:
             if self._versions.by_object(number):
-                wanted = wanted | (numbers == number)
+                concerned = concerned | (numbers == number)
         # an undo row shows neither the whole row nor, where it matters, what it undoes
-        wanted = wanted & ~rows.column("rollback").to_numpy(zero_copy_only=False)
-        if not wanted.any():
+        concerned = concerned & ~rows.column("rollback").to_numpy(zero_copy_only=False)
+        if not concerned.any():
             return None
         self._stored.clear()
         texts = sql.to_pylist()
         scns, codes = rows.column("scn").to_numpy(), rows.column("code").to_numpy()
         changed = False
-        for i in wanted.nonzero()[0].tolist():
+        for i in concerned.nonzero()[0].tolist():
             text = self._row(texts[i], int(codes[i]), int(numbers[i]), int(scns[i]))
             changed |= text != texts[i]
             texts[i] = text
@@ -198,37 +198,37 @@ class NameRestorer:
 
 def _by_number(literals: dict[str, ParsedLiteral]) -> dict[int, ParsedLiteral]:
     """Column number → value."""
-    found = {}
+    by_number = {}
     for name, literal in literals.items():
         if name == "ROWID":
             continue
         numbered = _NUMBER.fullmatch(name)
         if numbered is None or int(numbered[1]) < 1:
             raise UnreadableRedo(f"it has a column {name} besides numbered columns")
-        found[int(numbered[1])] = literal
-    return found
+        by_number[int(numbered[1])] = literal
+    return by_number
 
 
-def _complete(given: dict[int, ParsedLiteral], columns: list[Column], *, insert: bool) -> None:
+def _complete(literals: dict[int, ParsedLiteral], columns: list[Column], *, insert: bool) -> None:
     """Check that a statement has values for all columns.
 
     :raises Unreadable: it has not
     """
     needed = {i for i, c in enumerate(columns, 1) if ColumnType.from_column(c).base not in _LOBS}
-    if needed <= set(given) <= set(range(1, len(columns) + 1)):
+    if needed <= set(literals) <= set(range(1, len(columns) + 1)):
         return
-    first_ones = insert and set(given) == set(range(1, len(given) + 1)) and len(given) < len(columns)
+    first_ones = insert and set(literals) == set(range(1, len(literals) + 1)) and len(literals) < len(columns)
     # NULLs at the end of a row are not stored; but a NULL before them may be of an unused column
-    nulls = any(v.kind is LiteralKind.NULL or (v.kind is LiteralKind.CALL and not v.text) for v in given.values())
-    if first_ones and not nulls and all(c.nullable for c in columns[len(given) :]):
+    nulls = any(v.kind is LiteralKind.NULL or (v.kind is LiteralKind.CALL and not v.text) for v in literals.values())
+    if first_ones and not nulls and all(c.nullable for c in columns[len(literals) :]):
         return
-    shown = ", ".join(map(str, sorted(given)))
+    shown = ", ".join(map(str, sorted(literals)))
     raise UnreadableRedo(f"it has the columns {shown or '(none)'}, but the table had {len(columns)} columns")
 
 
 def _values(values: dict[int, ParsedLiteral], columns: list[Column], formats: StoredFormats) -> dict[str, str]:
     """Column name → literal, in the order of the columns, without LOBs."""
-    found = {}
+    texts = {}
     for number, column in enumerate(columns, 1):
         type_ = ColumnType.from_column(column)
         literal = values.get(number)
@@ -239,14 +239,14 @@ def _values(values: dict[int, ParsedLiteral], columns: list[Column], formats: St
                 raise UnreadableRedo(f"{literal} is not hexadecimal")
             data = bytes.fromhex(literal.text)
             try:
-                found[column.name] = stored_literal(data, type_, formats) if data else "NULL"
+                texts[column.name] = stored_literal(data, type_, formats) if data else "NULL"
             except UnreadableRedo as e:
                 raise UnreadableRedo(f"column {number} does not fit {column.name} {type_.ddl_expression}: {e}") from e
         elif literal.kind is LiteralKind.NULL:
-            found[column.name] = "NULL"
+            texts[column.name] = "NULL"
         else:
             raise UnreadableRedo(f"column {number} is {literal}, not a value in internal format")
-    return found
+    return texts
 
 
 # -- errors -------------------------------------------------------------------------------------------------------------------------

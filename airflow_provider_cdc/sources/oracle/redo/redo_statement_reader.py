@@ -114,8 +114,8 @@ class RedoReader:
         """
         n = len(codes)
         left = np.zeros(n, np.uint8)
-        wanted = [image for image, code in ((BEFORE, INSERT), (AFTER, DELETE)) if (codes != code).any()]
-        columns = {image: _ColumnBuffers(self._layout, n, int(offsets[-1] - offsets[0])) for image in wanted}
+        needed_images = [image for image, code in ((BEFORE, INSERT), (AFTER, DELETE)) if (codes != code).any()]
+        columns = {image: _ColumnBuffers(self._layout, n, int(offsets[-1] - offsets[0])) for image in needed_images}
         for lo in range(0, n, SPAN_ROWS):
             hi = min(lo + SPAN_ROWS, n)
             layout, spans = self._layout, self._spans
@@ -173,15 +173,15 @@ class RedoReader:
         Columns that it does not set are not in the result. Raises like :meth:`read`.
         """
         statement = self._statement(text, code)
-        found = {}
+        values = {}
         for c, column in enumerate(self.schema.columns):
             if column.name in names and column.name in statement.new:
                 read = self._layout.columns[c]
                 try:
-                    found[column.name] = read_value(statement.new[column.name], read.how, read.a, read.b)
+                    values[column.name] = read_value(statement.new[column.name], read.how, read.a, read.b)
                 except UnreadableRedo as e:
                     raise self.build_unreadable_error(f"A value cannot be read: {e}.", text, column=column.name) from e
-        return found
+        return values
 
     # -- one by one -------------------------------------------------------------------------------------------------------
 
@@ -216,8 +216,8 @@ class RedoReader:
 
         :raises SchemaConflict: the table does not have one of them
         """
-        known = {*self.schema.column_names, *self._layout.ignored}
-        if unknown := [name for name in named if name not in known]:
+        columns = {*self.schema.column_names, *self._layout.ignored}
+        if unknown := [name for name in named if name not in columns]:
             stale = " LogMiner's dictionary did not know the table's columns." if _STALE.fullmatch(unknown[0]) else ""
             raise self._conflict(
                 f"A redo statement has a column {unknown[0]!r} that {self.schema.id} does not have.{stale}", text
@@ -258,9 +258,9 @@ class RedoReader:
             remedy=excluded if column else relaxed if quotes and not self._relaxed else f"`{self._read_whole}`",
         )
 
-    def _conflict(self, what: str, text: str) -> CdcError:
+    def _conflict(self, problem: str, text: str) -> CdcError:
         return SchemaConflict(
-            what, where=f"{self.schema.id}: {_excerpt(text)}", safe=_SAFE, remedy=f"`{self._read_whole}`"
+            problem, where=f"{self.schema.id}: {_excerpt(text)}", safe=_SAFE, remedy=f"`{self._read_whole}`"
         )
 
     # -- both -------------------------------------------------------------------------------------------------------------
@@ -299,8 +299,8 @@ def _rows(codes: Int64s, images: dict[int, _Image], plain: Mask) -> RedoRows:
     def values(image: int) -> pa.StructArray | None:
         return images[image].values if image in images else None
 
-    known = np.where((codes >= INSERT) & (codes <= UPDATE), codes, 0)
-    return RedoRows(_OPERATION[known], values(BEFORE), values(AFTER), mask(BEFORE), mask(AFTER), plain)
+    supported = np.where((codes >= INSERT) & (codes <= UPDATE), codes, 0)
+    return RedoRows(_OPERATION[supported], values(BEFORE), values(AFTER), mask(BEFORE), mask(AFTER), plain)
 
 
 def _excerpt(text: str) -> str:

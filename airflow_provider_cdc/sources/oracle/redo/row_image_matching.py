@@ -68,13 +68,13 @@ class RowImages:
     def _codes(self, columns: list[int]) -> tuple[Int64s, Int64s]:
         """Per image and column a number for each distinct value; -1 = the statement does not have the value."""
         size = len(self.after)
-        found = np.full((2 * size, len(columns)), -1, np.int64)
+        numbers = np.full((2 * size, len(columns)), -1, np.int64)
         for at, c in enumerate(columns):
             both = pa.concat_arrays([self.after.field(c), self.before.field(c)])
             codes = both.dictionary_encode(null_encoding="encode").indices
-            found[:, at] = codes.to_numpy(zero_copy_only=False)
-            found[np.concatenate([self.missing_after[c], self.missing_before[c]]), at] = -1
-        return found[:size], found[size:]
+            numbers[:, at] = codes.to_numpy(zero_copy_only=False)
+            numbers[np.concatenate([self.missing_after[c], self.missing_before[c]]), at] = -1
+        return numbers[:size], numbers[size:]
 
     def _keys(self) -> tuple[list[int], list[int]]:
         """Assign a number to each distinct key.
@@ -122,38 +122,38 @@ class RowImages:
 
     def matches_row(self, change: int, begin: int) -> bool:
         """Check whether the condition of a beginning matches the row of a change, in the columns that both have."""
-        wanted = self._codes_after[begin]
+        condition = self._codes_after[begin]
         op = self.changes.op[change] if change < self.n else log_items.UPDATE
         for codes, absent in ((self._codes_after, log_items.DELETE), (self._codes_before, log_items.CREATE)):
             if op == absent:
                 continue
             have = codes[change]
-            if ((have == wanted) | (have < 0) | (wanted < 0)).all():
+            if ((have == condition) | (have < 0) | (condition < 0)).all():
                 return True
         return False
 
     def completes_change(self, first: int, update: int) -> bool:
         """Check whether an update only sets LOBs of the row of an earlier change of the same statement."""
-        have, wanted = self._codes_after[first], self._codes_before[update]
-        anything = np.zeros(len(have), np.bool_) if self._keyed else (have < 0) | (wanted < 0)
-        same = (((have == wanted) & (have >= 0)) | anything).all()
+        have, condition = self._codes_after[first], self._codes_before[update]
+        anything = np.zeros(len(have), np.bool_) if self._keyed else (have < 0) | (condition < 0)
+        same = (((have == condition) & (have >= 0)) | anything).all()
         return bool(same and self._only_lobs[update])
 
     @cached_property
     def _only_lobs(self) -> Mask:
         """Mask of the updates that set LOBs and change no other column."""
         n = self.n
-        found = np.zeros(n, np.bool_)
+        only_lobs = np.zeros(n, np.bool_)
         for c in self.lobs:
-            found |= ~self.missing_after[c, :n]
-        found &= self.changes.op == log_items.UPDATE
-        picked = np.flatnonzero(found)
+            only_lobs |= ~self.missing_after[c, :n]
+        only_lobs &= self.changes.op == log_items.UPDATE
+        picked = np.flatnonzero(only_lobs)
         take = pa.array(picked)
         for c in self._others:
             a, b = self.after.field(c).take(take), self.before.field(c).take(take)
             same = pc.or_(pc.fill_null(pc.equal(a, b), False), pc.and_(a.is_null(), b.is_null()))
-            found[picked] &= same.to_numpy(zero_copy_only=False)
-        return found
+            only_lobs[picked] &= same.to_numpy(zero_copy_only=False)
+        return only_lobs
 
     def sets_lob_column(self, change: int, column: int) -> bool:
         """Check whether an update sets a LOB column."""
@@ -215,11 +215,11 @@ class RowImages:
                 if isinstance(value, int):
                     take[at], missing[c, at] = value, self.missing_after[c, value]
                     continue
-                known = self._result(value, c)
-                unknown[c, at] = missing[c, at] = known is UNAVAILABLE
+                assembled = self._result(value, c)
+                unknown[c, at] = missing[c, at] = assembled is UNAVAILABLE
                 take[at] = len(self.after) + len(values)
-                values.append(None if known is UNAVAILABLE else known)
-                bytes_ += len(known) if values[-1] is not None else 0
+                values.append(None if assembled is UNAVAILABLE else assembled)
+                bytes_ += len(assembled) if values[-1] is not None else 0
             if bytes_ > MAX_BYTES:
                 raise self._unreadable(f"{bytes_:,} bytes of long values are too many for one batch", c)
             read = self.reader.column_read(c)
@@ -240,10 +240,10 @@ class RowImages:
             raise self._unreadable(str(e), column) from e
         return UNAVAILABLE if found is None else memoryview(found)
 
-    def _unreadable(self, what: str, column: int) -> CdcError:
+    def _unreadable(self, problem: str, column: int) -> CdcError:
         reader = self.reader
         return reader.build_unreadable_error(
-            f"A long value cannot be assembled: {what}.", column=reader.schema.column_names[column]
+            f"A long value cannot be assembled: {problem}.", column=reader.schema.column_names[column]
         )
 
 

@@ -77,8 +77,8 @@ class RedoCursor:
         self.ends: re.Pattern[str] | None = None
 
     def skip_blanks(self) -> None:
-        found = _BLANK.match(self.text, self.at)
-        self.at = found.end() if found else self.at
+        match = _BLANK.match(self.text, self.at)
+        self.at = match.end() if match else self.at
 
     def build_error(self, expected: str) -> UnreadableRedo:
         rest = self.text[self.at : self.at + 40]
@@ -105,19 +105,19 @@ class RedoCursor:
         start = self.at
         for word in words:
             self.skip_blanks()
-            found = _WORD.match(self.text, self.at)
-            if found is None or found[0].lower() != word:
+            match = _WORD.match(self.text, self.at)
+            if match is None or match[0].lower() != word:
                 self.at = start
                 return False
-            self.at = found.end()
+            self.at = match.end()
         return True
 
     def is_next(self, word: str) -> bool:
         """Check whether this word or sign is next."""
         start = self.at
-        seen = self.accept_keywords(word) if word.isalpha() else self.accept_sign(word)
+        is_there = self.accept_keywords(word) if word.isalpha() else self.accept_sign(word)
         self.at = start
-        return seen
+        return is_there
 
     def parse_identifier(self) -> str:
         self.skip_blanks()
@@ -127,11 +127,11 @@ class RedoCursor:
                 raise self.build_error("a name with its closing quote")
             name, self.at = self.text[self.at + 1 : end], end + 1
             return name
-        found = _WORD.match(self.text, self.at)
-        if found is None:
+        match = _WORD.match(self.text, self.at)
+        if match is None:
             raise self.build_error("a name")
-        self.at = found.end()
-        return found[0].upper()
+        self.at = match.end()
+        return match[0].upper()
 
     def parse_column_name(self) -> str:
         """Parse a column's name, with or without an alias before it."""
@@ -159,10 +159,10 @@ class RedoCursor:
             self.at += 1
 
     def _relaxed(self, ends: re.Pattern[str]) -> str:
-        found = ends.search(self.text, self.at)
-        if found is None:
+        match = ends.search(self.text, self.at)
+        if match is None:
             raise self.build_error("a closing apostrophe")
-        raw, self.at = self.text[self.at : found.start()], found.start() + 1
+        raw, self.at = self.text[self.at : match.start()], match.start() + 1
         single = raw.replace("''", "")
         if "'" not in single:
             return raw.replace("''", "'")
@@ -185,12 +185,12 @@ class RedoCursor:
         self.skip_blanks()
         if self.accept_sign("'"):
             return ParsedLiteral(LiteralKind.TEXT, self.parse_quoted_text())
-        if found := _NUMBER.match(self.text, self.at):
-            self.at = found.end()
-            return ParsedLiteral(LiteralKind.NUMBER, found[0])
-        if found := _BIND.match(self.text, self.at):
-            self.at = found.end()
-            return ParsedLiteral(LiteralKind.LATER, found[0])
+        if match := _NUMBER.match(self.text, self.at):
+            self.at = match.end()
+            return ParsedLiteral(LiteralKind.NUMBER, match[0])
+        if match := _BIND.match(self.text, self.at):
+            self.at = match.end()
+            return ParsedLiteral(LiteralKind.LATER, match[0])
         if self.accept_keywords("null"):
             return ParsedLiteral(LiteralKind.NULL)
         if self.accept_keywords("unsupported", "type") or self.accept_keywords("unsupported"):
@@ -221,16 +221,16 @@ class RedoCursor:
 
     def parse_conditions(self) -> dict[str, ParsedLiteral]:
         """Parse ``"A" = '1' and "B" IS NULL``."""
-        found: dict[str, ParsedLiteral] = {}
+        conditions: dict[str, ParsedLiteral] = {}
         while True:
             name = self.parse_column_name()
             if self.accept_keywords("is", "null"):
-                add_column_value(found, name, ParsedLiteral(LiteralKind.NULL))
+                add_column_value(conditions, name, ParsedLiteral(LiteralKind.NULL))
             else:
                 self.expect_sign("=")
-                add_column_value(found, name, self.parse_value())
+                add_column_value(conditions, name, self.parse_value())
             if not self.accept_keywords("and"):
-                return found
+                return conditions
 
 
 def read_operand_text(literal: ParsedLiteral) -> str:

@@ -110,8 +110,8 @@ class OracleCatalog:
 
     def read_table_schemas(self, only: Iterable[TableId] | None = None) -> dict[TableId, TableSchema]:
         """Return the schemas of all tables that can be captured, or of those of the given tables that exist."""
-        wanted = None if only is None else {(t.namespace, t.name) for t in only}
-        return self._read(wanted, "")
+        names = None if only is None else {(t.namespace, t.name) for t in only}
+        return self._read(names, "")
 
     def needed_tables(self, needed: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
         """Return the schemas of the needed tables that can be captured.
@@ -126,21 +126,21 @@ class OracleCatalog:
         :param scn: as it was at this SCN. Oracle allows that only to users with the privilege FLASHBACK on the dictionary's
             views; to others, and when the undo does not reach so far back, the present structure is given.
         """
-        wanted = {(table.namespace, table.name)}
+        names = {(table.namespace, table.name)}
         if scn is not None:
             try:
-                return next(iter(self._read(wanted, f" AS OF SCN {int(scn)}").values()), None)
+                return next(iter(self._read(names, f" AS OF SCN {int(scn)}").values()), None)
             except oracledb.DatabaseError as e:
                 if code_of(e) not in _NO_FLASHBACK:
                     raise
                 log.info("%s is read as of now, not as of SCN %d: %s", table, scn, e)
-        return next(iter(self._read(wanted, "").values()), None)
+        return next(iter(self._read(names, "").values()), None)
 
     def read_table_sizes(self, tables: Iterable[TableId]) -> dict[TableId, tuple[int, int]]:
         """Rows and blocks of tables by the optimizer statistics; 0 without statistics."""
-        wanted = {(t.namespace, t.name) for t in tables}
-        found = self._query(_TABLES, wanted, "") if wanted else []
-        return {self._id(owner, name): (int(n or 0), int(blocks or 0)) for owner, name, n, blocks, *_ in found}
+        names = {(t.namespace, t.name) for t in tables}
+        rows = self._query(_TABLES, names, "") if names else []
+        return {self._id(owner, name): (int(n or 0), int(blocks or 0)) for owner, name, n, blocks, *_ in rows}
 
     def create_statement(self, schema: TableSchema) -> str:
         """Return the CREATE TABLE statement of a table.
@@ -162,19 +162,19 @@ class OracleCatalog:
 
         (Oracle Database Utilities, "Unsupported Data Types": "the entire table is ignored by LogMiner".)
         """
-        wanted = {(t.namespace, t.name) for t in tables}
-        found: dict[TableId, list[str]] = defaultdict(list)
-        for owner, name, column, kind in self._query(_UNLOGGED, wanted, "") if wanted else []:
-            found[self._id(owner, name)].append(f"{column} ({kind})")
-        return found
+        names = {(t.namespace, t.name) for t in tables}
+        unlogged: dict[TableId, list[str]] = defaultdict(list)
+        for owner, name, column, kind in self._query(_UNLOGGED, names, "") if names else []:
+            unlogged[self._id(owner, name)].append(f"{column} ({kind})")
+        return unlogged
 
     def log_groups(self, tables: Iterable[TableId]) -> dict[TableId, set[str]]:
         """Return the kinds of supplemental logging that tables have."""
-        wanted = {(t.namespace, t.name) for t in tables}
-        found: dict[TableId, set[str]] = defaultdict(set)
-        for owner, name, kind in self._query(_LOG_GROUPS, wanted, "") if wanted else []:
-            found[self._id(owner, name)].add(str(kind))
-        return found
+        names = {(t.namespace, t.name) for t in tables}
+        groups: dict[TableId, set[str]] = defaultdict(set)
+        for owner, name, kind in self._query(_LOG_GROUPS, names, "") if names else []:
+            groups[self._id(owner, name)].add(str(kind))
+        return groups
 
     # -- objects that the log has numbers of ---------------------------------------------------------------------------
 
@@ -185,11 +185,11 @@ class OracleCatalog:
 
         The log has the number of the partition, not that of its table; of an index-organized table, that of its index.
         """
-        wanted = {(t.namespace, t.name) for t in tables}
-        if not wanted:
+        names = {(t.namespace, t.name) for t in tables}
+        if not names:
             return {}
-        found = self._query(_OBJECTS, wanted, "") + self._query(_ORGANIZED, wanted, "")
-        return {int(number): self._id(owner, name) for owner, name, number in found}
+        rows = self._query(_OBJECTS, names, "") + self._query(_ORGANIZED, names, "")
+        return {int(number): self._id(owner, name) for owner, name, number in rows}
 
     def table_of_object(self, number: int) -> TableId | None:
         """Return the current table of an object number; ``None`` if there is none, or it is in the recycle bin."""
@@ -212,13 +212,13 @@ class OracleCatalog:
             f" WHERE t.OBJECT_ID = :id AND t.OBJECT_TYPE IN ({_TABLE_OBJECTS})"
         )
         try:
-            found = fetch_rows(self.connection, sql, id=number)
+            rows = fetch_rows(self.connection, sql, id=number)
         except oracledb.DatabaseError as e:
             if code_of(e) not in _NO_FLASHBACK:
                 raise
             log.info("The table of object %d at SCN %d cannot be queried: %s", number, scn, e)
             return False, None
-        return True, self._id(*found[0]) if found else None
+        return True, self._id(*rows[0]) if rows else None
 
     def read_stored_columns(self, table: TableId) -> list[tuple[str, bool, bool]]:
         """Return the columns in a table's stored rows, in their order in the row.
@@ -265,24 +265,24 @@ class OracleCatalog:
     def _id(self, owner: str, name: str) -> TableId:
         return TableId(catalog=self._catalog, namespace=owner, name=name)
 
-    def _read(self, wanted: set[tuple[str, str]] | None, at: str) -> dict[TableId, TableSchema]:
-        if wanted is not None and not wanted:
+    def _read(self, names: set[tuple[str, str]] | None, at: str) -> dict[TableId, TableSchema]:
+        if names is not None and not names:
             return {}
         columns: dict[TableId, list[_Row]] = defaultdict(list)
         keys: dict[TableId, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
-        known = self._names(wanted, at)
-        for owner, name, *rest in self._query(_COLUMNS, wanted, at):
+        tables = self._names(names, at)
+        for owner, name, *rest in self._query(_COLUMNS, names, at):
             columns[self._id(owner, name)].append(tuple(rest))
         for sql in (_CONSTRAINTS, _INDEXES):
-            for owner, name, key, kind, column in self._query(sql, wanted, at):
+            for owner, name, key, kind, column in self._query(sql, names, at):
                 keys[self._id(owner, name)][kind, key].append(column)
-        return {table: self._schema(table, columns[table], keys[table]) for table in known if columns[table]}
+        return {table: self._schema(table, columns[table], keys[table]) for table in tables if columns[table]}
 
-    def _names(self, wanted: set[tuple[str, str]] | None, at: str) -> list[TableId]:
+    def _names(self, names: set[tuple[str, str]] | None, at: str) -> list[TableId]:
         """Return the existing tables that can be captured."""
-        external = {(owner, name) for owner, name in self._query(_EXTERNAL, wanted, at)}
-        found, misnamed = [], []
-        for owner, name, _, _, iot_type, *_ in self._query(_TABLES, wanted, at):
+        external = {(owner, name) for owner, name in self._query(_EXTERNAL, names, at)}
+        tables, misnamed = [], []
+        for owner, name, _, _, iot_type, *_ in self._query(_TABLES, names, at):
             table = self._id(owner, name)
             if (owner, name) in external or is_system(table, self.config):
                 if (
@@ -293,19 +293,19 @@ class OracleCatalog:
                     misnamed.append(str(table))
                 continue
             if iot_type in (None, "IOT"):
-                found.append(table)
+                tables.append(table)
         if misnamed:
             _tell_once(
                 misnamed,
                 "%s: not captured, because Oracle uses such names for internal tables. Rename your tables.",
             )
-        return found
+        return tables
 
-    def _query(self, sql: str, wanted: set[tuple[str, str]] | None, at: str) -> list[_Row]:
+    def _query(self, sql: str, names: set[tuple[str, str]] | None, at: str) -> list[_Row]:
         owner, table = _NAMED_BY.get(sql, ("t.OWNER", "t.TABLE_NAME"))
-        named = wanted if wanted is not None and len(wanted) <= MOST_NAMED else None
+        named = names if names is not None and len(names) <= MOST_NAMED else None
         binds: dict[str, str] = {}
-        if wanted is None:
+        if names is None:
             where = f"{owner} NOT IN ({', '.join(quote_literal(name) for name in sorted(SYSTEM_SCHEMAS))})"
         elif named is not None:
             pairs = []
@@ -314,14 +314,14 @@ class OracleCatalog:
                 pairs.append(f"({owner} = :o{i} AND {table} = :n{i})")
             where = f"({' OR '.join(pairs)})"
         else:
-            schemas = sorted({schema for schema, _ in wanted})
+            schemas = sorted({schema for schema, _ in names})
             binds = {f"o{i}": schema for i, schema in enumerate(schemas)}
             where = f"{owner} IN ({', '.join(f':{bind}' for bind in binds)})"
-        found = fetch_rows(self.connection, sql.format(at=at, where=where), **binds)
-        return found if wanted is None or named is not None else [row for row in found if (row[0], row[1]) in wanted]
+        rows = fetch_rows(self.connection, sql.format(at=at, where=where), **binds)
+        return rows if names is None or named is not None else [row for row in rows if (row[0], row[1]) in names]
 
-    def _schema(self, table: TableId, found: list[_Row], keys: dict[tuple[str, str], list[str]]) -> TableSchema:
-        columns = [self._column(table, row) for row in found if row[10] == "NO" or row[11] == "YES"]
+    def _schema(self, table: TableId, rows: list[_Row], keys: dict[tuple[str, str], list[str]]) -> TableSchema:
+        columns = [self._column(table, row) for row in rows if row[10] == "NO" or row[11] == "YES"]
         if (lost := [f"{c.name} ({_kind(c)})" for c in columns if c.type == NULL]) and self._filters.is_table_captured(
             table
         ):

@@ -68,10 +68,10 @@ def default_of(text: str | None) -> tuple[str | None, bool]:
         bare = bare[1:-1].strip()
     if not bare or bare.upper() == "NULL" or bare == "''":
         return None, False
-    if found := _TEXT.fullmatch(bare):
-        return found[1].replace("''", "'"), False
+    if match := _TEXT.fullmatch(bare):
+        return match[1].replace("''", "'"), False
     if _NUMBER.fullmatch(bare):
         return bare.replace(" ", ""), False
-    if found := _DATE.fullmatch(bare):
-        return found[1], False
+    if match := _DATE.fullmatch(bare):
+        return match[1], False
     return bare, True

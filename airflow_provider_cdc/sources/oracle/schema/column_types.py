@@ -85,16 +85,16 @@ class ColumnType:
         ColumnType(base='TIMESTAMP WITH LOCAL TIME ZONE', length=3, scale=None)
         """
         upper = " ".join(text.upper().replace('"', "").split())
-        found = _PARAMETERS.search(upper)
+        match = _PARAMETERS.search(upper)
         base = " ".join(_PARAMETERS.sub(" ", upper).split())
         base, length, scale = _SYNONYMS.get(base, (base, None, None))
-        if found is None:
+        if match is None:
             return cls(base, length, scale)
         if base == "INTERVAL DAY TO SECOND":
             # INTERVAL DAY(2) TO SECOND(6): the decimals are those of the seconds
             seconds = re.search(r"SECOND\s*\(\s*(\d+)\s*\)", upper)
             return cls(base, int(seconds[1]) if seconds else 6)
-        first, second = found[1], found[2]
+        first, second = match[1], match[2]
         if base == "NUMBER":
             if first == "*" and second is None:
                 return cls(base, 38, 0) if scale == 0 else cls(base)

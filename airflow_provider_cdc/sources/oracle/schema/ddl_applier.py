@@ -53,34 +53,34 @@ class DdlApplier:
         :param owner: the schema that names without one belong to
         :param where: the statement's place, for messages
         """
-        found = DdlEffect()
+        effect = DdlEffect()
         match statement:
             case ddl.CreateTable():
-                self._create(statement, owner, where, found)
+                self._create(statement, owner, where, effect)
             case ddl.AlterTable():
-                self._alter(statement, owner, where, found)
+                self._alter(statement, owner, where, effect)
             case ddl.DropTable():
-                self._captured.drop_table(self._id(statement.table, owner), found)
+                self._captured.drop_table(self._id(statement.table, owner), effect)
             case ddl.DropUser():
                 for table in self._captured.in_namespace(statement.name):
-                    self._captured.drop_table(table, found)
+                    self._captured.drop_table(table, effect)
             case ddl.RenameObject():
-                self._rename(self._id(statement.old, owner), self._id(statement.new, owner), where, found)
+                self._rename(self._id(statement.old, owner), self._id(statement.new, owner), where, effect)
             case ddl.FlashbackTable():
-                self._flashback(statement, owner, where, found)
+                self._flashback(statement, owner, where, effect)
             case ddl.TruncateTable():
-                self._truncate(statement, owner, where, found)
+                self._truncate(statement, owner, where, effect)
             case ddl.TruncateCluster():
                 schema = statement.cluster.namespace or owner
                 why = f"the cluster {statement.cluster} was truncated, and its tables are unknown"
-                self._inexact(self._captured.in_namespace(schema), why, where, found)
+                self._inexact(self._captured.in_namespace(schema), why, where, effect)
             case ddl.CreateIndex() | ddl.DropIndex() | ddl.AlterIndex():
-                self._index(statement, owner, where, found)
+                self._index(statement, owner, where, effect)
             case ddl.UnknownStatement():
-                self._unknown(statement, owner, where, found)
+                self._unknown(statement, owner, where, effect)
             case _:
                 pass
-        return found
+        return effect
 
     # -- which tables -------------------------------------------------------------------------------------------------
 
@@ -89,10 +89,10 @@ class DdlApplier:
 
     # -- tables that come and go --------------------------------------------------------------------------------------
 
-    def _create(self, s: ddl.CreateTable, owner: str, where: str, found: DdlEffect) -> None:
+    def _create(self, s: ddl.CreateTable, owner: str, where: str, effect: DdlEffect) -> None:
         table = self._id(s.table, owner)
-        known = self._tables.find_schema(table)
-        if s.temporary or not self._captured.is_captured(table) or (s.if_not_exists and known is not None):
+        recorded = self._tables.find_schema(table)
+        if s.temporary or not self._captured.is_captured(table) or (s.if_not_exists and recorded is not None):
             return
         if s.organization == "EXTERNAL":
             log.warning("%s, created at %s, is not captured: LogMiner returns no rows of such tables.", table, where)
@@ -105,51 +105,51 @@ class DdlApplier:
             return
         if s.select:
             log.warning("%s was created with rows that may be missing from the log, at %s.", table, where)
-        found.changes.append(TableChange(type="CREATE", id=table, table=schema, exact=not s.select))
+        effect.changes.append(TableChange(type="CREATE", id=table, table=schema, exact=not s.select))
 
     def _created(self, table: TableId, s: ddl.CreateTable, where: str) -> TableSchema:
         definitions = DdlColumnBuilder(table, self._config, self._lookups)
         enabled = [k for k in s.keys if k.enabled]
         primary = {name for k in enabled if k.kind == "primary" for name in k.columns}
-        made = [definitions.build_column(c) for c in s.columns]
-        columns = [c.model_copy(update={"nullable": False}) if c.name in primary else c for c in made]
-        seen = [c for c, d in zip(columns, s.columns, strict=True) if d.visible is not False]
-        columns = seen + [c for c in columns if c not in seen]  # invisible ones have no number
+        built = [definitions.build_column(c) for c in s.columns]
+        columns = [c.model_copy(update={"nullable": False}) if c.name in primary else c for c in built]
+        visible = [c for c, d in zip(columns, s.columns, strict=True) if d.visible is not False]
+        columns = visible + [c for c in columns if c not in visible]  # invisible ones have no number
         key = row_key([(k.kind == "primary", k.name or "", k.columns) for k in enabled], columns)
         schema = TableSchema(id=table, columns=tuple(columns), key=key)
         if len(enabled) < len(s.keys) or (not primary and len(enabled) > 1):
             return self._keyed(schema, "it has several keys", where)
         return schema
 
-    def _rename(self, old: TableId, new: TableId, where: str, found: DdlEffect) -> None:
+    def _rename(self, old: TableId, new: TableId, where: str, effect: DdlEffect) -> None:
         """Record the rename of a table.
 
         Under a new name a table is another one for its readers; into the recycle bin, it is dropped.
         """
         schema = self._tables.find_schema(old)
         if not self._captured.is_captured(new):
-            self._captured.drop_table(old, found)
+            self._captured.drop_table(old, effect)
         elif schema is not None:
             renamed = schema.model_copy(update={"id": new})
-            found.changes.append(TableChange(type="ALTER", id=new, previous_id=old, table=renamed, exact=False))
+            effect.changes.append(TableChange(type="ALTER", id=new, previous_id=old, table=renamed, exact=False))
         else:  # nothing is known of a table that was not captured under its old name, but what the catalog says
-            self._appeared(new, f"it was {old} before, which is not captured", where, found)
+            self._appeared(new, f"it was {old} before, which is not captured", where, effect)
 
-    def _appeared(self, table: TableId, why: str, where: str, found: DdlEffect) -> None:
+    def _appeared(self, table: TableId, why: str, where: str, effect: DdlEffect) -> None:
         """Record a captured table whose rows are not in the log."""
         present = self._lookups.read_table(table)
         if present is not None:
             log.warning("%s has rows that the log does not contain: %s (%s).", table, why, where)
-            found.changes.append(TableChange(type="CREATE", id=table, table=present, exact=False))
+            effect.changes.append(TableChange(type="CREATE", id=table, table=present, exact=False))
 
-    def _flashback(self, s: ddl.FlashbackTable, owner: str, where: str, found: DdlEffect) -> None:
+    def _flashback(self, s: ddl.FlashbackTable, owner: str, where: str, effect: DdlEffect) -> None:
         tables = [self._id(n, owner) for n in s.tables]
         if not s.before_drop:
-            self._inexact(tables, "it was flashed back to an earlier time", where, found)
+            self._inexact(tables, "it was flashed back to an earlier time", where, effect)
             return
         table = self._id(s.renamed, tables[0].namespace) if s.renamed else tables[0]
         if self._captured.is_captured(table):
-            self._appeared(table, "it was restored from the recycle bin", where, found)
+            self._appeared(table, "it was restored from the recycle bin", where, effect)
         elif table.name.startswith("BIN$"):
             log.warning(
                 "A table was restored from the recycle bin at %s, and the statement does not name it. To capture "
@@ -157,23 +157,23 @@ class DdlApplier:
                 where,
             )
 
-    def _truncate(self, s: ddl.TruncateTable, owner: str, where: str, found: DdlEffect) -> None:
+    def _truncate(self, s: ddl.TruncateTable, owner: str, where: str, effect: DdlEffect) -> None:
         table = self._id(s.table, owner)
         if self._captured.is_captured(table):
-            found.truncated.append(table)
+            effect.truncated.append(table)
         if s.cascade:
             others = [t for t in self._tables.list_known_tables() if t != table]
-            self._inexact(others, f"{table} was truncated, with the tables that refer to it", where, found)
+            self._inexact(others, f"{table} was truncated, with the tables that refer to it", where, effect)
 
-    def _inexact(self, tables: Iterable[TableId], why: str, where: str, found: DdlEffect) -> None:
+    def _inexact(self, tables: Iterable[TableId], why: str, where: str, effect: DdlEffect) -> None:
         """Rows of these tables may have changed, and the log does not say how."""
         for table in tables:
-            if self._captured.rows_changed(table, found):
+            if self._captured.rows_changed(table, effect):
                 log.warning(
                     "Rows of %s may have changed in a way that the log does not show: %s (%s).", table, why, where
                 )
 
-    def _unknown(self, s: ddl.UnknownStatement, owner: str, where: str, found: DdlEffect) -> None:
+    def _unknown(self, s: ddl.UnknownStatement, owner: str, where: str, effect: DdlEffect) -> None:
         """Record a statement that is not understood: the catalog is asked for the tables, and they are read again.
 
         A table that the catalog does not have may have gone with this statement or with a later one: its schema is kept, for the rows up to there.
@@ -181,15 +181,15 @@ class DdlApplier:
         named = [self._id(n, owner) for n in s.tables]
         tables = self._captured.list_concerned_tables(named)
         for table in tables:
-            present, known = self._lookups.read_table(table), self._tables.find_schema(table)
+            present, recorded = self._lookups.read_table(table), self._tables.find_schema(table)
             if present is None:
-                self._captured.rows_changed(table, found)
-            elif known is None:
-                found.changes.append(TableChange(type="CREATE", id=table, table=present, exact=False))
-            elif named or _shape(present) != _shape(known):
-                found.changes.append(TableChange(type="ALTER", id=table, table=present, exact=False))
+                self._captured.rows_changed(table, effect)
+            elif recorded is None:
+                effect.changes.append(TableChange(type="CREATE", id=table, table=present, exact=False))
+            elif named or _shape(present) != _shape(recorded):
+                effect.changes.append(TableChange(type="ALTER", id=table, table=present, exact=False))
         if tables:
-            found.unknown = True
+            effect.unknown = True
             names = ", ".join(map(str, tables)) if named else "any captured table"
             log.warning(
                 "A statement at %s cannot be parsed (%s); the catalog was read for %s: %s",
@@ -202,7 +202,7 @@ class DdlApplier:
     # -- keys ---------------------------------------------------------------------------------------------------------
 
     def _index(
-        self, s: ddl.CreateIndex | ddl.DropIndex | ddl.AlterIndex, owner: str, where: str, found: DdlEffect
+        self, s: ddl.CreateIndex | ddl.DropIndex | ddl.AlterIndex, owner: str, where: str, effect: DdlEffect
     ) -> None:
         """Indexes matter as far as the row key may be one. ``DROP INDEX`` does not name its table."""
         name = s.name.namespace or owner, s.name.name
@@ -211,40 +211,40 @@ class DdlApplier:
                 table = self._id(s.table, owner)
                 self._indexes[name] = table, s.unique
                 if s.unique and s.columns:
-                    self._keys_changed([table], where, found)
+                    self._keys_changed([table], where, effect)
             case ddl.AlterIndex():
                 if s.renamed is not None and name in self._indexes:
                     self._indexes[name[0], s.renamed] = self._indexes.pop(name)
             case ddl.DropIndex():
-                seen = self._indexes.pop(name, None)
-                if seen is None:
+                index = self._indexes.pop(name, None)
+                if index is None:
                     schemas = [
                         (t, self._tables.find_schema(t))
                         for t in self._tables.list_known_tables()
                         if t.namespace == name[0]
                     ]
-                    self._keys_changed([t for t, schema in schemas if schema and schema.key], where, found)
-                elif seen[1]:
-                    self._keys_changed([seen[0]], where, found)
+                    self._keys_changed([t for t, schema in schemas if schema and schema.key], where, effect)
+                elif index[1]:
+                    self._keys_changed([index[0]], where, effect)
 
-    def _keys_changed(self, tables: list[TableId], where: str, found: DdlEffect) -> None:
+    def _keys_changed(self, tables: list[TableId], where: str, effect: DdlEffect) -> None:
         """Record that the row key may be another one now.
 
         The former keys are not kept: the catalog is asked.
         """
         for table in tables:
-            known = self._captured.find_structure(table)
-            if known is None:
+            structure = self._captured.find_structure(table)
+            if structure is None:
                 continue
             present = self._lookups.read_table(table)
             if (
                 present is not None
-                and set(present.column_names) == set(known.column_names)
-                and present.key != known.key
+                and set(present.column_names) == set(structure.column_names)
+                and present.key != structure.key
             ):
                 log.info("The key of %s is (%s) from %s.", table, ", ".join(present.key), where)
-                schema = known.model_copy(update={"key": present.key})
-                found.changes.append(TableChange(type="ALTER", id=table, table=schema))
+                schema = structure.model_copy(update={"key": present.key})
+                effect.changes.append(TableChange(type="ALTER", id=table, table=schema))
 
     def _keyed(self, schema: TableSchema, why: str, where: str) -> TableSchema:
         """Return a schema with the key in the catalog, where both have the same columns."""
@@ -262,12 +262,12 @@ class DdlApplier:
 
     # -- ALTER TABLE --------------------------------------------------------------------------------------------------
 
-    def _alter(self, s: ddl.AlterTable, owner: str, where: str, found: DdlEffect) -> None:
+    def _alter(self, s: ddl.AlterTable, owner: str, where: str, effect: DdlEffect) -> None:
         table = self._id(s.table, owner)
         renamed = next((a.table for a in s.actions if isinstance(a, ddl.RenameTo)), None)
         if renamed is not None:
             self._rename(
-                table, TableId(catalog=table.catalog, namespace=table.namespace, name=renamed.name), where, found
+                table, TableId(catalog=table.catalog, namespace=table.namespace, name=renamed.name), where, effect
             )
             return
         for action in s.actions:
@@ -279,9 +279,9 @@ class DdlApplier:
                     if action.cascade or any(_named(t, n) for n in action.tables)
                 ]
                 others = [t for t in others if t != table]
-                self._inexact(others, action.what, where, found)
-        known = self._captured.find_structure(table)
-        if known is None:
+                self._inexact(others, action.what, where, effect)
+        structure = self._captured.find_structure(table)
+        if structure is None:
             return
         if any(isinstance(a, ddl.NoColumnChange) and a.what == ddl.LESS_LOGGED for a in s.actions):
             log.warning(
@@ -292,19 +292,24 @@ class DdlApplier:
                 quote_table(table),
             )
         definitions = DdlColumnBuilder(table, self._config, self._lookups)
-        altered = TableAlteration(known, s, definitions).apply()
+        altered = TableAlteration(structure, s, definitions).apply()
         if altered.missing:
-            self._misfit(known, altered, definitions.catalog_schema, where, found)
+            self._misfit(structure, altered, definitions.catalog_schema, where, effect)
             return
         change = altered.change
         if altered.unknown is not None and change.table is not None:
             change = change.model_copy(update={"table": self._keyed(change.table, altered.unknown, where)})
         if not change.exact:
             log.warning("Rows of %s may have changed in a way that the log does not show (%s).", table, where)
-        found.changes.append(change)
+        effect.changes.append(change)
 
     def _misfit(
-        self, known: TableSchema, altered: AlterTableResult, present: TableSchema | None, where: str, found: DdlEffect
+        self,
+        structure: TableSchema,
+        altered: AlterTableResult,
+        present: TableSchema | None,
+        where: str,
+        effect: DdlEffect,
     ) -> None:
         """Record a statement that does not fit the structure in force.
 
@@ -312,15 +317,15 @@ class DdlApplier:
         """
         log.warning(
             "%s differs from the definition in the statement at %s, in these columns or properties: %s. %s.",
-            known.id,
+            structure.id,
             where,
             ", ".join(altered.missing),
             "The catalog is used" if present is not None else "The catalog no longer contains the table",
         )
         if present is None:  # it was dropped since; until the log says so, its rows are read as far as they fit
-            found.changes.append(altered.change.model_copy(update={"exact": False}))
-        elif _shape(present) != _shape(known) or not altered.change.exact:
-            found.changes.append(TableChange(type="ALTER", id=known.id, table=present, exact=False))
+            effect.changes.append(altered.change.model_copy(update={"exact": False}))
+        elif _shape(present) != _shape(structure) or not altered.change.exact:
+            effect.changes.append(TableChange(type="ALTER", id=structure.id, table=present, exact=False))
 
 
 def _named(table: TableId, name: ddl.QualifiedName) -> bool:

@@ -17,15 +17,15 @@ class DdlColumnBuilder:
 
     def __init__(self, table: TableId, config: OracleConfig, lookups: StreamLookups) -> None:
         self._table, self._config, self._lookups = table, config, lookups
-        self._asked = False
-        self._found: TableSchema | None = None
+        self._catalog_read = False
+        self._catalog_schema: TableSchema | None = None
 
     @property
     def catalog_schema(self) -> TableSchema | None:
         """The table's current schema in the catalog; ``None`` if it does not exist."""
-        if not self._asked:
-            self._asked, self._found = True, self._lookups.read_table(self._table)
-        return self._found
+        if not self._catalog_read:
+            self._catalog_read, self._catalog_schema = True, self._lookups.read_table(self._table)
+        return self._catalog_schema
 
     def build_column(self, c: ddl.ColumnDefinition, old: Column | None = None) -> Column:
         """Build a column from its definition; properties that ``MODIFY`` does not name keep their old value."""

@@ -61,16 +61,16 @@ class ObjectNames:
 
         :param shown: LogMiner's name of it, if it has one
         """
-        if (known := self._learned.get(number)) is not None or number in self._gone:
-            return known
+        if (learned := self._learned.get(number)) is not None or number in self._gone:
+            return learned
         readable, then = self._lookups.object_at(number, scn)
         if readable and then is not None and not is_unnamed(then.namespace, then.name):
             self._learned[number] = then
             return then
-        found = (self._now(number) if shown is None else self._present.get(number)) or shown
-        if found is not None:
-            self._assumed[number] = found
-        return found
+        assumed = (self._now(number) if shown is None else self._present.get(number)) or shown
+        if assumed is not None:
+            self._assumed[number] = assumed
+        return assumed
 
     def list_assumed_names(self) -> dict[int, TableId]:
         """Objects whose rows were taken for those of a table by its current name, without a word of the log."""

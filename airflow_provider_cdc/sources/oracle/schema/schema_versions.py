@@ -33,7 +33,7 @@ class SchemaVersions:
         self._numbers: dict[TableId, int] = {}
         self._older: dict[int, list[tuple[int, TableSchema]]] = {}
         self._unknown: set[str] = set()
-        self._found: dict[int, int] = {}
+        self._numbers_by_object: dict[int, int] = {}
         self._objects_of: dict[int, set[int]] = {}
         self._refused: dict[int, SchemaConflict] = {}
 
@@ -64,9 +64,9 @@ class SchemaVersions:
         :param rows: how many rows there are
         :param columns: how many columns the first of them has, if it shows that
         """
-        found = self._found.get(number)
+        found = self._numbers_by_object.get(number)
         if found is None:
-            found = self._found[number] = self._find(number, owner, name, scn, columns)
+            found = self._numbers_by_object[number] = self._find(number, owner, name, scn, columns)
         if found < 0 and is_unnamed(owner, name):
             self._objects.pass_over(number, rows, f"{owner}.{name}")
         return found
@@ -201,8 +201,8 @@ class SchemaVersions:
         changes = []
         for number in numbers:
             table = self._ids[number]
-            present, known = self._lookups.read_table(table), self._tables.find_schema(table)
-            if present is not None and known is not None and not known.same_structure(present):
+            present, recorded = self._lookups.read_table(table), self._tables.find_schema(table)
+            if present is not None and recorded is not None and not recorded.same_structure(present):
                 changes.append(TableChange(type="ALTER", id=table, table=present))
         return changes
 
@@ -218,7 +218,7 @@ class SchemaVersions:
         :param number: number of the object that the statement concerns, 0 = not known
         :raises SchemaConflict: rows were attributed to another table
         """
-        self._found.clear()
+        self._numbers_by_object.clear()
         for change in changes:
             if change.type == "CREATE":
                 if number:
@@ -266,8 +266,8 @@ class SchemaVersions:
     def restore_state(self, state: Mapping[str, Any]) -> None:
         """Restore the state that :meth:`export_state` returned."""
         for table, schemas in state["older"]:
-            known = self._older.setdefault(self._number(TableId.model_validate(table)), [])
-            known += [(until, TableSchema.model_validate(schema)) for until, schema in schemas]
+            older = self._older.setdefault(self._number(TableId.model_validate(table)), [])
+            older += [(until, TableSchema.model_validate(schema)) for until, schema in schemas]
         for table, objects in state["objects"]:
             self._objects_of.setdefault(self._number(TableId.model_validate(table)), set()).update(objects)
         self._objects.restore_assumed_names(

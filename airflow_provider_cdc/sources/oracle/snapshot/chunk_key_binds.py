@@ -96,9 +96,9 @@ class KeyColumn:
         elif kind in (oracledb.DB_TYPE_BINARY_FLOAT, oracledb.DB_TYPE_BINARY_DOUBLE):
             value = float(value)
         size = max(len(value), 1) if isinstance(value, str | bytes) else 0
-        made = cursor.var(kind, size)
-        made.setvalue(0, value)
-        return made
+        variable = cursor.var(kind, size)
+        variable.setvalue(0, value)
+        return variable
 
 
 def is_rowid(schema: TableSchema, name: str) -> bool:
@@ -112,13 +112,15 @@ def key_columns(schema: TableSchema, order: Sequence[str], columns: QueryColumns
     :param alias: alias of the table in the query
     :raises QueryRejected: a column does not exist, or rows cannot be ordered by its type
     """
-    found = []
-    known = {column.name: column for column in schema.columns}
+    columns_of_key = []
+    by_name = {column.name: column for column in schema.columns}
     for name in order:
         if is_rowid(schema, name):
-            found.append(KeyColumn(ROWID, "ROWID", f"{alias}.ROWID", f"ROWIDTOCHAR({alias}.ROWID)", rowid=True))
+            columns_of_key.append(
+                KeyColumn(ROWID, "ROWID", f"{alias}.ROWID", f"ROWIDTOCHAR({alias}.ROWID)", rowid=True)
+            )
             continue
-        column = known.get(name)
+        column = by_name.get(name)
         base = ColumnType.from_column(column).base if column is not None else ""
         if column is None or base not in _BINDS or name not in columns.index:
             raise QueryRejected(
@@ -129,8 +131,8 @@ def key_columns(schema: TableSchema, order: Sequence[str], columns: QueryColumns
                 remedy="name another unique column as surrogate-key, or ROWID",
             )
         shown = columns.expressions[columns.index[name]]
-        found.append(KeyColumn(name, base, f'{alias}."{name}"', shown))
-    return tuple(found)
+        columns_of_key.append(KeyColumn(name, base, f'{alias}."{name}"', shown))
+    return tuple(columns_of_key)
 
 
 def bind_key_values(
@@ -152,14 +154,14 @@ def build_after_conditions(prefix: str, columns: Sequence[KeyColumn]) -> list[tu
     Oracle has no row value comparison with ``>``, and one condition with OR would not be an index range. Each part is an index range: the
     first has the rows that differ from the key in its last column only.
     """
-    found = []
+    conditions = []
     for at in reversed(range(len(columns))):
         same = [f"{c.sql} = {c.bind_expression(_name(prefix, i))}" for i, c in enumerate(columns[:at])]
         column = columns[at]
-        found.append(
+        conditions.append(
             (" AND ".join([*same, f"{column.sql} > {column.bind_expression(_name(prefix, at))}"]), columns[at:])
         )
-    return found
+    return conditions
 
 
 def build_comparison(prefix: str, columns: Sequence[KeyColumn], operator: str) -> str:
@@ -183,13 +185,13 @@ def build_keys_condition(prefix: str, columns: Sequence[KeyColumn], keys: Sequen
     if len(keys[0]) == 1:
         values = ", ".join(columns[0].bind_expression(_name(key_prefix(prefix, n), 0)) for n in range(len(keys)))
         return f"{columns[0].sql} IN ({values})"
-    found = []
+    conditions = []
     for n, key in enumerate(keys):
         names = [_name(key_prefix(prefix, n), i) for i in range(len(key))]
-        found.append(
+        conditions.append(
             " AND ".join(f"{c.sql} = {c.bind_expression(name)}" for c, name in zip(columns, names, strict=False))
         )
-    return f"({' OR '.join(f'({same})' for same in found)})"
+    return f"({' OR '.join(f'({same})' for same in conditions)})"
 
 
 def key_prefix(prefix: str, n: int) -> str:

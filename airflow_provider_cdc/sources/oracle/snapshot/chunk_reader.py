@@ -107,8 +107,8 @@ class OracleChunkReader(RelationalChunkReader[RangeQuery, OraclePosition]):
         return chunk
 
     def to_source_keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
-        given = [table.get_column(name) for name in columns]
-        return keys_of_rows(table.id, given, keys, lambda column, value: event_key(column, value, self._config))
+        key_columns = [table.get_column(name) for name in columns]
+        return keys_of_rows(table.id, key_columns, keys, lambda column, value: event_key(column, value, self._config))
 
     def _build_query(self, rows: KeyRange) -> RangeQuery:
         return RangeQuery(rows, self._config, self._connection)

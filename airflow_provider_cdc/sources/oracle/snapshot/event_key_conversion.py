@@ -56,10 +56,10 @@ def _moment(t: ColumnType, column: Column, value: str) -> str:
             raise IrreversibleKey(f"{value} of {column.name} has fractional seconds, which a DATE does not support")
         return value.replace("T", " ")
     if t.base == "TIMESTAMP WITH TIME ZONE":
-        found = _ZONED.fullmatch(value)
-        if found is None:
+        match = _ZONED.fullmatch(value)
+        if match is None:
             raise IrreversibleKey(f"{value!r} of {column.name} is not a timestamp with a UTC offset")
-        return f"{found[1]} {_nanos(found[2])} {'+00:00' if found[3] == 'Z' else found[3]}"
+        return f"{match[1]} {_nanos(match[2])} {'+00:00' if match[3] == 'Z' else match[3]}"
     if t.fraction_digits > _MICROS and not column.type.startswith("timestamp[ns"):
         raise IrreversibleKey(f"time.precision.mode=connect truncates the nanoseconds of {column.name}")
     text = _nanos(value.removesuffix("+00:00").replace("T", " "))

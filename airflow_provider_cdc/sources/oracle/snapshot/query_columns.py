@@ -127,10 +127,10 @@ class QueryColumns:
                 children.append(pa.nulls(len(batch), arrow_type(column.type)))
                 continue
             base = ColumnType.from_column(column).base
-            values = _one(batch.column(at))
+            values = _combine_chunks(batch.column(at))
             at += 1
             if base in LOBS and base != "XMLTYPE":
-                values = _with_empty(values, _one(batch.column(at)))
+                values = _with_empty(values, _combine_chunks(batch.column(at)))
                 at += 1
             if column.name not in self._needed:
                 children.append(pa.nulls(len(batch), arrow_type(column.type)))
@@ -145,13 +145,13 @@ class QueryColumns:
             if read.how == k.FLOAT_TEXT:
                 return values.cast(arrow_type(column.type))
             return read.finish(values.cast(read.raw))
-        found, left = _convert(values.cast(pa.large_string()), read, text.kind)
+        converted, left = _convert(values.cast(pa.large_string()), read, text.kind)
         if len(left):
             plain = [self._plain(column, read, text, values[int(i)].as_py()) for i in left]
-            take = np.arange(len(found))
-            take[left] = len(found) + np.arange(len(left))
-            found = pa.concat_arrays([found, pa.array(plain, read.raw)]).take(pa.array(take))
-        return read.finish(found)
+            take = np.arange(len(converted))
+            take[left] = len(converted) + np.arange(len(left))
+            converted = pa.concat_arrays([converted, pa.array(plain, read.raw)]).take(pa.array(take))
+        return read.finish(converted)
 
     def _plain(self, column: Column, read: ColumnReadPlan, text: _TextExpression, value: str) -> Any:
         """Convert a value that the kernel does not read."""
@@ -159,7 +159,7 @@ class QueryColumns:
             ParsedLiteral(LiteralKind.CALL, value, text.call) if text.call else ParsedLiteral(LiteralKind.TEXT, value)
         )
         try:
-            found = read_value(literal, read.how, read.a, read.b)
+            converted = read_value(literal, read.how, read.a, read.b)
         except UnreadableRedo as e:
             raise UnreadableValue(
                 f"A value of column {column.name} cannot be read: {e}.",
@@ -167,7 +167,7 @@ class QueryColumns:
                 safe="No rows of this table were committed.",
                 remedy="correct the row, or exclude the column with column.exclude.list",
             ) from e
-        return None if found is UNAVAILABLE else found
+        return None if converted is UNAVAILABLE else converted
 
 
 def _expressions(base: str, name: str) -> list[str]:
@@ -186,7 +186,7 @@ def _expressions(base: str, name: str) -> list[str]:
     return [name]
 
 
-def _one(values: pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(values: pa.ChunkedArray) -> pa.Array:
     return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
 
 

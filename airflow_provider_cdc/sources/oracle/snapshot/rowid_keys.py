@@ -42,9 +42,9 @@ def compute_fingerprint(numbers: Iterable[int], upto: int | None = None) -> str:
     >>> compute_fingerprint([7, 9]) == compute_fingerprint([9, 7, 12], 9) != compute_fingerprint([7, 12], 9)
     True
     """
-    kept = sorted(set(numbers))
-    last = max(kept, default=0) if upto is None else upto
-    text = ",".join(str(number) for number in kept if number <= last)
+    ordered = sorted(set(numbers))
+    last = max(ordered, default=0) if upto is None else upto
+    text = ",".join(str(number) for number in ordered if number <= last)
     return f"{last}.{zlib.crc32(text.encode()):08x}"
 
 
@@ -76,8 +76,8 @@ class RowidKeys:
 
         :raises QueryRejected: rows have got other ROWIDs since
         """
-        known = key.partition("@")[2]
-        if known and compute_fingerprint(self._segments(), int(known.partition(".")[0])) != known:
+        fingerprint = key.partition("@")[2]
+        if fingerprint and compute_fingerprint(self._segments(), int(fingerprint.partition(".")[0])) != fingerprint:
             raise QueryRejected(
                 f"The ROWIDs of {self._table} have changed since the read by ROWID started: the table, or one of "
                 "its partitions, was moved, truncated, exchanged or dropped.",

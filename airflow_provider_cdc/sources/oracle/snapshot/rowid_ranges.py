@@ -29,16 +29,16 @@ def split_extents(extents: Sequence[tuple[int, int, int, int]], blocks: int) -> 
 
     :param extents: data object, file, first block and number of blocks of each extent, in the order of ROWIDs
     """
-    found, filled = [], 0
+    bounds, filled = [], 0
     for data_object, file, first, size in extents:
         at = 0
         while filled + size - at > blocks:
             step = blocks - filled
             at += step
             filled = 0
-            found.append(row_id(data_object, file, first + at))
+            bounds.append(row_id(data_object, file, first + at))
         filled += size - at
-    return found
+    return bounds
 
 
 def build_part_conditions(edges: Sequence[str]) -> list[str]:

@@ -69,7 +69,7 @@ def _mentions(tokens: list[SqlToken], table: TableId, user: str) -> list[tuple[i
 
     Each is an offset, with whether a flashback clause follows it.
     """
-    found: list[tuple[int, bool]] = []
+    mentions: list[tuple[int, bool]] = []
     inside = [False]  # per depth of parentheses: inside a FROM clause
     for i, token in enumerate(tokens):
         if token.key == "(":
@@ -83,8 +83,8 @@ def _mentions(tokens: list[SqlToken], table: TableId, user: str) -> list[tuple[i
         elif inside[-1] and token.kind in (WORD, QUOTED) and token.value == table.name:
             end = _mentioned(tokens, i, table, user)
             if end is not None:
-                found.append((tokens[end].end, (tokens[end + 1].key, tokens[end + 2].key) == ("AS", "OF")))
-    return found
+                mentions.append((tokens[end].end, (tokens[end + 1].key, tokens[end + 2].key) == ("AS", "OF")))
+    return mentions
 
 
 def _mentioned(tokens: list[SqlToken], at: int, table: TableId, user: str) -> int | None:

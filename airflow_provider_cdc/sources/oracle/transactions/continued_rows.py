@@ -64,9 +64,9 @@ def _same_change(batch: pa.Table, first: npt.NDArray[np.int64]) -> None:
         raise _damaged("the next row belongs to another change", batch.column("scn")[int(np.argmax(wrong))])
 
 
-def _damaged(what: str, scn: object) -> SourceLogDamaged:
+def _damaged(problem: str, scn: object) -> SourceLogDamaged:
     return SourceLogDamaged(
-        f"A redo statement continues in the next row (CSF = 1), but {what}.",
+        f"A redo statement continues in the next row (CSF = 1), but {problem}.",
         where=f"SCN {scn}",
         safe="Everything before this statement is captured.",
         remedy="run the capture again; if the error persists, check the database's alert log",

@@ -39,20 +39,22 @@ def reselect_values(
     """
     assert rows.after is not None
     assert rows.unavailable_after is not None
-    found: dict[int, pa.StructArray] = {}
+    present_rows: dict[int, pa.StructArray] = {}
     for i in np.flatnonzero(unknown.any(axis=0)).tolist():
         row_id = row_ids[i]
         row = lookups.read_flashback_row(schema, row_id, scns[i]) if row_id and row_id.strip() != NO_ROW_ID else None
         if row is not None and _has_key(row, rows.after, i, schema):
-            found[i] = row
+            present_rows[i] = row
     unavailable, children = rows.unavailable_after.copy(), []
     for c, name in enumerate(schema.column_names):
         child = rows.after.field(c)
-        read = [i for i in np.flatnonzero(unknown[c]).tolist() if i in found]
+        read = [i for i in np.flatnonzero(unknown[c]).tolist() if i in present_rows]
         if read:
             mask = np.zeros(len(child), np.bool_)
             mask[read] = True
-            child = pc.replace_with_mask(child, pa.array(mask), pa.concat_arrays([found[i].field(c) for i in read]))
+            child = pc.replace_with_mask(
+                child, pa.array(mask), pa.concat_arrays([present_rows[i].field(c) for i in read])
+            )
             unavailable[c, read] = False
         if left := int(unknown[c].sum()) - len(read):
             log.warning(

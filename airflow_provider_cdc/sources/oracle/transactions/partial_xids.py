@@ -30,10 +30,10 @@ def complete_xids(xids: pa.Array, codes: npt.NDArray[np.int16], open_xids: Colle
     if not pc.any(short).as_py():
         return xids
     slots = pc.binary_slice(xids, 0, 4)
-    wanted = slots.filter(short).unique()
+    short_slots = slots.filter(short).unique()
     in_slot = {xid[:4]: xid for xid in open_xids}
     texts = xids.to_pylist()
-    for i in np.flatnonzero(pc.is_in(slots, wanted).to_numpy(zero_copy_only=False)).tolist():
+    for i in np.flatnonzero(pc.is_in(slots, short_slots).to_numpy(zero_copy_only=False)).tolist():
         xid, code = texts[i], codes[i]
         if xid.endswith(PARTIAL):
             texts[i] = xid = in_slot.get(xid[:4], xid)

@@ -64,19 +64,19 @@ class RowDecoder:
         commit_scns = pa.array([str(c.scn) for c in commits], pa.string())
         self._scns = [c.scn for c in commits]
         tables = rows.column("table").to_numpy()
-        found: list[tuple[RowBlock, Int64s]] = []
+        parts: list[tuple[RowBlock, Int64s]] = []
         for number in np.unique(tables):
             index = np.flatnonzero(tables == number)
             for part, schema in self._by_schema(rows, index, int(number)):
                 if undecided:
                     part, net = self._match_undo_rows(rows, part, schema, owner, ids)
-                    found += [
+                    parts += [
                         self._block(rows.take(pa.array(at)), at, read, schema, owner, ids, commit_scns)
                         for read, at in net
                     ]
-                found += self._read(rows, part, schema, owner, ids, commit_scns)
-        self._number(found, len(owner))
-        return [block for block, _ in found], transactions
+                parts += self._read(rows, part, schema, owner, ids, commit_scns)
+        self._number(parts, len(owner))
+        return [block for block, _ in parts], transactions
 
     def _by_schema(self, rows: pa.Table, index: Int64s, number: int) -> Iterator[tuple[Int64s, TableSchema]]:
         """Split rows of a table by the schema at their SCN: rows may be written before a DDL statement and committed after it."""
@@ -215,10 +215,10 @@ class RowDecoder:
             raise
 
     def _reader(self, schema: TableSchema) -> RedoReader:
-        known = self._readers.get(id(schema))
-        if known is None or known[0] is not schema:
-            known = self._readers[id(schema)] = schema, RedoReader(schema, self._config)
-        return known[1]
+        cached = self._readers.get(id(schema))
+        if cached is None or cached[0] is not schema:
+            cached = self._readers[id(schema)] = schema, RedoReader(schema, self._config)
+        return cached[1]
 
     def _ignore_hidden(self, schema: TableSchema) -> bool:
         """Read a table's statements without the columns that Oracle keeps for itself, which the log may name. Returns whether it has some."""
@@ -247,16 +247,16 @@ class RowDecoder:
             **({"redo_sql": columns["sql"].cast(pa.string())} if self._config.log_mining_include_redo_sql else {}),
         }
 
-    def _number(self, found: list[tuple[RowBlock, Int64s]], n: int) -> None:
+    def _number(self, parts: list[tuple[RowBlock, Int64s]], n: int) -> None:
         """Set the numbers of the rows: 0, 1, 2 … in commit order.
 
         Log rows that were merged into others (pieces of LOBs) have no number.
         """
         present = np.zeros(n, np.int64)
-        for _, at in found:
+        for _, at in parts:
             present[at] = 1
         order = np.cumsum(present) - 1
-        for block, at in found:
+        for block, at in parts:
             block.order = order[at]
 
 

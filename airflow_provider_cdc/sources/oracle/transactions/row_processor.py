@@ -173,16 +173,16 @@ class RowProcessor:
         _check_ends(rows, serials, codes, last)
         changes = self._captured(rows, serials, codes, met)
         commits = commits_at(rows, ends[codes[ends] == COMMIT], serials, met)
-        wanted = [c for c in commits if not self._start.has_commit(c.scn, c.thread, c.id)]
+        new_commits = [c for c in commits if not self._start.has_commit(c.scn, c.thread, c.id)]
         ended = [met[s] for s in last]
         rolled_back = [met[s].id for s in serials[ends[codes[ends] == ROLLBACK]].tolist()]
-        newest = (wanted[-1].id, wanted[-1].scn) if wanted else ("", 0)
-        self._counters.count_ended_transactions(len(wanted), rolled_back, *newest)
-        now = self.transactions.add_changes(changes, wanted, ended)
+        newest = (new_commits[-1].id, new_commits[-1].scn) if new_commits else ("", 0)
+        self._counters.count_ended_transactions(len(new_commits), rolled_back, *newest)
+        now = self.transactions.add_changes(changes, new_commits, ended)
         self.transactions.discard_unchanged([met[s] for s in serials[codes == REPLICATION_MARKER].tolist()])
         if self.transactions.give_up_oversized():
             self.position = replace(self.position, given_up=self.transactions.given_up)
-        for committed in self.transactions.deliver_committed(now, wanted, ended):
+        for committed in self.transactions.deliver_committed(now, new_commits, ended):
             yield from self._items(committed)
 
     def _captured(

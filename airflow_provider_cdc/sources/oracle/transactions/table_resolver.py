@@ -41,7 +41,7 @@ def table_numbers(rows: pa.Table, of: npt.NDArray[np.bool_], versions: SchemaVer
 
 
 def _by_object(
-    rows: pa.Table, objects: Int64s, at: npt.NDArray[np.intp], found: npt.NDArray[np.int32], versions: SchemaVersions
+    rows: pa.Table, objects: Int64s, at: npt.NDArray[np.intp], resolved: npt.NDArray[np.int32], versions: SchemaVersions
 ) -> None:
     """Resolve the rows with the indices ``at`` by ``DATA_OBJ#``."""
     some, first, which, counts = np.unique(
@@ -58,4 +58,4 @@ def _by_object(
             int(counts[i]),
             columns_of(row["sql"] or ""),
         )
-    found[at] = numbers[which]
+    resolved[at] = numbers[which]

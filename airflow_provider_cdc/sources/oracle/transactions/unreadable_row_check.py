@@ -70,14 +70,14 @@ def _error(schema: TableSchema, where: str, *, unsupported: bool) -> TerminalErr
     e: TerminalError
     if unsupported:
         because = f", because of its columns {columns}" if columns else ""
-        what = f"LogMiner cannot return a change of {schema.id} (operation UNSUPPORTED){because}."
+        problem = f"LogMiner cannot return a change of {schema.id} (operation UNSUPPORTED){because}."
         e = UnknownLogEvent(
-            what, where=where, safe=safe, remedy=_remedy(columns or "the columns that LogMiner does not support")
+            problem, where=where, safe=safe, remedy=_remedy(columns or "the columns that LogMiner does not support")
         )
     else:
-        what = f"LogMiner returns no text (SQL_REDO) for a change of {schema.id}."
+        problem = f"LogMiner returns no text (SQL_REDO) for a change of {schema.id}."
         e = UnreadableValue(
-            what, where=where, safe=safe, remedy="check the database's alert log, and snapshot the table again"
+            problem, where=where, safe=safe, remedy="check the database's alert log, and snapshot the table again"
         )
     e.table = str(schema.id)
     return e

@@ -73,11 +73,11 @@ def not_rolled_back(
     ids = pa.chunked_array(names).combine_chunks().dictionary_encode().indices.fill_null(-1)
     row = ids.to_numpy(zero_copy_only=False).astype(np.int64)
     transactions, tables = rows.column("tx").to_numpy(), rows.column("table").to_numpy()
-    gone, kept = np.zeros(len(row), np.bool_), np.zeros(len(row), np.bool_)
+    gone, left_open = np.zeros(len(row), np.bool_), np.zeros(len(row), np.bool_)
     shown = codes != UNSUPPORTED  # the others do not say which change they undo
     pieces = ((codes >= FIRST_PIECE) | (row < 0)) & shown
-    known = {t: _long_columns(schemas(t)) for t in np.unique(tables).tolist()}
-    long = np.isin(tables, [t for t, (lobs, _) in known.items() if lobs or pieces[tables == t].any()]) & shown
+    long_columns = {t: _long_columns(schemas(t)) for t in np.unique(tables).tolist()}
+    long = np.isin(tables, [t for t, (lobs, _) in long_columns.items() if lobs or pieces[tables == t].any()]) & shown
     plain = np.flatnonzero(~long & change & shown)
     order = plain[np.lexsort((row[plain], transactions[plain]))]  # stable: log order within a row of a transaction
     unmatched = int(mark_undone_rows(order, transactions, row, undo, gone))
@@ -89,18 +89,18 @@ def not_rolled_back(
     for part in np.split(of_long, cuts):
         if not undo[part].any():
             continue
-        of_table, long_texts = known[int(tables[part[0]])]
+        of_table, long_texts = long_columns[int(tables[part[0]])]
         if pieces[part].any() or (of_table and long_texts and not lobs):
             if not infer and not any(_is_numbered(texts[i]) for i in part.tolist()):
                 uncertain.add(int(tables[part[0]]))
-                change[part] = kept[part] = True
+                change[part] = left_open[part] = True
                 continue
             inferred.append((int(transactions[part[0]]), int(tables[part[0]])))
-        changes = UndoneChangeFinder(of_table | long_texts, all_codes, all_rows, texts, gone, kept)
+        changes = UndoneChangeFinder(of_table | long_texts, all_codes, all_rows, texts, gone, left_open)
         for i, undoes in zip(part.tolist(), undo[part].tolist(), strict=True):
             (changes.apply_undo_row if undoes else changes.add_row)(i)
         unmatched += changes.unmatched
-    return RemainingChanges(change & ~gone & (~undo | kept), unmatched, sorted(uncertain), inferred)
+    return RemainingChanges(change & ~gone & (~undo | left_open), unmatched, sorted(uncertain), inferred)
 
 
 def _is_numbered(text: str | None) -> bool:

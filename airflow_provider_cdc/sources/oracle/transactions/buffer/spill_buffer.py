@@ -60,43 +60,43 @@ class SpillBuffer:
 
         The rows are in the order of ``serials`` and in log order within each.
         """
-        wanted = np.array(serials, np.int64)
+        serial_array = np.array(serials, np.int64)
         parts = []
         for segment in self._segments:
-            found = segment.find_transactions(np.sort(wanted))
+            found = segment.find_transactions(np.sort(serial_array))
             if len(found):
                 parts.append(segment.read(found, columns if columns is None or "tx" in columns else ["tx", *columns]))
         if not parts:
             return ROWS.empty_table()
         rows = pa.concat_tables(parts).combine_chunks()
-        order = np.argsort(wanted, kind="stable")
-        rank = order[np.searchsorted(wanted[order], rows.column("tx").to_numpy())]
+        order = np.argsort(serial_array, kind="stable")
+        rank = order[np.searchsorted(serial_array[order], rows.column("tx").to_numpy())]
         if (np.diff(rank) < 0).any():
             rows = rows.take(pa.array(np.argsort(rank, kind="stable")))
         return rows
 
     def read_pieces(self, serial: int, rows: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows of one transaction in log order, at most ``rows`` at a time; they stay buffered."""
-        wanted = np.array([serial], np.int64)
+        serials = np.array([serial], np.int64)
         for segment in self._segments:
-            for at in segment.find_transactions(wanted):
+            for at in segment.find_transactions(serials):
                 yield from segment.read_pieces(int(at), rows, columns)
 
     def drop_transactions(self, serials: Sequence[int]) -> None:
         """Remove the rows of some transactions."""
-        wanted = np.sort(np.array(serials, np.int64))
+        ordered_serials = np.sort(np.array(serials, np.int64))
         for serial in serials:
             self.counts.pop(serial, None)
-        kept = []
+        remaining = []
         for segment in self._segments:
-            segment.live[segment.find_transactions(wanted)] = False
+            segment.live[segment.find_transactions(ordered_serials)] = False
             if not segment.live.any():
                 segment.close()
                 continue
-            kept.append(
+            remaining.append(
                 segment.build_compacted() if segment.in_memory and segment.live_rows * 2 < segment.rows else segment
             )
-        self._segments = kept
+        self._segments = remaining
 
     def restore_segments(self, segments: Sequence[RowSegment]) -> None:
         """Begin with the rows of carried segments, in log order."""
@@ -127,17 +127,19 @@ class SpillBuffer:
                 group[0].carried = None if group[0] is segment else group[0].carried
             raise
         for group, segment in replaced:
-            for one in group:
-                if one is not segment:
-                    one.close()
+            for old_segment in group:
+                if old_segment is not segment:
+                    old_segment.close()
         return result
 
     def _written(self, group: list[RowSegment], write: Callable[[RowSegment], CarriedRows]) -> RowSegment:
         """Write one segment with the live rows of some, in a file; in memory if all of them are."""
         whole = len(group) == 1 and group[0].in_memory and group[0].live.all()
-        segment = group[0] if whole else RowSegment(pa.concat_tables([one.read_live_rows() for one in group]))
+        segment = (
+            group[0] if whole else RowSegment(pa.concat_tables([old_segment.read_live_rows() for old_segment in group]))
+        )
         segment.carried = write(segment)
-        if not all(one.in_memory for one in group):
+        if not all(old_segment.in_memory for old_segment in group):
             segment.spill(self._folder)
         self._replace(group, [segment])
         return segment
@@ -193,14 +195,14 @@ def carried_together(segments: Sequence[RowSegment]) -> list[list[RowSegment]]:
     groups: list[list[RowSegment]] = []
     size, open_ = 0, False
     for segment in reversed(segments):
-        anew = _to_write(segment)
+        is_rewritten = _to_write(segment)
         fits = open_ and size + segment.live_bytes <= CARRIED_BYTES
-        if fits and (anew or segment.live_bytes <= 2 * size):
+        if fits and (is_rewritten or segment.live_bytes <= 2 * size):
             groups[-1].insert(0, segment)
             size += segment.live_bytes
         else:
             groups.append([segment])
-            size, open_ = segment.live_bytes, anew
+            size, open_ = segment.live_bytes, is_rewritten
     return groups[::-1]
 
 

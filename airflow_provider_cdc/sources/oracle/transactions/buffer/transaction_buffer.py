@@ -169,9 +169,9 @@ class TransactionBuffer:
 
     def find_state_numbers(self, serials: Int64s) -> list[int]:
         """Map serials to numbers of the transactions in :meth:`export_state`."""
-        known = np.array(sorted(t.serial for t in self._open), np.int64)
-        found: list[int] = np.searchsorted(known, serials).tolist()
-        return found
+        open_serials = np.array(sorted(t.serial for t in self._open), np.int64)
+        numbers: list[int] = np.searchsorted(open_serials, serials).tolist()
+        return numbers
 
     def carry_segments(self, write: Callable[[RowSegment], CarriedRows], whole: Callable[[list[RowSegment]], _T]) -> _T:
         """See :meth:`.spill_buffer.SpillBuffer.carry_segments`."""
@@ -346,14 +346,14 @@ class TransactionBuffer:
         self, commit: TransactionCommit, keep: npt.NDArray[np.bool_], tables: list[int]
     ) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
         """Return the remaining rows of some tables in a large transaction, and the mask of its other remaining rows."""
-        found, at, others = [], 0, keep.copy()
+        pieces, at, others = [], 0, keep.copy()
         for piece in self._buffer.read_pieces(commit.serial, BLOCK_ROWS):
             of_piece = slice(at, at + piece.num_rows)
             at += piece.num_rows
             mine = np.isin(piece.column("table").to_numpy(), tables)
-            found.append(piece.filter(pa.array(mine & keep[of_piece])))
+            pieces.append(piece.filter(pa.array(mine & keep[of_piece])))
             others[of_piece] &= ~mine
-        return pa.concat_tables(found).combine_chunks(), others
+        return pa.concat_tables(pieces).combine_chunks(), others
 
     def _give_up(self, transactions: list[UncommittedTransaction]) -> list[UncommittedTransaction]:
         for transaction in transactions:
@@ -393,13 +393,13 @@ def _without_data(rows: pa.Table) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index("sql"), "sql", short)
 
 
-def _among(values: Int64s, wanted: Int64s) -> npt.NDArray[np.bool_]:
-    """Mask of the values that are in ``wanted``, which is ascending."""
-    if not len(wanted):
+def _among(values: Int64s, members: Int64s) -> npt.NDArray[np.bool_]:
+    """Mask of the values that are in ``members``, which is ascending."""
+    if not len(members):
         return np.zeros(len(values), np.bool_)
-    at = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
-    found: npt.NDArray[np.bool_] = wanted[at] == values
-    return found
+    at = np.minimum(np.searchsorted(members, values), len(members) - 1)
+    mask: npt.NDArray[np.bool_] = members[at] == values
+    return mask
 
 
 def _filtered(rows: pa.Table, mask: npt.NDArray[np.bool_]) -> pa.Table:

@@ -81,7 +81,7 @@ class UndoneChangeFinder:
     :param row_ids: a number for its ROWID; -1 without one
     :param texts: its redo text
     :param gone: output: mask of the log rows that were undone
-    :param kept: output: mask of the undo rows that leave open what they undo
+    :param left_open: output: mask of the undo rows that leave open what they undo
     :ivar unmatched: number of undo rows without a change to undo
     """
 
@@ -92,10 +92,10 @@ class UndoneChangeFinder:
         row_ids: Sequence[int],
         texts: Sequence[str | None],
         gone: Mask,
-        kept: Mask,
+        left_open: Mask,
     ) -> None:
         self._long, self._codes, self._row_ids, self._texts = frozenset(long), codes, row_ids, texts
-        self._gone, self._kept = gone, kept
+        self._gone, self._left_open = gone, left_open
         self._stack: list[_Change] = []
         self._of_row: defaultdict[int, list[_Change]] = defaultdict(list)
         self._open: _Change | None = None
@@ -173,12 +173,12 @@ class UndoneChangeFinder:
             self.unmatched += 1
         self._open = None
 
-    def _undo_whole(self, row: int, wanted: int) -> bool:
+    def _undo_whole(self, row: int, code: int) -> bool:
         """Undo an insert or a delete, and what has followed it in its row."""
 
         def ends(change: _Change) -> bool:
             head = change.head or change
-            return change.code == wanted or (wanted == INSERT and head.code == INSERT)
+            return change.code == code or (code == INSERT and head.code == INSERT)
 
         later: list[_Change] = []
         for change in reversed(self._stack):  # the newest change, behind others of the same row
@@ -194,7 +194,7 @@ class UndoneChangeFinder:
         for change in self._live(row):
             later.append(change)
             if ends(change):
-                self._take([*later, *(one for one in self._stack if one.head is change.head)])
+                self._take([*later, *(other for other in self._stack if other.head is change.head)])
                 return True
         return False
 
@@ -244,13 +244,13 @@ class UndoneChangeFinder:
 
     def _statement(self, head: _Change) -> list[_Change]:
         """Return the changes that may be of one statement, which is the newest of its row."""
-        found: list[_Change] = []
+        changes: list[_Change] = []
         for change in reversed(self._stack):
             if change.head is head:
-                found.append(change)
-            elif found and not change.undone:
+                changes.append(change)
+            elif changes and not change.undone:
                 break
-        return found
+        return changes
 
     def _undo_call(self, i: int, row: int) -> None:
         """Undo a call of ``DBMS_LOB``: one of those that come last, and all of them when each was undone."""
@@ -261,7 +261,7 @@ class UndoneChangeFinder:
             calls += [] if change.undone else [change]
         next(change for change in calls if not change.doubtful).doubtful = True
         if not all(change.doubtful for change in calls):
-            self._kept[i] = True
+            self._left_open[i] = True
             return
         self._take(calls)
         below = self._top()
@@ -295,7 +295,7 @@ class UndoneChangeFinder:
             self._doubt(i, row, doubtful)
 
     def _doubt(self, i: int, row: int, changes: Iterable[_Change]) -> None:
-        self._kept[i] = True
+        self._left_open[i] = True
         for change in list(changes):
             self._name(change, row)
             change.doubtful = True
@@ -340,7 +340,7 @@ class UndoneChangeFinder:
         return change
 
 
-def _differ(one: dict[str, ParsedLiteral] | None, other: dict[str, ParsedLiteral] | None) -> bool:
+def _differ(first: dict[str, ParsedLiteral] | None, second: dict[str, ParsedLiteral] | None) -> bool:
     """Check whether two conditions name different rows; they may have different columns."""
-    known = other or {}
-    return any(name in known and known[name] != literal for name, literal in (one or {}).items())
+    others = second or {}
+    return any(name in others and others[name] != literal for name, literal in (first or {}).items())

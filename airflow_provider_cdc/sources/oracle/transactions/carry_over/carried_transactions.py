@@ -49,7 +49,7 @@ class CarriedTransactions:
         self._hidden = config.hides_columns and not self._most
         self._carried, self._counters = carried, counters
         self._scn = 0
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def restore_transactions(self, processor: RowProcessor) -> int | None:
         """Give a new processor the open transactions.
@@ -71,11 +71,11 @@ class CarriedTransactions:
         if int(state["scn"]) < position.scn:  # all of its transactions have ended
             return None
         self._scn = int(state["scn"])
-        segments = [_segment(self._carried, one, processor) for one in state["segments"]]
+        segments = [_segment(self._carried, document, processor) for document in state["segments"]]
         processor.schema_versions.restore_state(state["schemas"])
         processor.transactions.restore_state(state, segments)
         self._counters.record_carried_changes(
-            sum(one.live_rows for one in segments), (_rows(one).file.bytes for one in segments)
+            sum(segment.live_rows for segment in segments), (_rows(segment).file.bytes for segment in segments)
         )
         log.info(
             "%d open transactions with %d changes were carried over: mining resumes after SCN %d, where the "
@@ -169,18 +169,18 @@ class CarriedTransactions:
             carried.discard_files(added)
             raise
         self._counters.record_carried_changes(
-            sum(one.live_rows for one in segments), (_rows(one).file.bytes for one in segments)
+            sum(segment.live_rows for segment in segments), (_rows(segment).file.bytes for segment in segments)
         )
-        self._counters.written += sum(one.bytes for one in (*added, file))
+        self._counters.written += sum(carried_file.bytes for carried_file in (*added, file))
         return file
 
     def _too_large(self) -> CarryOverFailed:
         return CarryOverFailed(f"their rows exceed log.mining.buffer.carry.max.bytes ({self._most:,} bytes)")
 
-    def _tell(self, what: str, text: str, *values: object) -> None:
+    def _tell(self, topic: str, text: str, *values: object) -> None:
         """Once a stream."""
-        if what not in self._told:
-            self._told.add(what)
+        if topic not in self._logged:
+            self._logged.add(topic)
             log.warning(text, *values)
 
 
@@ -212,10 +212,12 @@ def _described(segment: RowSegment, processor: RowProcessor) -> dict[str, Any]:
     }
 
 
-def _segment(carried: CarryOver, one: dict[str, Any], processor: RowProcessor) -> RowSegment:
+def _segment(carried: CarryOver, document: dict[str, Any], processor: RowProcessor) -> RowSegment:
     """Build a segment of the state. Its transactions are numbered as in the state."""
-    tables = [processor.schema_versions.assign_table_number(TableId.model_validate(table)) for table in one["tables"]]
-    serials, starts, ends = (np.array(one[name], np.int64) for name in ("transactions", "starts", "ends"))
-    file = CarriedFile.model_validate(one["file"])
-    rows = RowFile(carried, file, one["pieces"], np.array(tables, np.int32), serials, starts)
-    return RowSegment.from_carried(rows, serials, starts, ends, one["rows"], one["size"])
+    tables = [
+        processor.schema_versions.assign_table_number(TableId.model_validate(table)) for table in document["tables"]
+    ]
+    serials, starts, ends = (np.array(document[name], np.int64) for name in ("transactions", "starts", "ends"))
+    file = CarriedFile.model_validate(document["file"])
+    rows = RowFile(carried, file, document["pieces"], np.array(tables, np.int32), serials, starts)
+    return RowSegment.from_carried(rows, serials, starts, ends, document["rows"], document["size"])

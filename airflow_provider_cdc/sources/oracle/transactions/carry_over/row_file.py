@@ -63,14 +63,14 @@ class RowFile:
         :raises CarriedLost: they are missing or damaged
         """
         names = columns or ROWS.names
-        wanted = tuple(name for name in STORED.names if name in names) or ("code",)
+        stored_names = tuple(name for name in STORED.names if name in names) or ("code",)
         piece = np.searchsorted(self._ends, index, side="right")
         parts = []
         for number in np.unique(piece).tolist():
             begin = int(self._ends[number - 1]) if number else 0
-            parts.append(self._piece(number, wanted).take(pa.array(index[piece == number] - begin)))
-        found = pa.Table.from_batches(parts, pa.schema([STORED.field(name) for name in wanted])).combine_chunks()
-        by_name = {name: found.column(name) for name in wanted}
+            parts.append(self._piece(number, stored_names).take(pa.array(index[piece == number] - begin)))
+        stored = pa.Table.from_batches(parts, pa.schema([STORED.field(name) for name in stored_names])).combine_chunks()
+        by_name = {name: stored.column(name) for name in stored_names}
         if "table" in by_name:
             by_name["table"] = pa.array(self.tables[by_name["table"].to_numpy()])
         if "tx" in names:

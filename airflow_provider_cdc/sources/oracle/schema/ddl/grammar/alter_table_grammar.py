@@ -85,12 +85,12 @@ def _added(element: Element) -> Action:
     return AddColumn(element) if isinstance(element, ColumnDefinition) else AddKey(element)
 
 
-def _supplemental(cursor: DdlCursor, what: str) -> list[Action]:
+def _supplemental(cursor: DdlCursor, clause: str) -> list[Action]:
     while True:
         cursor.expect("SUPPLEMENTAL")
         skip_supplemental(cursor)
         if not cursor.accept(","):
-            return [NoColumnChange(what)]
+            return [NoColumnChange(clause)]
 
 
 def _modify(cursor: DdlCursor) -> list[Action]:
@@ -125,10 +125,10 @@ def _modified(cursor: DdlCursor) -> list[Action]:
     return [ModifyColumn(column), *map(AddKey, keys)]
 
 
-def _key_state(cursor: DdlCursor, what: str) -> list[Action]:
+def _key_state(cursor: DdlCursor, clause: str) -> list[Action]:
     read_state(cursor)
     cursor.accept("CASCADE")
-    return [KeysChanged(what)]
+    return [KeysChanged(clause)]
 
 
 def _drop(cursor: DdlCursor) -> list[Action]:
@@ -153,12 +153,12 @@ def _drop(cursor: DdlCursor) -> list[Action]:
     return _dropped_columns(cursor)
 
 
-def _dropped_key(cursor: DdlCursor, found: KeysChanged) -> list[Action]:
+def _dropped_key(cursor: DdlCursor, action: KeysChanged) -> list[Action]:
     cursor.accept("CASCADE")
     if cursor.accept_any("KEEP", "DROP"):
         cursor.expect("INDEX")
     cursor.accept("ONLINE")
-    return [found]
+    return [action]
 
 
 def _dropped_columns(cursor: DdlCursor) -> list[Action]:
@@ -244,14 +244,14 @@ def _truncate(cursor: DdlCursor) -> list[Action]:
     return _partition_data(cursor, "truncate partition")
 
 
-def _partition_data(cursor: DdlCursor, what: str) -> list[Action]:
-    return [ChangePartitionData(what, (), "CASCADE" in _to_end(cursor, ("DROP",)))]
+def _partition_data(cursor: DdlCursor, clause: str) -> list[Action]:
+    return [ChangePartitionData(clause, (), "CASCADE" in _to_end(cursor, ("DROP",)))]
 
 
-def _upkeep(cursor: DdlCursor, what: str, allowed: tuple[str, ...] = ()) -> list[Action]:
+def _upkeep(cursor: DdlCursor, clause: str, allowed: tuple[str, ...] = ()) -> list[Action]:
     """Parse a clause that continues to the end of the statement; ``INCLUDING ROWS WHERE`` leaves rows out."""
     words = _to_end(cursor, allowed)
-    return [ChangePartitionData(what) if ("INCLUDING", "ROWS") in pairwise(words) else NoColumnChange(what)]
+    return [ChangePartitionData(clause) if ("INCLUDING", "ROWS") in pairwise(words) else NoColumnChange(clause)]
 
 
 def _to_end(cursor: DdlCursor, allowed: tuple[str, ...]) -> list[str]:
@@ -266,8 +266,8 @@ def _to_end(cursor: DdlCursor, allowed: tuple[str, ...]) -> list[str]:
     return words
 
 
-def _maintain(what: str) -> Callable[[DdlCursor], list[Action]]:
-    return lambda cursor: _upkeep(cursor, what)
+def _maintain(clause: str) -> Callable[[DdlCursor], list[Action]]:
+    return lambda cursor: _upkeep(cursor, clause)
 
 
 def _ilm(cursor: DdlCursor) -> list[Action]:

@@ -76,15 +76,15 @@ class DdlCursor(TokenCursor):
 
     def take_rest(self) -> list[SqlToken]:
         """Move to the end, past balanced parentheses; the tokens up to there."""
-        found = self._tokens[self._at : -1]
+        rest = self._tokens[self._at : -1]
         self._at = len(self._tokens) - 1
         if not self.is_at_end:
             self.fail("")
         depth = 0
-        for token in found:
+        for token in rest:
             depth += {"(": 1, ")": -1}.get(token.key, 0)
             if depth < 0:
                 break
         if depth:
             self.fail("a parenthesis is not closed")
-        return found
+        return rest

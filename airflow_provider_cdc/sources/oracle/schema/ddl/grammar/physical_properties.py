@@ -62,17 +62,17 @@ class SkippedOptions:
 
 def skip_options(cursor: DdlCursor, of: Literal["create", "alter", "index"]) -> SkippedOptions:
     """Move past the options that come next, and stop at the first word that is none."""
-    found = SkippedOptions()
+    skipped = SkippedOptions()
     words = {"create": _CREATE_WORDS, "alter": _WORDS, "index": _INDEX_WORDS}[of]
     while _at_option(cursor, words):
-        found.count += 1
+        skipped.count += 1
         word = cursor.consume_token().key
         if word == "ORGANIZATION":
-            found.organization = cursor.accept_any("HEAP", "INDEX", "EXTERNAL") or cursor.fail(
+            skipped.organization = cursor.accept_any("HEAP", "INDEX", "EXTERNAL") or cursor.fail(
                 "HEAP, INDEX or EXTERNAL expected"
             )
         _operands(cursor, word, words)
-    return found
+    return skipped
 
 
 def _at_option(cursor: DdlCursor, words: frozenset[str]) -> bool:

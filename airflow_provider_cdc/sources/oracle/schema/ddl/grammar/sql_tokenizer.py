@@ -56,17 +56,17 @@ def tokenize(sql: str, limit: int | None = None) -> list[SqlToken]:
     tokens: list[SqlToken] = []
     at, length = 0, len(sql)
     while at < length and (limit is None or len(tokens) < limit):
-        found = _PATTERN.match(sql, at)
-        kind = found.lastgroup if found else None
-        if found is None or kind is None:  # cannot be: the last alternative takes anything
+        match = _PATTERN.match(sql, at)
+        kind = match.lastgroup if match else None
+        if match is None or kind is None:  # cannot be: the last alternative takes anything
             break
-        start, at = at, found.end()
+        start, at = at, match.end()
         if kind == "skip":
             continue
         if kind == "delimiter":
             kind = "delimited"
         if kind == "delimited":
-            close = _CLOSING.get(found["delimiter"], found["delimiter"]) + "'"
+            close = _CLOSING.get(match["delimiter"], match["delimiter"]) + "'"
             end = sql.find(close, at)
             if end < 0:
                 return [*tokens, SqlToken(BAD, "", "a q'…' literal has no end", start, length)]
@@ -80,7 +80,7 @@ def tokenize(sql: str, limit: int | None = None) -> list[SqlToken]:
                 return [*tokens, SqlToken(BAD, "", f"the token that starts with {char} has no end", start, length)]
             tokens.append(SqlToken(OP, char, char, start, at))
         else:
-            tokens.append(_token(kind, found[0], start, at))
+            tokens.append(_token(kind, match[0], start, at))
     return [*tokens, SqlToken(END, "", "", at, at)]
 
 
@@ -91,8 +91,8 @@ def _ends_line(sql: str, at: int) -> bool:
 
 
 def _last(sql: str, at: int) -> SqlToken:
-    found = _REST.match(sql, at)
-    if found is None or found.end() < len(sql):
+    match = _REST.match(sql, at)
+    if match is None or match.end() < len(sql):
         return SqlToken(BAD, "", "more than one statement", at, len(sql))
     return SqlToken(END, "", "", at, at)
 
