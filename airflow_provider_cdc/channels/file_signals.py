@@ -139,7 +139,7 @@ class _ClaimedFile:
             return True
         if status.st_size != self._size:
             self._size, self._changed_at = status.st_size, time.monotonic()
-        # the clock of the folder's server need not be ours: what was watched for long enough is quiet too
+        # the clock of the folder's server need not be ours: a file that was watched for long enough is quiet, too
         changed = max(status.st_mtime, int(self.path.name.rpartition("-")[2]) / 1e9)
         return time.time() - changed > quiet_s or time.monotonic() - self._changed_at > quiet_s
 

@@ -71,7 +71,7 @@ class GuardedChannel:
 def _signal(item: object, channel: str) -> SentSignal:
     if not isinstance(item, SentSignal):  # a custom channel may return anything
         raise TypeError(f"the channel returned a {type(item).__name__} instead of a SentSignal")
-    return replace(item, channel=channel)  # what is not the name that is enabled would be refused
+    return replace(item, channel=channel)  # a channel with another name than the enabled one would be refused
 
 
 __all__ = ["GuardedChannel"]

@@ -41,7 +41,7 @@ _OURS: Final = {
     "ssl.truststore.location": "Java only: set signal.consumer.ssl.ca.location to a PEM file",
     "ssl.truststore.password": "Java only: set signal.consumer.ssl.ca.location to a PEM file",
 }
-"""Properties of the consumer that cannot be passed on, and what to do instead."""
+"""Properties of the consumer that cannot be passed on → the alternative."""
 _UNCHECKED: Final = {
     ("enable.ssl.certificate.verification", "false"),
     ("ssl.endpoint.identification.algorithm", "none"),
@@ -139,7 +139,7 @@ class KafkaChannel:
     # -- committing ---------------------------------------------------------------------------------------------------
 
     def _commit(self) -> None:
-        """Commit what is read, in the background, when all of it is recorded."""
+        """Commit the offsets of read messages, in the background, when all of them are recorded."""
         from confluent_kafka import TopicPartition
 
         if self._waiting or self._requested_offsets == self._next:
@@ -251,7 +251,7 @@ class KafkaChannel:
         """Warn if messages were deleted before they were read."""
         if committed.offset < 0:
             return
-        # committed once more: what a group has committed is forgotten after some time
+        # committed once more: brokers forget the offsets of a group after some time
         self._next[committed.partition] = committed.offset
         first, _ = self._consumer.get_watermark_offsets(committed, timeout=timeout_s)
         if first > committed.offset:
@@ -277,7 +277,7 @@ class KafkaChannel:
 
 
 def _check_security(passed: Mapping[str, str]) -> None:
-    """Check that the requested security is what happens.
+    """Check that the requested security is in force.
 
     librdkafka speaks plain text unless ``security.protocol`` says otherwise, whatever certificates or passwords it is given.
 

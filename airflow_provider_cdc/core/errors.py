@@ -144,8 +144,8 @@ class CommitConflict(TransientError):
 class CommitStateUnknown(TransientError):
     """A commit was sent, but its reply was lost: it is not known whether it is durable.
 
-    What was sent must neither be deleted nor sent again under another name. The next run finds out what is durable and continues from
-    there. A commit that failed for sure is another error: :class:`CommitConflict`, :class:`LeaseLost`, :class:`StorageUnavailable`.
+    The files of the commit must neither be deleted nor sent again under another name. The next run finds out what is durable and continues
+    from there. A commit that failed for sure is another error: :class:`CommitConflict`, :class:`LeaseLost`, :class:`StorageUnavailable`.
     """
 
 

@@ -28,7 +28,7 @@ class Controls:
         return ConnectorControl() if row is None else control_of(row)
 
     def set_control(self, connector: str, wanted: DesiredState, by: str, reason: str = "") -> ConnectorControl:
-        """Record what people want of a connector; a run that is alive sees it within a second or two.
+        """Record the desired state of a connector; a run that is alive sees it within a second or two.
 
         :param by: who asks
         """
@@ -40,7 +40,7 @@ class Controls:
         return self.load_control(connector)
 
     def request_restart(self, connector: str, by: str, reason: str = "") -> ConnectorControl:
-        """Ask the run that is alive to end, so that another one begins. What is wanted of the connector stays."""
+        """Ask the run that is alive to end, so that another one begins. The desired state of the connector stays."""
         for attempt in self._database.iterate_attempts():
             with attempt, self._database.open_transaction() as c:
                 before = lock_control_row(c, connector)

@@ -1,4 +1,4 @@
-"""Stores what connectors have measured: the latest values, totals over all runs, and a short history."""
+"""Stores the metrics of connectors: the latest values, totals over all runs, and a short history."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StoredMetrics:
         self._database = database
 
     def add_measurements(self, found: MetricSamples) -> None:
-        """Add what was measured. The number of statements does not depend on how many topics there are."""
+        """Add samples. The number of statements does not depend on the number of topics."""
         keys = {series_of(found.producer, topic): topic for topic in found.series}
         whole = series_of(found.producer, "")
         for attempt in self._database.iterate_attempts():
@@ -97,7 +97,7 @@ class StoredMetrics:
             ]
 
     def load_run_history(self, connector: str, producer: str = "capture") -> list[tuple[datetime, dict[str, Any]]]:
-        """List the ends of the last runs, and what was measured of the connector as a whole by then, oldest first."""
+        """List the ends of the last runs, and the metrics of the connector as a whole by then, oldest first."""
         key = series_of(producer, "")
         statement = (
             sa.select(MetricHistoryRow.at, MetricHistoryRow.metrics)
@@ -108,7 +108,7 @@ class StoredMetrics:
             return [(row.at, row.metrics) for row in c.execute(statement)]
 
     def load_rollups(self, connector: str) -> dict[str, tuple[Kept, Sequence[Mapping[str, Any]]]]:
-        """Load what is kept of an hour, a day and a week of a connector as a whole.
+        """Load the pieces of an hour, a day and a week of a connector as a whole.
 
         It is: producer → the longer spans, and the last pieces of five minutes, see :mod:`airflow_provider_cdc.core.model.metric_rollups`.
         """

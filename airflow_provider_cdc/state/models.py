@@ -79,9 +79,9 @@ class LeaseRow(Base):
 
 
 class OffsetRow(Base):
-    """The committed offset of a connector; ``version`` is what compare-and-set compares.
+    """The committed offset of a connector; compare-and-set compares ``version``.
 
-    What it says of single tables is in :class:`OffsetTableRow`.
+    Its state of single tables is in :class:`OffsetTableRow`.
     """
 
     __tablename__ = "cdc_offset"
@@ -133,7 +133,7 @@ class OffsetTableRow(Base):
 
 
 class BatchRow(Base):
-    """A committed batch: what the manifest says, short enough for lists and links."""
+    """A committed batch: facts of its manifest, short enough for lists and links."""
 
     __tablename__ = "cdc_batch"
 
@@ -216,7 +216,7 @@ class SignalRow(Base):
 
 
 class NotificationRow(Base):
-    """A notification, committed together with what it reports.
+    """A notification, committed together with the facts that it reports.
 
     ``batch`` is the batch of that commit, if there is one.
     """

@@ -1,4 +1,4 @@
-"""Notifications in the state tables, committed together with what they report."""
+"""Notifications in the state tables, committed together with the facts that they report."""
 
 from __future__ import annotations
 

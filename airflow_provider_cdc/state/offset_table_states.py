@@ -1,4 +1,4 @@
-"""Stores what an offset says of single tables: a row for each table, written when it changes and not with each offset.
+"""Stores the part of an offset about single tables: a row for each table, written when it changes and not with each offset.
 
 A connector of 1,000 tables that are still to be read would otherwise write 1,000 entries with each batch, once as the offset and once into its
 history. A row is valid for the versions from ``since_version`` on and below ``until_version``, so that every offset of the history is whole again
@@ -112,7 +112,7 @@ def record_states(c: sa.Connection, connector: str, version: int, states: Sequen
 
 
 def whole_offsets(c: sa.Connection, connector: str, documents: Mapping[int, Mapping[str, Any]]) -> dict[int, Offset]:
-    """Offsets with what they say of single tables.
+    """Offsets with their states of single tables.
 
     :param documents: version → document, as its row has it
     """

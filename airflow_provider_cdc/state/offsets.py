@@ -1,4 +1,4 @@
-"""Offsets by compare-and-set, with what is committed together with them: batches, schema changes, notifications."""
+"""Offsets by compare-and-set, with the rows that are committed together with them: batches, schema changes, notifications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema history: every recorded change, and a base that has what came of the older ones, so that a run reads the base and what came since.
+"""The schema history: every recorded change, and a base with the result of the older ones, so that a run reads the base and the changes since.
 
 The base is a row for each table that ever was. It names the last change that is in it.
 """
@@ -34,7 +34,7 @@ class SchemaHistories:
     def list_recent_changes(self, connector: str, since: datetime, most: int) -> list[SchemaChangeRecord]:
         """List the schema changes that were recorded after a moment, the newest ones of these, oldest first.
 
-        What a snapshot has found is among them.
+        Schemas that a snapshot has found are among them.
         """
         r = SchemaHistoryRow
         statement = sa.select(r.record).where(r.connector == connector, r.created_at >= since)

@@ -40,7 +40,7 @@ class Signals:
             "connector": connector,
             "signal_id": to_storable_text(signal.id, 500),
             "type": to_storable_text(signal.type, 250),
-            # what is larger than LARGEST is refused anyway, and one more is enough to see it
+            # data larger than LARGEST is refused anyway, and one more character is enough to see it
             "data": None if signal.data is None else to_storable_text(signal.data, LARGEST + 1),
             "channel": to_storable_text(signal.channel, 50),
             "origin": origin,

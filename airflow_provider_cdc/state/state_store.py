@@ -218,7 +218,7 @@ class StateStore:
     def list_connectors(self, *, metrics: bool = True) -> list[ConnectorRecord]:
         """Every connector, by name.
 
-        :param metrics: with what the last run of each has measured, which has names of all tables; :attr:`metrics` has the numbers
+        :param metrics: with the metrics of the last run of each, which have names of all tables; :attr:`metrics` has the numbers
         """
         return self._connectors.list_records(metrics=metrics)
 
@@ -230,7 +230,7 @@ class StateStore:
         return self._pruning.prune_rows(connector, retention, now)
 
     def load_records(self, names: Collection[str]) -> dict[str, ConnectorRecord]:
-        """Load what the state tables hold of some connectors, by one query.
+        """Load the state of some connectors, by one query.
 
         Also of those that were only paused, or have failed, before they were captured.
         """

@@ -1,4 +1,4 @@
-"""Finds what a connector has captured since the position at which its source was read for a verification.
+"""Finds the changes that a connector has captured since the position at which its source was read for a verification.
 
 It also finds whether a table has all of it.
 """
@@ -21,7 +21,7 @@ ONLY_CHANGES = (
 
 
 class NotComparable(Exception):
-    """The rows that the table ought to have cannot be known. The text says why, and what to do."""
+    """The rows that the table ought to have cannot be known. The text gives the reason and the remedy."""
 
 
 class NeverComparable(NotComparable):

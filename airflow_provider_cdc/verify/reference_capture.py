@@ -89,7 +89,7 @@ def open_verification(
 
 @dataclass(frozen=True, slots=True)
 class _ReferenceRows:
-    """A summary of what a reference has read.
+    """A summary of the rows that a reference has read.
 
     :param schemas: topic → its table
     :param batches: how many it has written
@@ -175,7 +175,7 @@ class Verification:
         return plan
 
     def build_repairs(self, verified: Mapping[str, Any]) -> list[TableRepair]:
-        """Build what repairs the tables that differ.
+        """Build the repairs of the tables that differ.
 
         :param verified: the result of the job
         :raises CdcError: the keys of rows that differ cannot be read
@@ -348,7 +348,7 @@ class Verification:
             name, definition.source, self.scratch.storage.url, properties, definition.changelog_options
         )
 
-    # -- what comes after them --------------------------------------------------------------------------------------------
+    # -- after the read ---------------------------------------------------------------------------------------------------
 
     def _wait(self, position: Position, wait_s: float) -> None:
         """Wait until the connector's capture has come to a position."""

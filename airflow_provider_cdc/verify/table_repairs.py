@@ -48,7 +48,7 @@ class TableRepair:
 
     :param topic: its topic; where a route makes several tables of it and not all are meant, that and the location of one
     :param signal: data of an ``execute-snapshot`` signal; ``None``: no signal repairs it
-    :param advice: what to do instead, or what the signal does
+    :param advice: the alternative, or the effect of the signal
     """
 
     topic: str
@@ -61,9 +61,9 @@ def repairs_of(
 ) -> list[TableRepair]:
     """Build the repairs of all tables that differ.
 
-    The tables that a route makes of one topic are repaired by one signal: what is read again is brought to whichever of them it belongs in.
+    One signal repairs all tables that a route makes of one topic: each row that is read again comes to the table that it belongs in.
 
-    :param tables: what a comparison has found, as its result has it
+    :param tables: entries of the result of a comparison
     :param schemas: topic → its table at the source
     :param storage: whose credentials open the folders of keys
     :raises CdcError: the keys of rows that differ cannot be read

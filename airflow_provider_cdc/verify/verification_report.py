@@ -1,4 +1,4 @@
-"""The result of a verification: what the comparison of tables with the source has found."""
+"""The result of a verification: the findings of the comparison of tables with the source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Self
 class TableVerification:
     """The result of one table.
 
-    :param name: what it is called, if a route makes several of its topic; otherwise that is the topic
+    :param name: its name, if a route makes several of its topic; otherwise the name is the topic
     :param position: where the source's log was when its rows were read
     :param batch: the last batch that the table had when it was compared
     :param version: of the table, in the words of its kind
@@ -23,7 +23,7 @@ class TableVerification:
     :param only_in_table: columns that the source does not have (any more)
     :param by_rule: a rule makes other rows or columns of it than the source has
     :param told: columns of such a table that describe events; they are not compared
-    :param aside: rows of such a table that the source does not have any more, by what they say themselves; they are not compared
+    :param aside: rows of such a table that the source does not have any more, by their own columns; they are not compared
     :param unknown: column → rows in which the reference does not have its value (``unavailable``); they are not compared in it
     :param problem: why the table cannot be equal, whatever its rows are
     :param not_compared: why it cannot be known whether it is equal

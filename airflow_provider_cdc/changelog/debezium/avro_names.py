@@ -68,7 +68,7 @@ class AvroNames:
 
 
 def adjust_name(name: str, mode: NameAdjustment) -> str:
-    """Adjust a name to what Avro allows.
+    """Adjust a name to the characters that Avro allows.
 
     >>> adjust_name("PART#", NameAdjustment.AVRO), adjust_name("PART_#", NameAdjustment.AVRO_UNICODE)
     ('PART_', 'PART_u005f_u0023')

@@ -134,7 +134,7 @@ class ChangeLog:
         return TruncationMarkers(self.storage, connector)
 
     def read_truncation_marker(self, connector: str) -> TruncationMarker | None:
-        """Return the mark from which batch on the log is kept, and what is known of those before it.
+        """Return the mark from which batch on the log is kept, and the known facts of the batches before it.
 
         ``None`` if it begins with batch 1, or has none. It costs as much as :meth:`find_first_batch`, and one more.
         """

@@ -138,7 +138,7 @@ class ParquetBatchWriter:
                 self._close(next(iter(self._parts.values())))
 
     def _take_back(self) -> None:
-        """Forget everything since the mark; what comes next may be taken back too."""
+        """Forget everything since the mark; the next events may be taken back, too."""
         for part in self._touched:
             if part.new:
                 self._waiting_bytes -= part.waiting_bytes
@@ -206,11 +206,11 @@ class ParquetBatchWriter:
         return part.parquet
 
     def _flush(self, part: PartFile) -> PartFile:
-        """Write what waits.
+        """Write the events that wait.
 
-        What may be taken back continues to wait, as nothing is removed from files; if it is too much, it comes into a file for itself.
+        Events that may be taken back continue to wait, as nothing is removed from files; if they are too many, they come into a separate file.
 
-        :return: the part that what came last is in
+        :return: the part that the last events are in
         """
         if part.since is not None and (not part.waiting.items or part.open.is_full(ROW_GROUP_ROWS, ROW_GROUP_BYTES)):
             part = self._split(part)
@@ -224,9 +224,9 @@ class ParquetBatchWriter:
         return part
 
     def _split(self, part: PartFile) -> PartFile:
-        """Close a part with what it had at the mark.
+        """Close a part with the events that it had at the mark.
 
-        What came since then continues as another one, which is returned.
+        The events since then continue as another part, which is returned.
         """
         new = self._begin(part.topic, part.version, part.passing, part.schema)
         part.transfer_open_events(new)

@@ -1,4 +1,4 @@
-"""Holds a file of a batch that is being written: events that wait, and what is known about all of them."""
+"""Holds a file of a batch that is being written: events that wait, and facts about all events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_cdc.changelog.files.storage import DurableFile
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 
 ARRAY_BYTES = 700
-"""What an Arrow array takes in memory besides its values: of a few rows of a table, that is nearly everything."""
+"""Memory that an Arrow array takes besides its values: of a few rows of a table, that is nearly everything."""
 
 
 @dataclass(slots=True)
@@ -106,8 +106,8 @@ class UnwrittenEvents:
 class PartFile:
     """A file that is being written; it is opened for the first row group.
 
-    What came since the last mark is apart, as it may be taken back: ``since``, and the events in ``open``. Of a part that has begun since then, that is everything:
-    it is taken back as a whole, and needs nothing apart.
+    The content since the last mark is separate, as it may be taken back: ``since``, and the events in ``open``. A part that has begun since then is taken
+    back as a whole, and needs no separate content.
 
     :ivar new: it has begun since the mark
     """
@@ -160,17 +160,17 @@ class PartFile:
         self._forget()
 
     def compress_waiting(self) -> int:
-        """Have what waits take less memory. Returns how much less."""
+        """Have the events that wait take less memory. Returns how much less."""
         return self.waiting.compress_events() + self.open.compress_events()
 
     def take_back(self) -> int:
-        """Forget what came since the mark. Returns the bytes that it took."""
+        """Forget the events since the mark. Returns the bytes that they took."""
         bytes_ = self.open.bytes
         self._forget()
         return bytes_
 
     def transfer_open_events(self, other: PartFile) -> None:
-        """Give what came since the mark to a part that has begun since then."""
+        """Give the events since the mark to a part that has begun since then."""
         assert self.since is not None
         other.about, other.waiting = self.since, self.open
         self._forget()

@@ -84,7 +84,7 @@ def _create(storage: Storage, path: str, data: bytes) -> None:
     try:
         storage.create(path, data)
     except FileExistsError:
-        # a client that has sent a request twice finds what it has created itself
+        # a client that has sent a request twice finds the file that it has created itself
         if storage.read(path) != data:
             raise _refused(storage, "it reported that a file exists, but the file does not exist") from None
 

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 BEAT_S: Final = 15.0
 """How often a scratch change log shows that it is used."""
 DEAD_S: Final = 300.0
-"""Without a sign of life for so long, one of another machine is what a killed process has left; clocks may differ by some minutes."""
+"""A folder of another machine without a sign of life for so long was left by a killed process; clocks may differ by some minutes."""
 LOOK_AGAIN_S: Final = 600.0
 """How often a process that makes many temporary folders looks for those of killed ones."""
 _OLD: Final = timedelta(days=2)
@@ -46,7 +46,7 @@ _FOLDER: Final = "cdc-scratch-"
 
 @contextlib.contextmanager
 def scratch_changelog(url: str, options: dict[str, Any], *, keep: bool = False) -> Iterator[ChangeLog]:
-    """Open a change log that is deleted at the end. What killed processes have left is deleted before.
+    """Open a change log that is deleted at the end. Folders that killed processes have left are deleted before.
 
     :param url: folder or prefix that has scratch change logs and nothing else of the same kind of names
     :param keep: leave it there, under a name that no process deletes
@@ -146,7 +146,7 @@ def scratch_folder(*, look_s: float = 0.0) -> Iterator[Path]:
         _looked = time.monotonic()
         for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
             _remove_left_folder(left)
-    # what cannot be deleted now is deleted by another process later
+    # another process deletes later what cannot be deleted now
     with tempfile.TemporaryDirectory(prefix=_FOLDER, ignore_cleanup_errors=True) as folder:
         Path(folder, _LIFE).write_text(this_process())
         yield Path(folder)

@@ -26,7 +26,7 @@ def storage_error(e: OSError, path: str) -> StorageFull | StorageUnavailable:
 
 
 def unavailable_error(e: Exception, path: str) -> StorageUnavailable:
-    """Build the error for a storage that does not do what it is asked for."""
+    """Build the error for a storage that does not carry out a request."""
     return StorageUnavailable(
         f"The change log's storage rejected a request: {e}",
         where=path,

@@ -1,4 +1,4 @@
-"""Marks of the first batch that is kept: what is before it is removed, or is being removed.
+"""Marks of the first batch that is kept: batches before it are removed, or are being removed.
 
 A mark is a file with the number of the first batch in its name, created only if it does not exist, *before* anything is deleted. The highest one
 counts, so that it never goes back, whichever processes remove at the same time. The marks before it stay until everything between them and it is deleted:
@@ -27,7 +27,7 @@ FOLDER = "kept"
 
 @dataclass(frozen=True, slots=True)
 class RemovedTopic:
-    """A record of what is known of the events of one topic before a mark.
+    """The known facts of the events of one topic before a mark.
 
     :param last: the last batch that had something of it
     :param table: its table at the source then
@@ -39,7 +39,7 @@ class RemovedTopic:
 
 @dataclass(frozen=True, slots=True)
 class TruncationMarker:
-    """From which batch on the change log is kept, and what was in those before it.
+    """The batch from which on the change log is kept, and the content of the batches before it.
 
     :param first: number of this batch
     :param topics: those that had something in the batches before it; ``None`` if that is not known
@@ -59,14 +59,14 @@ class TruncationMarker:
     def may_lack(self, topic: str, after: int = 0) -> bool:
         """Check whether there may have been something of a topic before the first batch.
 
-        :param after: only what came after this batch counts
+        :param after: only batches after this one count
         """
         return self.topics is None or (topic in self.topics and self.topics[topic].last > after)
 
     def include_batch(self, manifest: Manifest | None) -> TruncationMarker:
-        """Return the same mark, with what was in one more batch.
+        """Return the same mark, with the content of one more batch.
 
-        :param manifest: of the next batch; ``None`` if it is not known any more what was in it
+        :param manifest: of the next batch; ``None`` if its content is not known any more
         """
         if manifest is None:
             return replace(self, topics=None)

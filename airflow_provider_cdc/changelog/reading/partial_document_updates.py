@@ -1,4 +1,4 @@
-"""Folds updates that say what has changed of a document, and not what it is then, into the documents that targets keep.
+"""Folds partial updates, which have the changes of a document and not the document after them, into the documents that targets keep.
 
 The events of a key follow each other. One that has the document is what the next ones are applied to; one that has the document before it, is applied to that; any other is
 applied to what the event before has made, or else to what the target has. Where there is nothing to apply it to, or it does not fit, the document is not known until an event
@@ -198,7 +198,7 @@ class _UpdatePass:
             return
         for row, key in enumerate(self._changes.keys):
             if self._changes.op[row] == "t":
-                lost.clear()  # what is gone need not be known
+                lost.clear()  # documents that are gone need not be known
             elif unknown[row]:
                 lost.setdefault(key, LostDocument(int(self._changes.seq[row]), why[row]))
             else:

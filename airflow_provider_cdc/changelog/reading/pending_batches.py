@@ -27,7 +27,7 @@ class PendingBatches:
     :param position: where that batch ends in the source's log
     :param taken: of the last statement by which another table took the name of this topic's, which had been dropped: its number, and when it was
         run, in microseconds since 1970. No row from before it is one of the table's
-    :param room: the newest schema, with types that have room for what events of older ones say; ``None`` if its own do
+    :param room: the newest schema, with types that have room for the values of events of older ones; ``None`` if its own types have
     """
 
     topic: str

@@ -25,7 +25,7 @@ class TableStart:
     """The batch after which a table begins to read.
 
     :param after: the batch after which it does
-    :param lacks: whether there were events of its topic before that which it does not get: its rows are all there, but nothing of what they were
+    :param lacks: whether there were events of its topic before that which it does not get: its rows are all there, but not their earlier values
     """
 
     after: int
@@ -41,7 +41,7 @@ class TableStartFinder:
         self._mark: TruncationMarker | None = None
 
     def read_marker(self) -> TruncationMarker | None:
-        """Return what is known of the batches that were removed; ``None`` if none was."""
+        """Return the known facts of the batches that were removed; ``None`` if none was."""
         with self._lock:
             if not self._marker_read:
                 self._mark, self._marker_read = self._changelog.read_truncation_marker(self._connector), True

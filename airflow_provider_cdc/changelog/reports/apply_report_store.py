@@ -113,7 +113,7 @@ def rules_of(report: Mapping[str, Any]) -> TableRules:
 
 
 def merge_steps(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """Merge what was done to one table in two steps. What only one of them knows is not known of both."""
+    """Merge the results of two steps on one table. A fact that only one step knows is unknown for both."""
     merged = {**earlier, **later}
     for name in ("rows", "ways"):
         first, second = earlier.get(name) or {}, later.get(name) or {}
@@ -130,7 +130,7 @@ def merge_steps(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any
 
 
 def all_done(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what a run did to tables, and before that what earlier runs did that no report says.
+    """Return the results of a run on tables, and before them those of earlier runs that no report has.
 
     Those runs were killed, or their storage was gone. All of it has to be reported, once.
     """
@@ -143,7 +143,7 @@ def not_announced(report: Mapping[str, Any], turns: ApplyTurns, owner: str = "")
     The task of the run after them checks again whether they were reported; if their own tasks were killed, it reports them. A run without an owner was started by hand, and is not reported.
 
     :param report: of the last run
-    :param owner: of the run that asks; what it has done itself does not count
+    :param owner: of the run that asks; its own results do not count
     """
     runs = [run for run in report.get("earlier", ()) if not turns.is_announced(run["owner"])]
     last, tables = str(report.get("owner", "")), all_done(report)

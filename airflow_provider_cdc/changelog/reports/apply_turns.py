@@ -43,7 +43,7 @@ _MISSED_BEATS = 1.8
 PATIENCE_S = 300.0
 """How long the storage may not answer, again and again, while a turn is waited for."""
 _KEPT = 20
-"""Files of ended turns that stay, for those who want to know what they did."""
+"""Number of files of ended turns that stay, for readers of their reports."""
 _FOLDER = "turns"
 
 
@@ -95,7 +95,7 @@ class ApplyTurns:
         return None
 
     def record_announcement(self, owner: str) -> None:
-        """Note that a task has emitted the events of what an owner has done, or remembers them for its next try; also of one that had no turn."""
+        """Note that a task has emitted the asset events of an owner's run, or remembers them for its next try; also of an owner that had no turn."""
         others = [name for name in self._announced() if name != owner]
         self._storage.replace(self._announcements, orjson.dumps([*others, owner][-_KEPT:]))
 
@@ -203,7 +203,7 @@ class ApplyTurn:
             )
 
     def set_report(self, report: dict[str, Any]) -> None:
-        """Set what is to be in the file when the turn ends."""
+        """Set the report that is to be in the file when the turn ends."""
         self._report = report
 
     def wait_for_earlier_turns(self, ending: Callable[[], bool]) -> bool:

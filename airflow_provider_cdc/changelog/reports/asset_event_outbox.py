@@ -43,7 +43,7 @@ class AssetEventOutbox:
             return []
 
     def add(self, tables: Iterable[dict[str, Any]]) -> None:
-        """Add what was done to tables."""
+        """Add the results of a run on tables."""
         if found := merge_by_table([*self.read(), *tables]):
             self._storage.replace(self._path, orjson.dumps(found))
 

@@ -32,7 +32,7 @@ class ColumnOrigins(TargetReports):
     FOLDER = "origins"
 
     def read(self, target: str, location: str) -> dict[str, Any]:
-        """Topic → what is known of its table; a document that cannot be read is treated as missing, and written again by the next apply."""
+        """Topic → the known origins of its table; a document that cannot be read is treated as missing, and written again by the next apply."""
         path = self.report_path(target, location)
         data = self._storage.read(path)
         try:

@@ -1,4 +1,4 @@
-"""Stores what a job last did to the tables of a target.
+"""Stores the last result of a job on the tables of a target.
 
 There is one document for each kind of table and location, in a folder of the connector.
 """

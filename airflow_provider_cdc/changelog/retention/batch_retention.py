@@ -111,12 +111,12 @@ class RetentionHold:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
-    """A plan of what would be removed now.
+    """A plan of the batches that would be removed now.
 
     :param first: the first batch that is kept now; 0 if there is none
     :param last: the newest one
     :param keep: the first one that is kept afterwards
-    :param why: of what goes, or of why nothing goes
+    :param why: the reason why batches go, or why none goes
     :param applied: the last batch that all targets have; 0 if there is no target
     :param targets: how many there are
     :param holds: targets that lack batches, the one that is furthest behind first
@@ -189,9 +189,9 @@ class Retention:
         self._now = now or datetime.now(UTC)
 
     def run(self) -> RetentionPlan:
-        """Remove what is to be removed, and finish what a killed run has begun.
+        """Remove the batches that are to be removed, and finish a removal that a killed run has begun.
 
-        :return: what was done
+        :return: the plan that was carried out
         """
         self._finish()
         plan = self._plan_in_peace()
@@ -212,7 +212,7 @@ class Retention:
         return self.plan_removal(note=True)
 
     def plan_removal(self, *, note: bool = False) -> RetentionPlan:
-        """Plan what would be removed.
+        """Plan a removal.
 
         :param note: remember which batches all targets have now; otherwise nothing is written
         """
@@ -245,7 +245,7 @@ class Retention:
             self._write(notes)
         return RetentionPlan(first, last, keep, why, applied, len(needs), holds)
 
-    # -- what goes ------------------------------------------------------------------------------------------------------
+    # -- batches that go ------------------------------------------------------------------------------------------------
 
     def _start(self, notes: _RetentionNotes, needs: Iterable[TargetProgress], first: int) -> int:
         """Find a batch that is there, as near to the last one as is known."""
@@ -327,7 +327,7 @@ class Retention:
         if len(marks) < 2:
             return
         numbers = range(marks[0], marks[-1])
-        # in their order, so that what is left of them has no gap; and nothing reads files that no manifest names
+        # in their order, so that the rest of them has no gap; and nothing reads files that no manifest names
         for number in numbers:
             self._storage.delete(self._changelog.path_of(self._connector, number))
         folders = [self._storage.join_path(self._connector, "data", batch_name(number)) for number in numbers]
@@ -337,7 +337,7 @@ class Retention:
         self._markers.delete_older(marks[-1])
         log.info("Removed the batches %d to %d of %s.", marks[0], marks[-1] - 1, self._connector)
 
-    # -- what is noted --------------------------------------------------------------------------------------------------
+    # -- notes ----------------------------------------------------------------------------------------------------------
 
     def _subtract(self, first: int, keep: int, size: int) -> None:
         """Note that the counted batches begin later now.
@@ -375,7 +375,7 @@ class Retention:
 def _note(notes: _RetentionNotes, now: datetime, applied: int, ms: int) -> None:
     """Note which batches all targets have. Of notes that are old enough only the newest one is needed."""
     length = timedelta(milliseconds=max(ms, 0))
-    # a table that fell behind has what came after that from the next note on
+    # a table that fell behind has the batches after that from the next note on
     entries = [(at, batch) for at, batch in notes.applied if batch <= applied and at <= now]
     last = entries[-1] if entries else None
     if last is None or (last[1] < applied and now - last[0] >= length / NOTES):

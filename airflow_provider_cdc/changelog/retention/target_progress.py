@@ -21,7 +21,7 @@ class TargetProgress:
     :param last: the batch up to which its other tables are, if some are behind
     :param applied_at: when its last apply wrote its report, in ISO form; empty if that is not known
     :param tables: those that are behind the others, or have failed
-    :param trouble: why it is not known what it needs; empty if it is
+    :param trouble: why its needs are unknown; empty if they are known
     """
 
     target: str
@@ -43,7 +43,7 @@ class TargetProgress:
 
 
 def needs_of(storage: Storage, connector: str) -> list[TargetProgress]:
-    """List what each target needs, the one that needs most first. One whose report cannot be read needs everything."""
+    """List the batches that each target needs, the one that needs most first. One whose report cannot be read needs all."""
     reports = ApplyReports(storage, connector)
     found = [_need(report) for report in reports.list_reports()]
     found += [

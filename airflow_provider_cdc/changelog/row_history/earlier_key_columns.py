@@ -21,7 +21,7 @@ class PreviousKeys:
 
     :param key: with the columns as they are called at the end of the reign
     :param wanted: whether an event belongs to the story
-    :ivar notes: what could not be found
+    :ivar notes: texts about changes that could not be found
     """
 
     events: KeyEventReader
@@ -99,7 +99,7 @@ class PreviousKeys:
 def called_at_the_end(name: str, names: Names) -> str | None:
     """Return the name at the end of a column of a version; ``None`` if it is not there any more.
 
-    :param names: columns as they are called at the end → what they are called in the version
+    :param names: columns as they are called at the end → their names in the version
     """
     found = next((end for end, name_then in names.items() if name_then == name), None)
     return found if found is not None else None if name in names else name

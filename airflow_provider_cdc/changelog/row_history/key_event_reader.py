@@ -150,7 +150,7 @@ class KeyEventReader:
         )
 
     def _look_again(self) -> None:
-        """Bring the index up, and read the manifests of what it does not know."""
+        """Bring the index up, and read the manifests of batches that it does not know."""
         self._index.bring_up(self.first, self.last, until=self.until, tell=self.tell)
         self._view = self._index.open_view(self.first, self.last)
         unknown = [batch for a, b in self._view.unknown for batch in range(a, b + 1)]
@@ -164,7 +164,7 @@ class KeyEventReader:
             self._tail += [batch for batch in some if batch in self._manifests]
 
     def _read(self, batches: Sequence[int]) -> None:
-        """Read manifests that are not read yet. What was removed since the look began is left out."""
+        """Read manifests that are not read yet. Batches that were removed since the look began are left out."""
         new = [batch for batch in batches if batch not in self._manifests]
         manifests = map_in_threads(
             lambda batch: self.changelog.find_manifest(self.connector, batch), new, self._index.at_once

@@ -1,8 +1,8 @@
 """Finds the batches that have events of a key, without a look at all others.
 
-The capture writes nothing for it. A maintenance, or who looks for a row, makes files of the index for what has come (:mod:`.key_index_segment`), of a hundred batches
-each, and one of ten shorter ones. They are made from batches that never change, under names that say which, and each is there as a whole or not at all: several may
-be at it at once, or be killed. What no file has yet, the reader has to look at itself.
+The capture writes nothing for it. A maintenance, or a search for a row, makes files of the index for new batches (:mod:`.key_index_segment`), of a hundred batches
+each, and one of ten shorter ones. They are made from batches that never change, under names that say which, and each is there as a whole or not at all: several
+processes may write at once, or be killed. A reader searches the batches that no file has yet itself.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class IndexChanged(Exception):
 
 
 class KeyIndexView:
-    """A view of what the index knows of some batches.
+    """A view of the entries of the index for some batches.
 
     :ivar keys: of the tables that they have events of
     :ivar unknown: batches, from and to, of which it says nothing; ascending
@@ -121,7 +121,7 @@ class KeyIndex:
         self.at_once = 1 if self._storage.local else AT_ONCE
 
     def open_view(self, first: int, last: int) -> KeyIndexView:
-        """Return what the index knows of some batches.
+        """Return the view of some batches.
 
         :param first: batch that is kept
         :param last: newest batch
@@ -133,7 +133,7 @@ class KeyIndex:
     def bring_up(self, first: int, last: int, *, until: float | None = None, tell: Tell | None = None) -> int:
         """Make the files that are missing, the newest ones first.
 
-        :param until: ``time.monotonic()`` at which to stop: what is done stays, and the next one continues
+        :param until: ``time.monotonic()`` at which to stop: finished files stay, and the next call continues
         :param tell: is called with the progress
         :return: batches that no file has though there could be one
         """
@@ -151,7 +151,7 @@ class KeyIndex:
             log.warning("The key index of %s could not be updated: %s", self._connector, e.what)
         return len(self._missing(first, last)) * STEP
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- files of the index -------------------------------------------------------------------------------------------
 
     def _all(self) -> list[BatchRange]:
         stretches = (BatchRange.from_file_name(name) for name in self._storage.list(self._folder))
@@ -310,7 +310,7 @@ def bring_up_index(changelog: ChangeLog, connector: str, *, seconds: float) -> i
 
 
 def map_in_threads(function: Callable[[One], Other], items: Sequence[One], at_once: int) -> list[Other]:
-    """Return what a function makes of some items, in their order.
+    """Return the results of a function for some items, in their order.
 
     :param at_once: items that it is at work on at the same time: more than one where each of them waits for a store
     """

@@ -29,7 +29,7 @@ _PAGE = 4096
 _HEAD = struct.Struct("<8sQQQIIII")
 _MAGIC = b"CDCKEYS1"
 _FIRST_READ = 131_072
-"""Bytes that are read at once: what comes before the pages is shorter in nearly all files."""
+"""Bytes that are read at once: the part before the pages is shorter in nearly all files."""
 KeyColumns = tuple[tuple[str, str], ...]
 """Names and types of key columns, in their order."""
 Keys = Mapping[str, Mapping[int, tuple[KeyColumns, ...]]]
@@ -88,7 +88,7 @@ def encode_segment(stretch: BatchRange, found: Hashes, keys: Keys, stamp: int) -
 
 
 class KeySegment:
-    """A file of the index, opened: what comes before its pages is read.
+    """A file of the index, opened: the part before its pages is read.
 
     :ivar keys: of the tables that the batches have events of
     :raises SegmentDamaged: it cannot be used

@@ -1,4 +1,4 @@
-"""The documents of a row's events, where these say only what has changed of them."""
+"""The documents of a row's events, where these have only the changes of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.spi.partial_update_applier import partial_updates
 
 
 def follows_documents(schema: TableSchema) -> bool:
-    """Check whether events of a table may say only what has changed of a document."""
+    """Check whether events of a table may have only the changes of a document."""
     return schema.documents is not None and schema.documents.updates is not None
 
 

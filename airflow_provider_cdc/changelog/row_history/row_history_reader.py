@@ -27,9 +27,9 @@ _COMMON = ("version", "connector", "name", "ts_ms", "ts_us", "ts_ns", "snapshot"
 
 @dataclass(slots=True)
 class _FoundHistory:
-    """A collection of what was found so far, newest first.
+    """The events and changes that were found so far, newest first.
 
-    :param names: columns as they are called at the beginning → what they are called at each event
+    :param names: columns as they are called at the beginning → their names at each event
     """
 
     events: list[tuple[RowEvent, Names]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class RowHistoryReader:
     """Reads the histories of rows from one connector's change log.
 
     :param history: the recorded schema changes
-    :param masks: of what is shown
+    :param masks: of the rows that are shown
     """
 
     def __init__(self, events: KeyEventReader, connector: str, history: History, masks: RowMasks | None = None) -> None:
@@ -66,7 +66,7 @@ class RowHistoryReader:
             )
         row_events = [event for event, _ in history.events if event.op != "t"]
         begins_here = bool(row_events) and row_events[-1].op in ("c", "r")
-        # where the row's beginning is not kept, what was done to the whole table before may have been done to it
+        # where the row's beginning is not kept, earlier changes of the whole table may have changed it, too
         oldest = -1 if cut and not begins_here else min((event.seq for event in row_events), default=None)
         changes = [_change(*event) for event in _paired([event for event, _ in history.events])]
         changes += [_schema_change(*entry) for entry in history.changes if until is None or entry[1].ts_us <= until]
@@ -112,7 +112,7 @@ class RowHistoryReader:
         until: int | None,
         left: RowEvent | None,
     ) -> RowEvent | None:
-        """Add what happened in the time of one name. Returns the event that gave the row its key, if another key was before it.
+        """Add the changes in the time of one name. Returns the event that gave the row its key, if another key was before it.
 
         :param left: the event that gave the row another key afterwards
         """
@@ -248,7 +248,7 @@ def _row(history: _FoundHistory, changes: list[RowChange], first: int) -> Curren
     events = [entry for entry in history.events if entry[0].seq <= newest.seq]
     names_now = events[0][1]
     for event, names in _life(events):
-        # a document is not what it was before an update of it
+        # an update of a document makes it another one
         for name in sorted(lacking - _bodies(event)):
             original = called_at_the_end(name, names_now)
             column = None if original is None else find_column_name(original, names)

@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.model.key_json import InvalidKeyValue, Key, build
 from airflow_provider_cdc.core.model.table_schema import Column
 
 Names = Mapping[str, str | None]
-"""What columns are called in another version: ``None`` = it does not have them. Columns that are not named are called the same, unless another one is."""
+"""Names of columns in another version: ``None`` = it does not have them. A column that is missing here has the same name, unless another one has it."""
 
 
 def find_column_name(name: str, names: Names) -> str | None:

@@ -1,4 +1,4 @@
-"""Hides, in what a person is shown of a row, what the connector masks.
+"""Hides the values that the connector masks, in rows that are shown to a person.
 
 That includes values that were captured before the masking was configured.
 

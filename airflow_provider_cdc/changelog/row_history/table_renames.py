@@ -22,10 +22,10 @@ class TableNamePeriod:
     :param after: it begins after this ``seq``; -1 = with the log
     :param before: it ends before this one; ``None`` = it has not ended
     :param changes: of the table, newest first; that which gave it its name among them
-    :param names: version → columns, as they were called at the end → what they were called in it
+    :param names: version → columns, as they were called at the end → their names in it
     :param oldest: the same, in all versions before these
     :param came_from: the name before
-    :param names_then: columns as they were called at the end → what they were called under that
+    :param names_then: columns as they were called at the end → their names under that
     :param other: another table had the name before, and is called so now
     """
 
@@ -87,7 +87,7 @@ def reign_of(history: History, table: TableId, before: int | None) -> TableNameP
 
 
 def _backwards(change: TableChange) -> Names:
-    """Columns after a change → what they were called before."""
+    """Columns after a change → their names before."""
     return {**dict.fromkeys(change.added, None), **change.renamed}
 
 

@@ -1,4 +1,4 @@
-"""Runs one attempt of a capture, under a lease: plan, read what is pending, stream.
+"""Runs one attempt of a capture, under a lease: plan, read the pending tables, stream.
 
 :class:`CaptureRun` composes a run. Each of its parts does one thing and knows only those below it:
 

@@ -1,7 +1,7 @@
 """Runs the capture of one connector once, as callers see it: takes the lease, runs, and returns the result.
 
-:class:`Capture` takes a source, the state store and the change log; it knows nothing of Airflow. What becomes
-durable, and when, is decided in ``core/capture/capture_run.py`` and ``core/writing/batch_builder.py``.
+:class:`Capture` takes a source, the state store and the change log; it knows nothing of Airflow.
+``core/capture/capture_run.py`` and ``core/writing/batch_builder.py`` decide which rows become durable, and when.
 
     >>> with source:
     ...     result = Capture(RunInputs("shop", source, config, filters, store, changelog)).run()
@@ -63,7 +63,7 @@ _CONFLICTS = 3
 class TableCaptureResult:
     """The durable result of a run for one table.
 
-    :param schema: what is captured of it, by the run's last batch with its events
+    :param schema: its captured columns, by the run's last batch with its events
     :param dataset: namespace and name, see :meth:`airflow_provider_cdc.core.config.connector_config.ConnectorConfig.build_dataset_name`
     :param lengths: column → how many characters of its texts are captured, of columns that are masked (0) or cut
     :param bytes: of the files of the change log
@@ -91,7 +91,7 @@ class CaptureResult:
     :param topics: topic → events
     :param batches: numbers of the batches committed
     :param metrics: context → name → value; see :mod:`airflow_provider_cdc.core.model.run_metrics`
-    :param tables: topic → what was captured of its table
+    :param tables: topic → the capture result of its table
     """
 
     connector: str
@@ -324,7 +324,7 @@ def _result(run: CaptureRun, inputs: RunInputs, seconds: float) -> CaptureResult
 
 
 def _tables(totals: BatchTotals, inputs: RunInputs) -> dict[str, TableCaptureResult]:
-    """Return what was captured of each table that has events."""
+    """Return the capture result of each table that has events."""
     results = {}
     for topic, files in totals.files.items():
         schema = totals.schemas[topic]

@@ -1,4 +1,4 @@
-"""Writes what the log holds, item by item: blocks of rows, schema changes, truncates, rollbacks."""
+"""Writes the content of the log, item by item: blocks of rows, schema changes, truncates, rollbacks."""
 
 from __future__ import annotations
 

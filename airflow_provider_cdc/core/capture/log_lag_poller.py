@@ -53,7 +53,7 @@ class LogLagPoller:
     def _ask(self, position: Position) -> None:
         try:
             window = self._source.log_window(position)
-        except CdcError as e:  # the run itself matters more, and it will meet what is wrong
+        except CdcError as e:  # the run itself matters more, and it will meet the error
             log.info("The range of the source's log could not be read: %s", e.what)
             window = None
             if not self._last_metrics:

@@ -35,11 +35,11 @@ _SHORT_WAIT_S: Final = 0.005
 class Streaming:
     """Streams the log of one run.
 
-    :param tables: what the log reader may decode
+    :param tables: the tables that the log reader may decode
     :param report: is called between two transactions
     :param metrics: of the stream
     :param stopped: takes tables with a value that cannot be read
-    :param carrier: keeps what the source carries over from one stream to the next; ``None``: it carries nothing
+    :param carrier: keeps the state that the source carries over from one stream to the next; ``None``: it carries nothing
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Streaming:
 
         Everything up to there is committed.
 
-        :raises Stopped: the run was asked to end; what was streamed is committed
+        :raises Stopped: the run was asked to end; the streamed rows are committed
         """
         self._progress.start_stretch(bounded=True)
         try:

@@ -1,7 +1,7 @@
 """Asks, before anything heavy is loaded, whether a run would find anything to do.
 
-Most runs of most connectors find nothing. What they need not load and read (decoder, kernels, Arrow, the schema history) is most of what they cost.
-:func:`find_pending_work` and :func:`gone_on` are what a sensor asks too. :class:`RunPrecheck` asks what only a run has to know besides: it must be
+Most runs of most connectors find nothing. Most of their cost is in parts that they need not load and read: decoder, kernels, Arrow, the schema history.
+A sensor calls :func:`find_pending_work` and :func:`gone_on`, too. :class:`RunPrecheck` checks facts that only a run has to know besides: it must be
 certain that a whole run would end well and leave the state as it is.
 
     >>> RunPrecheck(inputs, lease).reason()
@@ -38,7 +38,7 @@ def to_registered_properties(config: ConnectorConfig) -> dict[str, Any]:
 def find_pending_work(
     name: str, record: ConnectorRecord | None, properties: Mapping[str, Any], store: StateStore
 ) -> str | None:
-    """Find what a run has to do, whatever the log says; ``None`` if there is nothing.
+    """Find the work that a run has to do, whatever the log says; ``None`` if there is none.
 
     :param properties: those in force, see :func:`to_registered_properties`
     """
@@ -57,7 +57,7 @@ def find_pending_work(
 
 
 def gone_on(source: Source, offset: Offset, end: Position | None = None) -> str | None:
-    """Describe what a run would find in the log beyond the offset, or that it is another log; ``None`` if nothing.
+    """Describe the changes that a run would find in the log beyond the offset, or that it is another log; ``None`` if there are none.
 
     :param end: of the log, where it is known; otherwise the source is asked
     :raises CdcError: the source cannot be reached
@@ -75,7 +75,7 @@ class RunPrecheck:
     It changes nothing, except that it takes what signal channels have, and adopts a batch that a run has left behind; for
     both, a whole run follows.
 
-    :param before: what the state tables had of the connector before the run took the lease: whether the last run had died is seen there
+    :param before: the record of the connector in the state tables before the run took the lease: it shows whether the last run had died
     """
 
     def __init__(self, inputs: RunInputs, lease: Lease, before: ConnectorRecord | None) -> None:
@@ -91,7 +91,7 @@ class RunPrecheck:
         return self._definition() or self._state() or self._log() or self._left_behind()
 
     def build_metrics(self, window: Mapping[str, Value]) -> dict[str, dict[str, Value]]:
-        """Return what a whole run would have measured.
+        """Return the metrics that a whole run would have measured.
 
         That is nothing but how many tables and schema changes are known, as the last run has recorded.
 
@@ -148,7 +148,7 @@ class RunPrecheck:
         return gone_on(source, self.offset)
 
     def _left_behind(self) -> str | None:
-        """Find what may have been left for the run: signals in channels, a batch without its offset."""
+        """Find work that may have been left for the run: signals in channels, a batch without its offset."""
         inputs = self._inputs
         receive_signals(inputs.name, inputs.signal_channels, inputs.store)
         if inputs.store.list_signals(inputs.name, self.offset.signal):

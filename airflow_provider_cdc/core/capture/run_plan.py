@@ -51,7 +51,7 @@ class RunPlan:
 class RunPlanner:
     """Makes the plan of one run.
 
-    :param policy: what ``snapshot.mode`` decides
+    :param policy: the decisions of ``snapshot.mode``
     :param signals: the signal table, whose schema must be known too
     :param topics: the names of topics; no two captured tables may have the same
     """
@@ -321,7 +321,7 @@ class RunPlanner:
         return mode
 
     def _with_interval(self, e: PositionLost, position: Position) -> PositionLost:
-        """Return the error, with what exactly is lost."""
+        """Return the error, with the lost range of the log."""
         try:
             oldest = self._source.oldest_position()
         except Exception as e2:  # the original error matters more

@@ -48,7 +48,7 @@ class StreamProgress:
 
     def tell_if_due(self, about: str = "") -> None:
         """
-        :param about: what the stream is for
+        :param about: purpose of the stream
         """
         if self._work is None:
             return

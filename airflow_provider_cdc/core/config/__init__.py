@@ -1,4 +1,4 @@
-"""The properties of a connector, and what follows from them alone: filters, masks, topics, lists.
+"""The properties of a connector, and their direct consequences: filters, masks, topics, lists.
 
 Imported at DAG parse: no module here may import pyarrow or a driver at its top. May import ``core.model``.
 """

@@ -53,7 +53,7 @@ _SECRET = re.compile(r"password|passphrase|secret|jaas|credential|oauthbearer\.c
 class ConnectionForm:
     """The form for an Airflow connection to a source, with the usual fields.
 
-    :param labels: field (``host``, ``port``, ``login``, ``password``, ``schema``, ``extra``) → what it is called here
+    :param labels: field (``host``, ``port``, ``login``, ``password``, ``schema``, ``extra``) → its name here
     :param hidden: fields without a meaning here
     :param placeholders: field → example
     :param extras: further properties in the form, with their description; kept in ``extra`` by their names
@@ -99,7 +99,7 @@ class Configuration(BaseModel):
     FORM: ClassVar[ConnectionForm] = ConnectionForm()
     """The form for a connection to this source."""
     CONNECTION: ClassVar[Mapping[str, str]] = {}
-    """What the fields of a connection mean: ``host``, ``port``, ``login``, ``password``, ``schema`` → documented property."""
+    """The meaning of the fields of a connection: ``host``, ``port``, ``login``, ``password``, ``schema`` → documented property."""
     CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ()
     """Further properties of the connection, which its ``extra`` may hold, besides those of :attr:`FORM` and :attr:`CONNECTION`."""
     IGNORED: ClassVar[Mapping[str, str]] = {}
@@ -107,7 +107,7 @@ class Configuration(BaseModel):
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {}
     """Documented properties that would silently have no effect: refused. A trailing ``*`` matches a prefix."""
     LISTS: ClassVar[Mapping[str, PropertyEffect]] = {}
-    """Lists and switches that decide what is captured, those of the base classes left out. Each ``….list`` must be among them."""
+    """Lists and switches that select the captured rows, without those of the base classes. Each ``….list`` must be among them."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -124,7 +124,7 @@ class Configuration(BaseModel):
 
     @classmethod
     def list_capture_properties(cls) -> dict[str, PropertyEffect]:
-        """List the properties that decide what is captured, by their documented names."""
+        """List the properties that select the captured rows, by their documented names."""
         return cls._table("LISTS")
 
     def find_widened_lists(self, before: Self) -> list[str]:
@@ -150,7 +150,7 @@ class Configuration(BaseModel):
 
     @classmethod
     def wrong_names(cls, names: Iterable[str]) -> dict[str, str]:
-        """Names that no property has, or one that is not supported, each with what is wrong. It needs no values: they may be templates."""
+        """Names that no property has, or one that is not supported, each with the reason. It needs no values: they may be templates."""
         aliases = {str(f.alias) for f in cls.model_fields.values()}
         ignored, not_supported = cls._table("IGNORED"), cls._table("NOT_SUPPORTED")
         wrong: dict[str, str] = {}

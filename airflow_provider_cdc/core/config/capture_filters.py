@@ -1,4 +1,4 @@
-"""Decides which tables and columns are captured, and what a table's key is.
+"""Decides which tables and columns are captured, and which columns are a table's key.
 
 Patterns are anchored: they match the whole name, without regard to case, as Debezium's do (Debezium MySQL connector,
 ``table.include.list``, ``column.include.list``, ``message.key.columns``). Where tables have a level above the namespace, lists of
@@ -71,7 +71,7 @@ class Filters:
         return self._snapshot is None or any(name in self._snapshot for name in _names(table))
 
     def select_columns(self, schema: TableSchema) -> TableSchema:
-        """Return the schema of what is captured.
+        """Return the schema of the captured columns.
 
         Excluded columns are left out, and those that cannot be captured; the key is replaced where the configuration says so.
 
@@ -107,7 +107,7 @@ class Filters:
         )
 
     def build_maskings(self, schema: TableSchema) -> dict[int, Masking]:
-        """Map the number of a column to what becomes of its values in images.
+        """Map the number of a column to the masking of its values in images.
 
         :raises ConfigError: it is part of the key
         """

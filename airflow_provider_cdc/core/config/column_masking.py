@@ -44,7 +44,7 @@ class Maskings:
     def find_column_maskings(
         self, schema: TableSchema, names: Sequence[TableId | str], key: Sequence[str]
     ) -> dict[int, Masking]:
-        """Map the number of a column to what becomes of its values. If several properties match, the first one counts.
+        """Map the number of a column to the masking of its values. If several properties match, the first one counts.
 
         :param names: of the table, as patterns may write them
         :param key: the key columns of the table
@@ -70,12 +70,12 @@ class Maskings:
         return maskings
 
     def find_text_maskings(self, schema: TableSchema, names: Sequence[TableId | str]) -> dict[str, Masking]:
-        """Column of texts → what becomes of its values. For rows that are shown: that a column is part of the key is no error here."""
+        """Column of texts → the masking of its values. For rows that are shown: here it is no error if a column is part of the key."""
         maskings = {column.name: self.find_masking(column.name, names) for column in schema.columns if _is_text(column)}
         return {name: masking for name, masking in maskings.items() if masking is not None and name not in schema.key}
 
     def find_masking(self, column: str, names: Sequence[TableId | str]) -> Masking | None:
-        """Find what becomes of texts of a column that is known by its name alone."""
+        """Find the masking of the texts of a column that is known by its name alone."""
         return next(
             (
                 masking

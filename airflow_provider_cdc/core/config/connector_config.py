@@ -316,7 +316,7 @@ class ConnectorConfig(DefaultSourceConfig):
     CONNECTION_ONLY: ClassVar[tuple[str, ...]] = CONSUMER_OF_CONNECTION
 
     TABLES: ClassVar[tuple[str, str]] = ("table.include.list", "table.exclude.list")
-    """What the lists of captured tables are called, for messages and for runs that capture fewer tables."""
+    """The names of the lists of captured tables, for messages and for runs that capture fewer tables."""
 
     IGNORED: ClassVar[Mapping[str, str]] = {
         "name": "the connector definition sets the connector's name",
@@ -424,13 +424,13 @@ class ConnectorConfig(DefaultSourceConfig):
         """Return namespace and name of a table, as lineage tools know it (OpenLineage, "Naming").
 
         For a server, these are ``scheme://host:port`` and the dotted name. A source whose database has a name there says so;
-        without it, the connector's topics tell its tables from others.
+        without it, the connector's topics distinguish its tables from others.
         """
         return f"cdc://{self.topic_prefix}", table.full_name
 
 
 NO_CONNECTOR = "connection-test"
-"""The ``topic.prefix`` of what is asked of a connection before there is a connector."""
+"""The ``topic.prefix`` for requests to a connection before there is a connector."""
 
 
 __all__ = ["DEPRECATED_SNAPSHOT_MODES", "NO_CONNECTOR", "ColumnSelection", "ConnectorConfig"]

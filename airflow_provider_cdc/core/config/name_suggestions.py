@@ -1,4 +1,4 @@
-"""Suggests what a person may have meant by a name that is not known.
+"""Suggests the name that a person may have meant by an unknown one.
 
 This module is imported at DAG parse: it must stay light.
 """
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 
 def suggest_names(name: str, valid: Iterable[str]) -> str:
-    """Suggest what a person may have meant, and list what there is.
+    """Suggest the name that a person may have meant, and list the valid ones.
 
     >>> suggest_names("custmer", ["id", "customer"])
     "did you mean 'customer'? Valid names are: id, customer"
@@ -35,7 +35,7 @@ def describe_unknown_name(name: str, valid: Sequence[str]) -> str:
 
 
 def wrong_names(text: str, valid: Sequence[str], exact: Collection[str] = ()) -> list[str]:
-    """List what cannot be filled into the braces of a text.
+    """List the errors of the names in the braces of a text.
 
     :param exact: names that are filled in as they are, and are not cut or filled up
     """
@@ -50,7 +50,7 @@ def wrong_names(text: str, valid: Sequence[str], exact: Collection[str] = ()) ->
 
 
 def _unfit_forms(text: str, valid: Iterable[str]) -> list[str]:
-    """List what stands behind the names in braces and is no form of a text, such as ``{table:d}``."""
+    """List the errors of forms behind the names in braces that are none of a text, such as ``{table:d}``."""
     try:
         text.format(**dict.fromkeys(valid, "x"))
     except (KeyError, IndexError, ValueError) as e:

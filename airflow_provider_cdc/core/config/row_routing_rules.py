@@ -16,9 +16,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from airflow_provider_cdc.core.config.name_suggestions import describe_unknown_name, names_in, wrong_names
 
 Otherwise = Literal["default", "drop", "error"]
-"""What becomes of a row that no step of a route takes: the table that it would have without the route, none, or an error."""
+"""The destination of a row that no step of a route takes: the table that it would have without the route, none, or an error."""
 VALUE = "value"
-"""The name in a step's location that stands for what its ``by`` has given."""
+"""The name in a step's location that stands for the value of its ``by``."""
 ROUTED = "${routedByValue}"
 """The same in ``route.topic.replacement``."""
 AGGREGATE = "aggregatetype"
@@ -150,7 +150,7 @@ class Outbox(BaseModel):
         return self.replacement.replace(ROUTED, value)
 
     def to_comparable_form(self) -> dict[str, Any]:
-        """Return what decides the rows of its tables."""
+        """Return the settings that decide the rows of its tables."""
         return self.model_dump(by_alias=True, exclude={"invalid", "replacement"}, exclude_defaults=True, mode="json")
 
 
@@ -164,7 +164,7 @@ _NOT_HERE = {
     "tracing.operation.name": "tracing is not supported",
     "tracing.with.context.field.only": "tracing is not supported; filter selects rows",
 }
-"""Properties of the Outbox Event Router that are not here, and what is."""
+"""Properties of the Outbox Event Router that are not here → why, or the replacement."""
 
 
 def explain_missing_property(name: str) -> str:
@@ -182,7 +182,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 
 
 def find_route_contradictions(route: Sequence[RouteStep], valid: Sequence[str]) -> list[str]:
-    """List what steps of a route say that cannot be.
+    """List the contradictions in the steps of a route.
 
     :param valid: names that their locations may have in braces, without :data:`VALUE`
     """
@@ -212,7 +212,7 @@ def find_route_contradictions(route: Sequence[RouteStep], valid: Sequence[str]) 
 
 
 def of_an_outbox(outbox: Outbox, location: str | None, set_too: Sequence[str], valid: Sequence[str]) -> list[str]:
-    """List what a rule with an outbox says that cannot be.
+    """List the contradictions in a rule with an outbox.
 
     :param set_too: options of the rule that have a meaning of their own in it
     """

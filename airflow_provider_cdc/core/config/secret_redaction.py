@@ -36,7 +36,7 @@ _NO_SECRET: Final = {"", "anon", "anonymous", "google_default", "cloud", "cache"
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether what a setting of this name holds must never be shown.
+    """Return whether the value of a setting of this name must never be shown.
 
     >>> is_secret_name("sasl.password"), is_secret_name("ssl.key.location")
     (True, False)

@@ -63,11 +63,11 @@ class DefaultSourceConfig(Configuration):
         return False
 
     def rewrite_mode(self) -> RewriteMode:
-        """Return what is done when a schema change has changed rows without an event."""
+        """Return the reaction to a schema change that has changed rows without an event."""
         return RewriteMode.SNAPSHOT
 
     def heartbeat_statement(self) -> str | None:
-        """Return what ``Source.execute_statement`` gets with each heartbeat."""
+        """Return the statement that ``Source.execute_statement`` gets with each heartbeat."""
         return None
 
     @classmethod

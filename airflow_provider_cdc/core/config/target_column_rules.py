@@ -1,4 +1,4 @@
-"""Rules for the columns of a table: which ones it has, what they are called, and what is in them.
+"""Rules for the columns of a table: which ones it has, their names, and their content.
 
 This module is imported at DAG parse: it must stay light. Names of columns are checked when a job knows the tables.
 """
@@ -64,7 +64,7 @@ class ColumnRules(BaseModel):
 
 
 def find_column_contradictions(columns: ColumnRules, shard: Mapping[str, str]) -> list[str]:
-    """List what a rule says of columns that cannot be, or would have no effect.
+    """List the contradictions in a rule about columns, and settings that would have no effect.
 
     :param shard: the column by which source tables differ, and its text
     """

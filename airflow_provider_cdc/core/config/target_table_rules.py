@@ -1,4 +1,4 @@
-"""Rules for target tables: what a user says about each table that changes are applied to, by patterns over the source's tables.
+"""Rules for target tables: the user's choices for each table that changes are applied to, by patterns over the source's tables.
 
     >>> rules = TableRules.parse([
     ...     {"tables": r"shop\\.audit_.*", "mode": "log"},
@@ -51,7 +51,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
 }
 """Mode → the columns that it keeps up to date itself."""
 _TO_COME = frozenset({"type_changes", "dropped_columns"})
-"""What a rule says of changes at the source to come. It does not decide the rows that are there."""
+"""Settings of a rule about later changes at the source. They do not decide the rows that are there."""
 _PLACES = ("connector", "topic", "database", "table")
 
 
@@ -62,19 +62,19 @@ class TableRule(BaseModel):
     :param location: where the tables are; that of the job, if there is none. It may have named groups of the pattern, too
     :param mode: ``current``: the table equals the source. ``log``: a row for each event. ``soft_delete``: rows that the source has deleted
         stay, marked. ``history``: a row for each version of a row
-    :param columns: what becomes of columns
+    :param columns: rules for the columns
     :param filter: a SQL condition over the source's columns; rows for which it is not true are not in the table
     :param shard: one column and a text as in ``constant``, for tables that several source tables share: the column is part of their key
     :param partition_by: columns of the table, or transforms that its kind knows: ``days(created_at)``
     :param cluster_by: columns by which rows are kept together
-    :param route: steps by which rows are brought to several tables, by what is in them; see :class:`airflow_provider_cdc.core.config.row_routing_rules.RouteStep`
-    :param otherwise: what becomes of rows that no step takes. ``default``: the table that they would have without a route. ``drop``: they are in no
+    :param route: steps by which rows are brought to several tables, by their values; see :class:`airflow_provider_cdc.core.config.row_routing_rules.RouteStep`
+    :param otherwise: destination of rows that no step takes. ``default``: the table that they would have without a route. ``drop``: they are in no
         table. ``error``: nothing is written. Of an outbox ``error`` unless it says ``drop``
     :param outbox: the table is an outbox; see :class:`airflow_provider_cdc.core.config.row_routing_rules.Outbox`
     :param type_changes: when a column gets a type that does not hold its old values. ``rewrite``: the table is written again, with the values that the
         source's table is read again with, or equal ones of the new type. ``new_column``: the table's column stays as it is, and the source's
         continues in a new one, ``amount__v_string``. ``stop``: the apply stops for this table
-    :param dropped_columns: what becomes of a column that the source drops. ``keep``: it stays, with the values that it had. ``drop``: it goes from the
+    :param dropped_columns: treatment of a column that the source drops. ``keep``: it stays, with the values that it had. ``drop``: it goes from the
         table, too
     """
 
@@ -125,9 +125,9 @@ class TableRule(BaseModel):
         return self.to_comparable_form() == {}
 
     def to_comparable_form(self) -> dict[str, Any]:
-        """Return what decides the rows and the layout of a table, in a form that can be compared and stored.
+        """Return the settings that decide the rows and the layout of a table, in a form that can be compared and stored.
 
-        What it says of changes at the source to come is not part of it: it may be changed for a table that is there.
+        Settings about later changes at the source are not part of it: they may be changed for a table that is there.
         """
         left_out = {"tables", "location", "route", "otherwise", "outbox", *_TO_COME}
         if self.outbox is not None:
@@ -254,7 +254,7 @@ def _read(source: str | Path) -> Any:
 
 
 def _contradictions(rule: TableRule) -> list[str]:
-    """List what a rule says that cannot be true together, or of names that are not known."""
+    """List the settings of a rule that contradict each other, and names that are unknown."""
     wrong, columns = [], rule.columns
     named = [set(re.compile(pattern).groupindex) for pattern in rule.tables]
     # a text is filled in for each table, whichever pattern matches it
@@ -353,7 +353,7 @@ def _explained(error: Any) -> str:
 
 
 _MODELS: Mapping[str, type[BaseModel]] = {"columns": ColumnRules, "route": RouteStep}
-"""Option → what its own options are."""
+"""Option → its own options."""
 _VALUES = {
     "mode": get_args(Mode),
     "type_changes": get_args(TypeChanges),

@@ -87,7 +87,7 @@ class TopicNames:
 
 
 def _reserved(config: ConnectorConfig) -> dict[str, str]:
-    """Topic → what it holds, of topics that are no table's.
+    """Topic → its content, of topics that are no table's.
 
     :raises ConfigError: two of them have one name
     """

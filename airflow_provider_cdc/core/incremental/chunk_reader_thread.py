@@ -279,8 +279,8 @@ class ChunkReaderThread:
         began, pause = time.monotonic(), 0.002
         chunk = reader.read(rows, limit, queries, self._max_bytes)
         while chunk.low is not None and window.floor is not None and not chunk.low.has_reached(window.floor):
-            # the stream is ahead of what is visible: for a moment, as a log is written before it is committed; for longer, or for
-            # ever, where the connector has come to another server that lacks what the one before had
+            # the stream is ahead of the visible rows: for a moment, as a log is written before it is committed; for longer, or for
+            # ever, where the connector has come to another server that lacks rows of the one before
             if time.monotonic() - began > _CATCH_UP_S:
                 problem = build_lag_problem(
                     progress.table, reader.describe_missing_log(chunk.low, window.floor), _CATCH_UP_S
@@ -318,7 +318,7 @@ class ChunkReaderThread:
                 window.next = advance_scan(scan, chunk.last, last=last, looked_up=looked_up)
             window.problem = problem
             window.final = problem is not None or (last and len(scan.ranges) <= 1)
-            # otherwise the chunk is there, and what closes its window cannot be written
+            # otherwise the chunk is there, and the marker that closes its window cannot be written
             if chunk is not None or window.chunk is None:
                 window.chunk = chunk if chunk is not None else ChunkRows([], None)
                 progress.before = scan

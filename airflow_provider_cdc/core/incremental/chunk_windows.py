@@ -41,7 +41,7 @@ KeyColumns = tuple[tuple[str, str], ...]
 class TouchedKeys:
     """The keys that a stretch of the log has events for, in one table.
 
-    :param key: what their keys are made of; empty if the table had none, so that it is not known which rows the events are about
+    :param key: names and types of their key columns; empty if the table had none, so that it is not known which rows the events are about
     :param whole: key columns of the rows that have complete events, or that were deleted
     :param partly: key columns of the rows whose events lack values; for each column's name, which rows lack it
     :param everything: the table was emptied

@@ -197,7 +197,7 @@ class IncrementalCoordinator:
         self._held.append((table, touched))
         self._held_rows += rows
 
-    # -- what may be written ------------------------------------------------------------------------------------------
+    # -- windows that may be written ----------------------------------------------------------------------------------
 
     def iterate_ready_windows(self, present: Callable[[], IncrementalState]) -> Iterator[ReadyWindow]:
         """Yield the windows that the stream has passed, in order; between transactions only.

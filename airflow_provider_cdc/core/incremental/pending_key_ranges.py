@@ -1,4 +1,4 @@
-"""Ranges of keys: which rows and keys of a scan come next, and what is left of it behind them.
+"""Ranges of keys: which rows and keys of a scan come next, and the rest of it behind them.
 
 Of each range the keys that may be absent are looked up first, by themselves: whether a key has a row is the database's to say, not a
 matter of the order in which it sorts texts. Then the rows of the range are read, like those of a whole table.

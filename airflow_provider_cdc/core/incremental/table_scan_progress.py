@@ -19,9 +19,9 @@ OrderOf = Callable[[TableSchema, TableScan], tuple[str, ...] | ScanProblem]
 
 @dataclass(slots=True)
 class TableProgress:
-    """The progress of reading a table; ahead of what is committed.
+    """The progress of reading a table; ahead of the committed state.
 
-    :param scan: what is left to read
+    :param scan: the part of the scan that is left to read
     :param probe: before anything is read, test that the table can be read: its rows in the targets will be replaced
     :param before: ``scan``, before the chunk that was read last
     """
@@ -57,7 +57,7 @@ class TableProgress:
 
 
 def build_lag_problem(table: TableId, missing: str, seconds: float) -> ScanProblem:
-    """Describe that the database does not show what is captured already.
+    """Describe that the database does not show rows that are captured already.
 
     :param seconds: for which it was waited for
     """
@@ -70,7 +70,7 @@ def build_lag_problem(table: TableId, missing: str, seconds: float) -> ScanProbl
 
 
 def problem_of(e: Exception) -> ScanProblem:
-    """Return what an error says, for the sender of the request for the table."""
+    """Return the text of an error, for the sender of the request for the table."""
     text = (
         e.what + (f" ({e.where})" if e.where else "") + (f" {e.remedy}" if e.remedy else "")
         if isinstance(e, CdcError)

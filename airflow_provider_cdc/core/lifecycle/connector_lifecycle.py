@@ -112,7 +112,7 @@ class ConnectorLifecycle:
     # -- the offset ---------------------------------------------------------------------------------------------------
 
     def plan_offset(self, target: Position | None) -> OffsetPlan:
-        """Plan what it would mean to continue from another position.
+        """Plan the continuation from another position.
 
         :param target: ``None`` = from the beginning, with a snapshot of all tables
         """
@@ -120,7 +120,7 @@ class ConnectorLifecycle:
         return planner.plan_reset() if target is None else planner.plan_move(target)
 
     def plan_restore(self, version: int) -> OffsetPlan:
-        """Plan what it would mean to go back to an offset that the connector has had.
+        """Plan the return to an offset that the connector has had.
 
         :raises ConfigError: it has had no such one
         """
@@ -160,7 +160,7 @@ class ConnectorLifecycle:
         return self.apply_offset(self.plan_offset(None), confirmation, by)
 
     def delete(self, confirmation: str | None, *, with_changelog: bool = False) -> None:
-        """Delete what is kept of the connector in the state tables, and if asked for its change log. Targets are not touched.
+        """Delete the rows of the connector in the state tables and, if requested, its change log. Targets are not touched.
 
         :raises ConfigError: it is not confirmed
         :raises LeaseHeld: a run is alive
@@ -178,7 +178,7 @@ class ConnectorLifecycle:
     # -- gaps ---------------------------------------------------------------------------------------------------------
 
     def find_gap(self) -> LogGap | None:
-        """Find what is lost because the log no longer holds the offset's position; ``None`` if it does."""
+        """Find the loss if the log no longer holds the offset's position; ``None`` if it holds the position."""
         return find_gap(
             self.name, self.store.load_offset(self.name).offset or Offset(), self._record().moved_at, self._source()
         )

@@ -35,7 +35,7 @@ class LifecycleStore(StateStore, Protocol):
         """Record a connector's definition. It is written only if it has changed."""
 
     def find_registration(self, connector: str) -> ConnectorRegistration | None:
-        """Return what was registered last."""
+        """Return the last registration."""
 
     def list_connectors(self) -> list[ConnectorRecord]:
         """Every connector, by name."""
@@ -70,18 +70,18 @@ class LifecycleStore(StateStore, Protocol):
         """
 
     def set_control(self, connector: str, wanted: DesiredState, by: str, reason: str = "") -> ConnectorControl:
-        """Record what people want of a connector; a run that is alive sees it within a second or two.
+        """Record the desired state of a connector; a run that is alive sees it within a second or two.
 
         :param by: who asks
         """
 
     def request_restart(self, connector: str, by: str, reason: str = "") -> ConnectorControl:
-        """Ask the run that is alive to end, so that another one begins. What is wanted of the connector stays."""
+        """Ask the run that is alive to end, so that another one begins. The desired state of the connector stays."""
 
     def replace_offset(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset:
         """Replace the offset with another one; the one before stays in the history. Raises like :meth:`commit`.
 
-        :param reason: who wants it, and what for
+        :param reason: who wants it, and why
         """
 
     def prune_rows(self, connector: str, retention: StateRetention, now: datetime) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Moves a connector's offset by hand: first a plan of what that would do, for people to read, then the same plan is carried out.
+"""Moves a connector's offset by hand: first a plan of the consequences, for people to read, then the same plan is carried out.
 
 ``seq``, ``batch`` and the number of the last signal never go back: the change log continues behind its last batch, whatever
 position in the source's log that has.
@@ -44,7 +44,7 @@ class OffsetPlan:
     """The planned move of the offset. Nothing has happened yet.
 
     :param version: of the offset that the plan is about; once that has moved, the plan is invalid
-    :param offset: what would replace it
+    :param offset: the offset that would replace it
     :param reason: for the history of offsets
     :param consequences: what people must know before they confirm, one sentence each
     :param problems: why it cannot be done, each with what can be done instead; empty if it can
@@ -146,10 +146,10 @@ class OffsetPlanner:
             )
         return self._plan(restored, effect, self._text(offset.position), target, reason, dropped)
 
-    # -- what lies in between -----------------------------------------------------------------------------------------
+    # -- changes in between -------------------------------------------------------------------------------------------
 
     def _way(self, now: Position, target: Position) -> OffsetEffect:
-        """Compare two positions, and say what moving from one to the other means."""
+        """Compare two positions, and add the consequences of a move from one to the other."""
         self._readable(target)
         past, short = now.has_reached(target), target.has_reached(now)
         if past and short:

@@ -21,7 +21,7 @@ _PREFIX = "state.retention."
 
 
 def retention_of(connector: str, properties: Mapping[str, Any]) -> StateRetention:
-    """Return what a connector's properties say.
+    """Return the limits that a connector's properties set.
 
     :raises ConfigError: one of ``state.retention.*`` cannot be used
     """
@@ -38,11 +38,11 @@ def retention_of(connector: str, properties: Mapping[str, Any]) -> StateRetentio
 def prune_state(
     store: LifecycleStore, connector: str, properties: Mapping[str, Any], *, now: datetime | None = None
 ) -> dict[str, int]:
-    """Remove what is older than a connector's retention. A run may be alive meanwhile.
+    """Remove the rows that are older than a connector's retention. A run may be alive meanwhile.
 
     :return: kind of row → how many were removed
     :raises ConfigError: one of ``state.retention.*`` cannot be used
-    :raises StateUnavailable: the state database cannot be reached; what was removed stays removed
+    :raises StateUnavailable: the state database cannot be reached; rows that were removed stay removed
     """
     removed = store.prune_rows(connector, retention_of(connector, properties), now or datetime.now(UTC))
     log.info("State of %s: %s", connector, removed_text(removed))
@@ -50,7 +50,7 @@ def prune_state(
 
 
 def removed_text(removed: Mapping[str, int]) -> str:
-    """Format what was removed, for people."""
+    """Format the numbers of removed rows, for people."""
     counts = ", ".join(f"{rows:,} of {kind.replace('_', ' ')}" for kind, rows in removed.items() if rows)
     return f"rows removed: {counts}." if counts else "no rows are older than state.retention.* allows."
 

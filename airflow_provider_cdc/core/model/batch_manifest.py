@@ -53,7 +53,7 @@ class DataFile(_ManifestModel):
 
     @property
     def sparse_columns(self) -> list[str]:
-        """Columns of which rows with a key lack values: what a delete lacks does not matter to them."""
+        """Columns of which rows with a key lack values: values that a delete lacks do not matter to them."""
         return self.unavailable if self.unavailable_after is None else self.unavailable_after
 
 
@@ -110,7 +110,7 @@ class SignalOutcome(_ManifestModel):
 
 @dataclass(frozen=True, slots=True)
 class BatchContents:
-    """The changes that a batch brings to tables: its manifest without what only the capture needs.
+    """The changes that a batch brings to tables: its manifest without the parts that only the capture needs.
 
     Of a long backlog, all of these are in memory at once.
 
@@ -138,7 +138,7 @@ class Manifest(_ManifestModel):
 
     :param epoch: lease epoch of the run that wrote it
     :param writer: unique id of that run, part of its file names
-    :param offset_before: what the offset was, ``None`` for the first batch of a connector
+    :param offset_before: the offset before the batch; ``None`` for the first batch of a connector
     :param schemas: topic → version (as text) → captured table schema, for every file and every change of this batch
     :param source_fields: the source's own fields of the ``source`` block → Arrow type, with ``!`` where required; with schema
         changes only, as files of events have them by themselves

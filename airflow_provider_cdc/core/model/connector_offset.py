@@ -1,4 +1,4 @@
-"""The offset: what a connector has durably finished. Immutable; each step of a run is a method that returns the next one.
+"""The offset: the durable progress of a connector. Immutable; each step of a run is a method that returns the next one.
 
 It is written by compare-and-set together with each batch, so everything that has to be exactly as durable as a batch is part of it:
 the position, the last sequence number, the tables that a snapshot has still to read, and how far incremental snapshots have come.
@@ -91,7 +91,7 @@ class SnapshotState(BaseModel):
 
         :param held: table → whether the target may hold rows of it
         :param request: number of the signal that asks for them
-        :param selects: table → statement that gives its rows; what the target holds of such a table stays
+        :param selects: table → statement that gives its rows; the rows that the target holds of such a table stay
         :param streamed: those of them that are captured now, and continue to be so until they are read
         """
         pending = dict(self.pending)
@@ -294,7 +294,7 @@ class IncrementalState(BaseModel):
         return self.model_copy(update={"failed": self.failed | {str(request): "; ".join(texts)}})
 
     def request_ended(self, request: int) -> tuple[str, Self]:
-        """No table of a request is left. Returns what went wrong with it (empty: nothing), and the state without it."""
+        """No table of a request is left. Returns the text of its failures (empty: none), and the state without it."""
         failed = dict(self.failed)
         return failed.pop(str(request), ""), self.model_copy(update={"failed": failed})
 
@@ -314,7 +314,7 @@ class CarriedFile(BaseModel):
 
 
 class Offset(BaseModel):
-    """Durable progress of a connector: what it has finished.
+    """Durable progress of a connector.
 
     :param position: in the log, to continue from; ``None`` before the first snapshot or stream
     :param seq: last sequence number that was given out
@@ -350,11 +350,11 @@ class Offset(BaseModel):
         return self.model_copy(update={"position": position})
 
     def move_position(self, position: dict[str, Any]) -> Self:
-        """Continue from another position, whatever was done up to it. What was carried belongs to the one before."""
+        """Continue from another position, whatever was done up to it. The carried state belongs to the position before."""
         return self.model_copy(update={"position": position, "carried": None})
 
     def with_carried_file(self, file: CarriedFile | None) -> Self:
-        """Record what the source carries from here on; ``None``: nothing."""
+        """Record the state that the source carries from here on; ``None``: nothing."""
         return self.model_copy(update={"carried": file})
 
     def with_snapshot(self, snapshot: SnapshotState) -> Self:

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """The progress at a moment. What is not known is ``None``.
+    """The progress at a moment. Unknown values are ``None``.
 
     :param what: it is, as people call it: ``Snapshot``, ``Apply``
     :param where: which one of several at the same time, such as the target of an apply; empty if there is but one
@@ -17,7 +17,7 @@ class JobProgress:
     :param per_s: of late, not since the beginning
     :param part: how much of all is done, 0 to 1
     :param left_s: seconds until the end, if it continues as of late
-    :param now: what is at work
+    :param now: the current step
     :param began_at: seconds since 1970
     :param at: as ``began_at``; the moment that this is about
     """

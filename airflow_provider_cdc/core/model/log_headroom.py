@@ -27,7 +27,7 @@ class LogWindow:
     gone_at_s: float | None = None
 
     def to_metrics(self) -> dict[str, float | int]:
-        """Return it as metrics: -1 is what is not known."""
+        """Return it as metrics: an unknown value is -1."""
         return {
             BEHIND: -1 if self.behind_bytes is None else self.behind_bytes,
             GONE_AT: -1 if self.gone_at_s is None else round(self.gone_at_s, 3),

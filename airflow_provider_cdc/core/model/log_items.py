@@ -70,7 +70,7 @@ class RowBlock:
 
     @property
     def nbytes(self) -> int:
-        """Size of the row images in memory, and of what is beside them."""
+        """Size of the row images in memory, and of the columns beside them."""
         images = [image for image in (self.before, self.after) if image is not None]
         return sum(array.nbytes for array in (*images, *self.beside.values()))
 
@@ -132,7 +132,7 @@ class LogBlock:
 class Rollback:
     """The open transaction was rolled back, in whole or in part: the rows of its blocks so far are void.
 
-    What is left of it, if anything, follows in new blocks.
+    The rows that are left of it, if any, follow in new blocks.
     """
 
 

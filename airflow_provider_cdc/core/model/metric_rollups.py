@@ -34,7 +34,7 @@ SPANS: Mapping[str, ChartSpan] = {
     "day": ChartSpan(86_400, 1800),
     "week": ChartSpan(7 * 86_400, 10_800),
 }
-"""``hour`` is what :mod:`.metrics_last_hour` keeps."""
+""":mod:`.metrics_last_hour` keeps ``hour``."""
 LONGER = tuple(name for name, span in SPANS.items() if span.piece_s > PIECE_S)
 
 Kept = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -54,7 +54,7 @@ def find_closed_interval(recent: Sequence[Mapping[str, Any]], now_s: float) -> M
 
 
 def merge_closed_interval(kept: Kept, piece: MetricsInterval, now_s: float) -> dict[str, list[dict[str, Any]]]:
-    """Return what is kept of the longer spans after one more piece of five minutes is over.
+    """Return the pieces of the longer spans after one more piece of five minutes is over.
 
     :param kept: as this returned it the last time
     """

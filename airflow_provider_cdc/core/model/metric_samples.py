@@ -24,7 +24,7 @@ _COUNTED = frozenset({
 
 
 TEXTS = frozenset({"streaming.OldestTransactionId"})
-"""Texts that the overview of all connectors shows beside numbers: it reads nothing else of what a run has measured."""
+"""Texts that the overview of all connectors shows beside numbers: it reads nothing else of a run's metrics."""
 
 
 def is_counter(name: str) -> bool:
@@ -90,7 +90,7 @@ class MetricSeries:
     """The metrics of a connector, or of one of its topics.
 
     :ivar gauges: name → value now
-    :ivar counters: name → what was added
+    :ivar counters: name → increment
     :ivar observed: name → values that were observed, in seconds
     :ivar texts: name → text now, of :data:`TEXTS`
     :ivar unknown: names of gauges that have no value any more
@@ -154,7 +154,7 @@ class StoredSeries:
 
 
 def merge_series(before: dict[str, Any], series: MetricSeries) -> dict[str, Any]:
-    """Return what is kept of a series after more was measured.
+    """Return the stored form of a series after more was measured.
 
     It is a document of ``gauges``, ``counters``, ``histograms`` and ``texts``.
 

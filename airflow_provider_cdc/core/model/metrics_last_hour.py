@@ -59,7 +59,7 @@ class MetricsInterval:
         )
 
     def add_samples(self, series: Mapping[str, MetricSeries]) -> None:
-        """Add what was measured in some series.
+        """Add the samples of some series.
 
         :param series: topic → its metrics
         """

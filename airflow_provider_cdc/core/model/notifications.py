@@ -103,4 +103,4 @@ class NotificationChannel(Protocol):
     """
 
     def send(self, connector: str, notification: Notification) -> None:
-        """Send a notification, after what it reports is durable. An error is logged, and has no other effect."""
+        """Send a notification whose content is durable already. An error is logged, and has no other effect."""

@@ -145,7 +145,7 @@ class ChunkMetrics(EventMetrics):
 
 @dataclass(slots=True)
 class HistoryMetrics:
-    """The schema history: what was read of it at the start, and what was added to it."""
+    """The schema history: the changes that were read at the start, and those that were added."""
 
     started: int = field(default_factory=lambda: int(time.time()))
     recovered: int = 0

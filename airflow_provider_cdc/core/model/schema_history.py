@@ -32,7 +32,7 @@ class CompactedSchema(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class StoredSchemas:
-    """A history as it is stored: what the older changes come to, and those since.
+    """A history as it is stored: the result of the older changes, and the changes since.
 
     :param base: in the order of the tables' first schemas; empty as long as no base was made
     :param since: oldest first
@@ -68,7 +68,7 @@ class SchemaHistory:
         self._replay(stored.since)
 
     def build_base(self) -> list[CompactedSchema]:
-        """List what :meth:`load_stored` needs to know of every table instead of all changes so far."""
+        """List the facts that :meth:`load_stored` needs of every table instead of all changes so far."""
         return [
             CompactedSchema(id=id_, version=version, table=self._tables.get(id_))
             for id_, version in self._versions.items()

@@ -118,11 +118,11 @@ class DocumentSchema(_FrozenModel):
 
     :param body: column with the text of a document: ``before`` and ``after`` are that text
     :param key_fields: key column → field of a record's key
-    :param table_field: what the ``source`` block calls the table
+    :param table_field: name of the table in the ``source`` block
     :param source_schema: name of the schema of the ``source`` block; ``None`` = the usual one
     :param columns: further columns of the events
-    :param fields: what a record's value has, in this order
-    :param wanted: what tables that can have both are to have of a document: its text, or a *variant*, which has values with types. The change log
+    :param fields: the fields of a record's value, in this order
+    :param wanted: the form of a document in tables that can have both: its text, or a *variant*, which has values with types. The change log
         has the text
     :param updates: kind of source whose events may have updates that say what has changed of a document instead of the document: see
         :func:`~airflow_provider_cdc.core.spi.partial_update_applier.partial_updates`
@@ -267,7 +267,7 @@ GEOMETRY = "struct<wkb: binary, srid: int32>"
 NOT_CAPTURED = "null"
 """``Column.type`` of columns that cannot be captured."""
 HEADER = "__header."
-"""What names of columns begin with that are no columns of the table, but headers of its records."""
+"""Beginning of the names of columns that are no columns of the table, but headers of its records."""
 
 
 def row_struct(schema: TableSchema, *, only: tuple[str, ...] | None = None) -> pa.StructType:

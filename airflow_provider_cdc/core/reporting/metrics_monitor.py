@@ -1,4 +1,4 @@
-"""The one place that capture, snapshot and apply report to. It gives what was measured to sinks: the state tables, Airflow's metrics.
+"""The one place that capture, snapshot and apply report to. It gives the metrics to sinks: the state tables, Airflow's metrics.
 
     >>> monitor = MetricsMonitor("shop", "capture", [store.measured])
     >>> monitor.set_gauge("run.LastRunFailed", 0)
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 EVERY_S = 10.0
 """Interval at which a run that continues reports its measurements."""
 Sink = Callable[[MetricSamples], None]
-"""Takes what was measured since the last time; may raise."""
+"""Takes the samples since the last call; may raise."""
 
 
 class MetricsMonitor:
-    """Collects what is measured of one connector by one producer. For one thread.
+    """Collects the samples of one connector by one producer. For one thread.
 
     :param producer: ``capture``, or ``apply`` and which target
     :param tags: besides connector and topic
@@ -42,7 +42,7 @@ class MetricsMonitor:
 
     @property
     def is_due(self) -> bool:
-        """True if a run that continues should report what it has measured."""
+        """True if a run that continues should report its samples."""
         return bool(self._sinks) and time.monotonic() - self._flushed >= EVERY_S
 
     def set_gauge(self, name: str, value: float, topic: str = "") -> None:
@@ -71,7 +71,7 @@ class MetricsMonitor:
         self._of(topic).observed.setdefault(name, []).append(seconds)
 
     def start_attempt(self) -> None:
-        """Another attempt begins: what it counts begins at 0."""
+        """Another attempt begins: its counts begin at 0."""
         self._totals.clear()
 
     def record_metrics(self, metrics: Mapping[str, Mapping[str, Value]], topics: Mapping[str, str]) -> None:
@@ -114,7 +114,7 @@ class MetricsMonitor:
 
 
 def run_ended(monitor: MetricsMonitor, context: str, *, failed: bool, seconds: float) -> None:
-    """Record what is measured of every run when it ends, and report it at once.
+    """Record the metrics that every run has when it ends, and report them at once.
 
     :param context: ``run`` of captures, ``apply`` of applies
     """

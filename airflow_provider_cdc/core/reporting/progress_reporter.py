@@ -29,22 +29,22 @@ LATELY_S: Final = 60.0
 
 
 class ProgressBoard(Protocol):
-    """Board where other processes see what is at work. Nothing of it is needed for a result."""
+    """Board where other processes see the current work. Nothing of it is needed for a result."""
 
     def show_progress(self, work: JobProgress) -> None:
-        """Replace what is shown of this work, which ``what`` and ``where`` identify. May raise."""
+        """Replace the entry of this work, which ``what`` and ``where`` identify. May raise."""
 
     def clear_progress(self, work: JobProgress) -> None:
-        """Remove what is shown of the work: it has ended. May raise."""
+        """Remove the entry of the work: it has ended. May raise."""
 
 
 class ProgressReporter:
     """Reports how far one work is. For one thread at a time.
 
     :param what: it is
-    :param unit: of what is counted, plural
+    :param unit: name of the counted items, plural
     :param where: which one of several at the same time
-    :param done: what is counted already when it begins
+    :param done: the count at the beginning
     :param board: ``None``: only the log gets reports
     :param logger: whose lines they are
     """
@@ -88,7 +88,7 @@ class ProgressReporter:
         """Report the progress.
 
         :param of: the way that is done and all of it, if these are not ``done`` and ``total``; the way has to begin at 0
-        :param now: what is at work
+        :param now: the current step
         :param shown: on the board too; else it is taken away from there
         """
         moment = time.monotonic()

@@ -34,7 +34,7 @@ _FIELDS: Final = ("data-collection", "from", "to", "absent")
 
 
 class InvalidKeyRange(ValueError):
-    """Ranges of keys cannot be read; the text says what is wrong with them."""
+    """Ranges of keys cannot be read; the text names the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def check_number(ranges: int, absent: int, scans: Sequence[TableScan]) -> None:
 
     :param ranges: of a signal
     :param absent: keys of the signal
-    :param scans: what waits already
+    :param scans: scans that wait already
     :raises BadRange: there are more than an offset may hold
     """
     for unit, name, n, most, there in (

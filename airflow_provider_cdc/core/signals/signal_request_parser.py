@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.signals.requested_key_ranges import InvalidKeyRan
 WINDOW_OPEN: Final = "snapshot-window-open"
 WINDOW_CLOSE: Final = "snapshot-window-close"
 LARGEST: Final = 1 << 20
-"""Characters of a signal's data; what is larger is refused."""
+"""Most characters of a signal's data; a larger signal is refused."""
 MOST_CHUNK_ROWS: Final = 1_000_000
 """Rows of a chunk that a signal may ask for: a chunk is held in memory, and no signal may end a run."""
 SQL: Final = "additional-conditions"
@@ -30,7 +30,7 @@ _JSON_NAMES = {list: "array", str: "string", bool: "boolean", int: "number", flo
 
 
 class SignalRejected(Exception):
-    """A signal cannot be carried out; the text says what was wrong with it."""
+    """A signal cannot be carried out; the text names the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ Request = (
 
 
 def parse_request(signal: Signal) -> Request:
-    """Parse what a signal asks for.
+    """Parse the request of a signal.
 
     :raises Refused: its data cannot be used
     """

@@ -267,7 +267,7 @@ class _UserPolicy(SnapshotPolicy):
 
 
 def _loaded(name: str, value: str | None, group: str) -> tuple[str, Callable[..., Any]]:
-    """Return an entry point as text, and what it loads."""
+    """Return an entry point as text, and the object that it loads."""
     setting = f"{name}={value}"
     point = list_extensions(group).get(value or "")
     if point is None:

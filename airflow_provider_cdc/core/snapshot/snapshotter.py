@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class SnapshotStopped(Exception):
-    """The run was asked to end; what was read of incomplete tables is discarded."""
+    """The run was asked to end; the rows of incomplete tables are discarded."""
 
 
 class Snapshotter:
@@ -55,7 +55,7 @@ class Snapshotter:
     ) -> None:
         """Store the parts of a snapshot.
 
-        :param tables: records what rows have
+        :param tables: records the columns that rows have
         :param policy: is called when snapshots end
         :param hidden: the signal table, of which only the schema is read
         :param stopped: whether the run was asked to end
@@ -265,7 +265,7 @@ class Snapshotter:
     def _ordered(
         self, session: SnapshotSession, tables: list[TableId]
     ) -> Iterator[tuple[TableId, list[SnapshotChunk]]]:
-        """Tables with their chunks, in the order of their estimated rows if that is configured; what is locked until it is read comes first."""
+        """Tables with their chunks, in the order of their estimated rows if that is configured; tables that are locked until they are read come first."""
         tables = sorted(tables, key=lambda table: table not in session.urgent)
         cut = ((table, session.split_table(table)) for table in tables)
         if self._order is RowCountOrder.DISABLED:

@@ -1,4 +1,4 @@
-"""Inputs of a capture run: a source, the state store, the change log, and what is configured."""
+"""Inputs of a capture run: a source, the state store, the change log, and the configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RunInputs:
     :param filters: made of ``config``
     :param signal_channels: where signals come from besides the state tables and the signal table
     :param notification_channels: where notifications go besides the state tables
-    :param sinks: take what runs measure, while they continue and at their end
+    :param sinks: take the metrics of runs, while they continue and at their end
     """
 
     name: str

@@ -25,11 +25,11 @@ from airflow_provider_cdc.core.model.connector_offset import CarriedFile
 
 
 class CarryOverLost(Exception):
-    """Reason why what was carried cannot be used. No error of a run: the source reads the log again."""
+    """Reason why carried state cannot be used. No error of a run: the source reads the log again."""
 
 
 class CarryOver(Protocol):
-    """State that a source has carried over to a stream, and the place for what it carries over to the next one."""
+    """State that a source has carried over to a stream, and the place for the state that it carries over to the next one."""
 
     @property
     def has_state(self) -> bool:

@@ -150,7 +150,7 @@ class ChunkReader(abc.ABC):
         return [*keys]
 
     def describe_missing_log(self, low: Position, floor: Position) -> str:
-        """Return what the log has before ``floor`` and not before ``low``, as text."""
+        """Return the part of the log before ``floor`` and not before ``low``, as text."""
         return f"the changes after {low}, up to {floor}"
 
     def read_at_position(self, rows: KeyRange, position: Position) -> list[RowBlock] | None:
@@ -178,7 +178,7 @@ class ChunkReader(abc.ABC):
 
     @abc.abstractmethod
     def end_of_log(self) -> Position:
-        """Return the end of the log: everything that could be seen in what was read before the call is in the log before it.
+        """Return the end of the log: everything that was visible in rows read before the call is in the log before it.
 
         So it is a high watermark by itself, for windows whose closing row does not come back. One cheap question.
 

@@ -1,4 +1,4 @@
-"""Updates that say what has changed of a document, and not what the document is then: what applies them in targets.
+"""Partial updates, which have the changes of a document and not the document after them: the interface that applies them in targets.
 
 A schema names the source that does it (:attr:`~airflow_provider_cdc.core.model.table_schema.DocumentSchema.updates`). It is loaded where an event needs it and nowhere else, and
 without the driver of the database.

@@ -108,7 +108,7 @@ class SnapshotSession(abc.ABC):
     source: Mapping[str, object] = MappingProxyType({})
     """The source's own fields of the ``source`` block, for events about a whole table of the view."""
     changed: AbstractSet[TableId] = frozenset()
-    """Tables that were dropped or altered before all of their rows could be read: what was read of them does not count."""
+    """Tables that were dropped or altered before all of their rows could be read: the rows that were read of them do not count."""
     urgent: AbstractSet[TableId] = frozenset()
     """Tables that are to be read before others, as they are locked until then."""
 
@@ -212,7 +212,7 @@ class Source(abc.ABC):
         """
         try:
             found = self.parse_position(dict(data))
-            # what people write may have a value of any kind in any place, and parsing does not look at all of them
+            # a position that people write may have a value of any kind in any place, and parsing does not look at all of them
             if self.parse_position(found.to_json()) == found and found.has_reached(found):
                 str(found)
                 return found
@@ -281,7 +281,7 @@ class Source(abc.ABC):
         return rows
 
     def adopt_columns(self, tables: Iterable[TableSchema]) -> None:  # noqa: B027 - only sources whose rows show the columns do something
-        """Give tables the columns that they have elsewhere, of a source that is not :attr:`STRUCTURED`: what it reads is compared with that.
+        """Give tables the columns that they have elsewhere, of a source that is not :attr:`STRUCTURED`: the rows that it reads are compared with those.
 
         :param tables: as they are elsewhere
         """
@@ -306,7 +306,7 @@ class Source(abc.ABC):
         raise ConfigError(f"{self.connector} connectors do not support schema-changes signals.")
 
     def receive_carry_over(self, carried: CarryOver) -> None:  # noqa: B027 - only sources that carry something do something
-        """Take what the stream before has carried over to the next one. Called before each stream, of sources that :attr:`CARRIES` alone."""
+        """Take the state that the stream before has carried over to the next one. Called before each stream, of sources that :attr:`CARRIES` alone."""
 
     @abc.abstractmethod
     def stream_log(
@@ -340,7 +340,7 @@ class Source(abc.ABC):
     def plan_procedure(
         self, procedure: Procedure, table: TableId, flags: frozenset[str], standing: ProcedureContext
     ) -> ProcedurePlan:
-        """Plan what one of :attr:`PROCEDURES` would do. Changes nothing.
+        """Plan one of :attr:`PROCEDURES`. Changes nothing.
 
         :param flags: names of the flags that are set
         """
@@ -349,7 +349,7 @@ class Source(abc.ABC):
     def carry_out(
         self, plan: ProcedurePlan, standing: ProcedureContext, tell: Callable[[str], None]
     ) -> ProcedureResult:
-        """Do what a plan without problems says.
+        """Carry out a plan without problems.
 
         :param tell: takes a line for people before each step
         :raises CdcError: a step failed; the error says which ones are done, and how to continue

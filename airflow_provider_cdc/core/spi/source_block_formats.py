@@ -36,7 +36,7 @@ class EventForm:
 def select_event_form(forms: Mapping[str, EventForm], name: str, source: str) -> EventForm | None:
     """Choose the form of that name; ``None`` stands for the usual one.
 
-    :param forms: what the source offers
+    :param forms: forms that the source offers
     :param source: kind of source, for the error
     :raises ConfigError: there is no such form
 

@@ -1,4 +1,4 @@
-"""Procedures: what an administrator does at the source so that tables can be captured.
+"""Procedures: steps of an administrator at the source so that tables can be captured.
 
 A procedure is planned first, and carried out when that is confirmed.
 
@@ -58,7 +58,7 @@ class ProcedureContext:
 
 @dataclass(frozen=True, slots=True)
 class ProcedurePlan:
-    """Plan of a procedure: what it would do. Nothing has happened yet.
+    """Plan of a procedure: the steps that it would take. Nothing has happened yet.
 
     :param flags: names of the flags that were set
     :param steps: in their order; a statement is shown as it will be run

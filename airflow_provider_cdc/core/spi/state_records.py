@@ -143,7 +143,7 @@ class OffsetRecord:
     """An offset in the history of a connector.
 
     :param epoch: of the lease under which it was committed
-    :param reason: what moved it: a batch, or a person
+    :param reason: the cause of the move: a batch, or a person
     """
 
     version: int
@@ -162,7 +162,7 @@ class OffsetRecord:
 
 
 class SignalProgress(TypedDict, total=False):
-    """Progress of the snapshot of a signal. Only what is known is there.
+    """Progress of the snapshot of a signal. It has only the known facts.
 
     ``tables``: tables that the signal asks for; ``left``: those of them that are not read yet; ``table``: the one that is being read;
     ``rows``: its rows so far; ``of_about``: its rows as the database estimates them; ``rows_per_s``; ``chunk_rows``: rows of a chunk;
@@ -211,9 +211,9 @@ class SignalRecord:
     """A signal and its state.
 
     :param number: never given out again, also not to a signal of another connector
-    :param id: what its sender calls it
+    :param id: the sender's name of it
     :param data: JSON text, or whatever was sent instead
-    :param message: why it was refused or failed, or what it has done
+    :param message: why it was refused or failed, or its result
     """
 
     number: int

@@ -117,7 +117,7 @@ class StateStore(Protocol):
         """Load the result of the recorded schema changes: a base, and those since."""
 
     def compact_schemas(self, lease: Lease, base: Sequence[CompactedSchema], upto: int) -> None:
-        """Keep a base, so that what is before it is not read any more. The changes themselves stay.
+        """Keep a base, so that the changes before it are not read any more. The changes themselves stay.
 
         :param upto: the last change that is in it, as :class:`StoredSchemas` names it
         :raises LeaseLost: another run took over
@@ -141,12 +141,12 @@ class StateStore(Protocol):
         """
 
     def load_control(self, connector: str) -> ConnectorControl:
-        """Load what people want of the connector; cheap, it is asked every second."""
+        """Load the desired state of the connector; cheap, as it is loaded every second."""
 
     def record_run_end(self, connector: str, error: str | None, metrics: dict[str, Any] | None = None) -> None:
         """Record the end of a run with its error and its metrics.
 
-        :param metrics: context → name → value; ``None`` leaves what an earlier run has measured
+        :param metrics: context → name → value; ``None`` leaves the metrics of an earlier run
         """
 
 
@@ -174,19 +174,19 @@ class BatchWriter(Protocol):
         """Add events. Returns before they are on disk; an error of the writing shows at the next call."""
 
     def set_savepoint(self) -> None:
-        """Everything written so far stays even if what comes next is taken back."""
+        """Everything written so far stays even if the next events are taken back."""
 
     def rollback(self) -> None:
         """Take back everything written since :meth:`set_savepoint`, or since the beginning; again and again, until :meth:`release_savepoint`."""
 
     def release_savepoint(self) -> None:
-        """Nothing of what was written so far is taken back any more, nor of what comes next, until :meth:`set_savepoint`."""
+        """Nothing that was written so far is taken back any more, nor the next events, until :meth:`set_savepoint`."""
 
     def finish_files(self) -> list[DataFile]:
         """Make all files durable."""
 
     def discard_files(self) -> None:
-        """Delete what was written."""
+        """Delete the written files."""
 
     @property
     def buffered_bytes(self) -> int:
@@ -228,4 +228,4 @@ class ChangeLog(Protocol):
         """Return the files in which a source carries something over. Costs nothing by itself."""
 
     def open_progress_board(self, connector: str) -> ProgressBoard:
-        """Return the board where other processes see what is at work. Costs nothing by itself."""
+        """Return the board where other processes see the current work. Costs nothing by itself."""

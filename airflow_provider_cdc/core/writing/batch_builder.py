@@ -71,7 +71,7 @@ class BatchBuilder:
         """Begin a batch.
 
         :param source_fields: see :class:`~airflow_provider_cdc.core.model.batch_manifest.Manifest`
-        :param channels: get the notifications of what is committed
+        :param channels: get the notifications of commits
         :param source: the documented ``source.connector`` value
         :param config: the properties that were set, without secrets; manifests carry them for readers that render events
         """
@@ -164,13 +164,13 @@ class BatchBuilder:
         self._signal_outcomes.append(SignalOutcome(number=number, state=state, message=message))
 
     def set_savepoint(self) -> None:
-        """Mark what was added so far: it stays if :meth:`rollback` is called."""
+        """Mark the end of the content so far: it stays if :meth:`rollback` is called."""
         if self._writer is not None:
             self._writer.set_savepoint()
         self._marked = self._state()
 
     def release_savepoint(self) -> None:
-        """Make what was added so far stay; nothing is taken back until :meth:`set_savepoint`."""
+        """Make the content so far stay; nothing is taken back until :meth:`set_savepoint`."""
         if self._writer is not None:
             self._writer.release_savepoint()
 
@@ -281,14 +281,14 @@ class BatchBuilder:
             raise AssertionError(f"{numbers} sequence numbers were assigned to {there} events and schema changes")
 
     def discard_batch(self) -> None:
-        """Delete what was written and not committed."""
+        """Delete files that were written and not committed."""
         self._drop_files()
         self._seq = self.committed_offset.seq
         self._notifications, self._signal_outcomes = [], []
         self._clear()
 
     def _deliver(self) -> None:
-        """Send the notifications; what they report is durable by now."""
+        """Send the notifications; the facts that they report are durable by now."""
         durable, self._notifications, self._signal_outcomes = self._notifications, [], []
         for notification in durable:
             for channel in self._channels:

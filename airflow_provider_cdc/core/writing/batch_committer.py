@@ -92,6 +92,6 @@ class Committer:
             self.commit()
 
     def discard_uncommitted(self) -> None:
-        """Go back to what is committed."""
+        """Go back to the committed state."""
         self._writer.discard_uncommitted()
         self._state.offset = self._batcher.committed_offset

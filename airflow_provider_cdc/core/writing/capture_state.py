@@ -56,7 +56,7 @@ class CaptureState:
         self.offset = self.offset.advance_position(position.to_json())
 
     def set_carried_file(self, file: CarriedFile | None) -> None:
-        """Record what the source carries from here on; ``None``: nothing."""
+        """Record the state that the source carries from here on; ``None``: nothing."""
         self.offset = self.offset.with_carried_file(file)
 
     def move_position(self, position: Position) -> None:

@@ -38,7 +38,7 @@ _LAST_S: Final = 10.0
 class StoredCarryOver:
     """State that the source of one run carries; implements :class:`airflow_provider_cdc.core.spi.carry_over.CarryOver`.
 
-    :param committed: what the committed offset names
+    :param committed: the file that the committed offset names
     :param epoch: of the run's lease
     :param properties: of the connector, without secrets
     :param left_s: returns the seconds until the run is to end; ``None``: not known
@@ -64,7 +64,7 @@ class StoredCarryOver:
     def start_stream(self, carried: CarriedFile | None, left_out: Collection[str]) -> None:
         """Begin a stream.
 
-        :param carried: what the offset names
+        :param carried: the file that the offset names
         :param left_out: tables that are left out of the stream
         :raises StorageUnavailable: the storage does not answer
         """
@@ -75,19 +75,19 @@ class StoredCarryOver:
     def record_commit(self, carried: CarriedFile | None) -> None:
         """Delete the files that an offset, which was committed, does not name.
 
-        :param carried: what it names
+        :param carried: the file that it names
         """
         if self._sizes is None:
             return
         self._committed, named = carried, set[str]()
-        # what the source has put last is kept, too: the next offset may name it
+        # the state that the source has stored last is kept, too: the next offset may name it
         for file in filter(None, (carried, self._current)):
             if file.name not in self._named:  # it could not be read: the files that it needs are unknown
                 return
             named |= self._named[file.name]
         self._keep(named)
 
-    # -- what the source sees -----------------------------------------------------------------------------------------
+    # -- interface for the source -------------------------------------------------------------------------------------
 
     @property
     def has_state(self) -> bool:
@@ -157,7 +157,7 @@ class StoredCarryOver:
         return document
 
     def _sweep(self) -> None:
-        """Look what there is, and delete files of killed runs: nothing names them. Done once in a run."""
+        """List the files, and delete those of killed runs: nothing names them. Done once in a run."""
         self._sizes, state = self._files.list_sizes(), self._committed
         try:
             named = {state.name, *self._document(state)["files"]} if state is not None else set()

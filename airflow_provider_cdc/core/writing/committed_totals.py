@@ -1,4 +1,4 @@
-"""Totals of what a run has made durable: of constant size for each table, however many batches there are."""
+"""Totals of the durable events of a run: of constant size for each table, however many batches there are."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ class Envelope:
             for batch in batches:
                 self._open[batch.topic] += batch.events.num_rows
 
-    # -- what is kept, what is split ----------------------------------------------------------------------------------
+    # -- rows that are kept, rows that are split ----------------------------------------------------------------------
 
     def build_row_mask(self, rows: RowBlock) -> npt.NDArray[np.bool_] | None:
         """Mask of the rows that events are made of; ``None`` = all."""

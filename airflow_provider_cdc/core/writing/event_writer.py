@@ -114,7 +114,7 @@ class EventWriter:
         self._metrics.history.record_applied(record)
 
     def set_savepoint(self) -> None:
-        """Begin the next part of a transaction: what was written up to here stays if it is rolled back."""
+        """Begin the next part of a transaction: events that were written up to here stay if it is rolled back."""
         self._batcher.set_savepoint()
         self.open = True
 

@@ -32,7 +32,7 @@ from airflow_provider_cdc.core.writing.row_block_transforms import Mask, Selecte
 class KeyOrder:
     """Orders the rows of blocks, and keeps those of an open transaction.
 
-    :param select: what is captured of a table
+    :param select: returns the captured columns of a table
     :param overlapping: whether rows of a table may hold one key beside each other
     """
 
@@ -112,7 +112,7 @@ class KeyOrder:
     def _ended(
         self, block: LogBlock, parts: list[RowBlockPart], concerned: set[TableId]
     ) -> tuple[list[RowBlockParts] | Iterator[RowBlockParts], LogBlock, list[RowBlockPart]]:
-        """Return what has waited, and the block that ends the transaction without those rows of it."""
+        """Return the rows that have waited, and the block that ends the transaction without those rows of it."""
         rest = []
         for part in parts:
             if part.rows.table.id in self._waiting and part.rows.transaction is not None:

@@ -3,12 +3,12 @@
 Some databases look at the end of a statement, or of a transaction, whether keys are unique. Until then, ``UPDATE t SET id = id + 1`` has two rows under one key: a
 row has come to it, and the one that was there is yet to leave. So the last change of a key need not be about the row that has it in the end.
 
-A change takes a row from a key (an update, a delete), or brings one to it (an update, a create), or both. Those of one row are found by what
-identifies the row: its address, or else its image, as the image that a change finds is the one that the change before has left. So of each key there
+A change takes a row from a key (an update, a delete), or brings one to it (an update, a create), or both. Those of one row are found by the
+identity of the row: its address, or else its image, as the image that a change finds is the one that the change before has left. So of each key there
 are *stays*: of a row that was there before the transaction, of rows that come and go within it, and of the row that stays. Of the last one the
 events have to come last. A row that comes and goes leaves a key as it was. Whether another row has it all the time, no log says, so its events say nothing of the key.
 
-Rows that are equal in all that is known of them may be confused; what the table has in the end is the same then.
+Rows that are equal in all that is known of them may be confused; the table has the same content in the end then.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class KeyChanges:
     :param comes: whether it brings a row to a key
     :param old_key: hash of the key that it takes a row from
     :param new_key: hash of the key that it brings a row to
-    :param old_row: what identifies the row that it finds
-    :param new_row: what identifies the row that it leaves
+    :param old_row: identifies the row that it finds
+    :param new_row: identifies the row that it leaves
     """
 
     transaction: Places
@@ -113,7 +113,7 @@ def _matched(
 ) -> tuple[Places, Places]:
     """For each change, the one that finds the row which it leaves, and the one that has left the row which it finds; -1 if there is none.
 
-    What is equal is matched as brackets are.
+    Equal rows are matched as brackets are.
     """
     at_new, at_old = np.flatnonzero(new), np.flatnonzero(old)
     change = np.concatenate([at_new, at_old])

@@ -204,7 +204,7 @@ def split_moved_rows(
 
     Beside them what their order follows from.
 
-    :param begin: number of the part's first row in what was found
+    :param begin: number of the part's first row among all rows of the table
     """
     rows = _completed(part.rows, found, begin)
     n, own = len(rows), slice(begin, begin + len(rows))

@@ -47,12 +47,12 @@ class WaitingRows:
             if self._file is None:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115
             for some, mask in self._held:
-                own = take_rows(some, np.arange(len(some)))  # not what else is in its buffers
+                own = take_rows(some, np.arange(len(some)))  # without the other rows in its buffers
                 pickle.dump(({name: getattr(own, name) for name in _DIRECT}, mask), self._file, protocol=5)
             self._held, self._held_bytes = [], 0
 
     def close(self) -> None:
-        """Remove what is on disk."""
+        """Remove the file on disk."""
         if self._file is not None:
             self._file.close()
 

@@ -20,7 +20,7 @@ class OrderedRows:
 
     :param previous: ``previous_key`` of each
     :param passing: they are of rows that have come to a key and left it within one transaction
-    :param late: some come behind what came after them
+    :param late: some come behind rows that came after them
     :param place: each one's number among the rows of its transaction and table, from 0
     """
 
@@ -46,7 +46,7 @@ class RowBlockPart:
 
 @dataclass(slots=True)
 class RowBlockParts:
-    """A block with what is known of its rows."""
+    """A block with the facts about its rows."""
 
     block: LogBlock
     parts: list[RowBlockPart]

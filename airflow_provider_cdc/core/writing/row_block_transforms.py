@@ -31,7 +31,7 @@ class SelectedColumns:
     key: tuple[int, ...]
     image_type: pa.StructType
     key_type: pa.StructType | None
-    maskings: dict[int, Masking] = field(default_factory=dict)  # column → what becomes of its values in images
+    maskings: dict[int, Masking] = field(default_factory=dict)  # column → the masking of its values in images
 
 
 def image_of(image: pa.StructArray | None, selected: SelectedColumns, n: int) -> pa.StructArray:
@@ -147,7 +147,7 @@ def split_key_changes(
     previous = pa.StructArray.from_arrays(old, fields=list(selected.key_type or ()), mask=pa.array(~second))
     split.before = pc.if_else(pa.array(second), pa.scalar(None, split.before.type), split.before)
     split.after = pc.if_else(pa.array(first), pa.scalar(None, split.after.type), split.after)
-    split.beside = {  # what is said of an update is said of neither of the two
+    split.beside = {  # facts about an update hold for neither of the two
         name: column.take(pa.array(np.arange(len(split)), mask=pair)) for name, column in split.beside.items()
     }
     return (

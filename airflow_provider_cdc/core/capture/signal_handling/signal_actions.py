@@ -56,9 +56,9 @@ class SignalActions:
         self._history, self._tables, self._incremental, self._snapshots = history, tables, incremental, snapshots
 
     def carry_out(self, signal: Signal) -> str | None:
-        """Do what a signal asks for.
+        """Carry out a signal.
 
-        :return: what was done; ``None`` when it is only begun
+        :return: its result, as text; ``None`` when it is only begun
         :raises Refused: it cannot be done, or its sender may not ask for it
         """
         request = parse_request(signal)

@@ -8,7 +8,7 @@ from airflow_provider_cdc.core.spi.store_interfaces import SignalChannel, StateS
 
 
 def receive_signals(connector: str, channels: Sequence[SignalChannel], store: StateStore) -> None:
-    """Record what has come. A signal is acknowledged when it is durable, so that none is lost."""
+    """Record the signals that have come. A signal is acknowledged when it is durable, so that none is lost."""
     for channel in channels:
         signals = channel.poll()
         for sent in signals:

@@ -54,7 +54,7 @@ class SnapshotActions:
     def execute_snapshot(self, signal: Signal, request: ExecuteSnapshotRequest) -> str | None:
         """``execute-snapshot``: have tables read, whole or in chunks.
 
-        :return: what was done; ``None`` when it is only begun
+        :return: the result, as text; ``None`` when it is only begun
         :raises Refused: it cannot be done
         """
         if not request.collections:
