@@ -1,7 +1,7 @@
 """The databases that changes can be captured from: one folder each, one line each.
 
 Each folder has ``source.py``, with the class that is named here, and beside it ``config.py`` and ``position.py``. Folders do not import
-each other. What relational databases share is in :mod:`.relational`; how kernels are compiled, in :mod:`.jit`.
+each other. The shared parts of relational databases are in :mod:`.relational`; how kernels are compiled, in :mod:`.jit`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class SourceClassPaths(NamedTuple):
     """Class paths of a kind of source, each as ``module:class``.
 
     :param config: its configuration; the module loads without the database's driver, as every DAG that is parsed loads it
-    :param procedures: what ``Source.PROCEDURES`` is, where it has some; the module loads like that of the configuration
-    :param updates: what applies its partial updates (:class:`~airflow_provider_cdc.core.spi.partial_update_applier.PartialUpdateApplier`), where events have some; the module loads
+    :param procedures: the object for ``Source.PROCEDURES``, where it has some; the module loads like that of the configuration
+    :param updates: the object that applies its partial updates (:class:`~airflow_provider_cdc.core.spi.partial_update_applier.PartialUpdateApplier`), where events have some; the module loads
         without the database's driver
     """
 
@@ -80,7 +80,7 @@ def config_class(kind: str) -> type[ConnectorConfig]:
 
 
 def load_procedures(kind: str) -> Mapping[str, Procedure]:
-    """Return what an administrator can have done at a kind of source, by name; fit for the help of commands."""
+    """Return the procedures of a kind of source, by name; fit for the help of commands."""
     path = _kind(kind).procedures
     return _load(path) if path is not None else {}
 

@@ -1,4 +1,4 @@
-"""Tables from the error codes of a database to errors of this project, with what is safe and the remedy."""
+"""Tables from the error codes of a database to errors of this project, with the safe state and the remedy."""
 
 from __future__ import annotations
 

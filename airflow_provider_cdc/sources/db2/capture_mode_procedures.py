@@ -2,9 +2,9 @@
 
 The steps are those of the Debezium Db2 connector document, "Updating schemas for tables in capture mode" and "Management".
 
-The statements are those of the documents: ``ADDTABLE``, ``REMOVETABLE``, ``ASNCDCSERVICES``. What people who type them get wrong is done here: that
-all of the table was captured before its change table goes, that the agent has begun with the new one before the procedure ends, and that the
-connector is notified.
+The statements are those of the documents: ``ADDTABLE``, ``REMOVETABLE``, ``ASNCDCSERVICES``. The steps that people forget who type them are done here: a check
+that all of the table was captured before its change table goes, a wait until the agent has begun with the new one before the procedure ends, and
+a notification of the connector.
 
 Each step commits. A procedure that failed in the middle is started again, and continues from what it finds.
 """
@@ -67,7 +67,7 @@ class CaptureModeProcedures:
     # -- plans --------------------------------------------------------------------------------------------------------
 
     def plan_procedure(self, procedure: Procedure, flags: frozenset[str], standing: ProcedureContext) -> ProcedurePlan:
-        """Plan what a procedure would do, as things are now."""
+        """Plan a procedure by the present state of the database."""
         with translate_driver_errors(self._config, str(self._table)), _opened(self._config) as connection:
             facts = self._facts(connection)
         planners = {ADD_TABLE.name: self._adding, REMOVE_TABLE.name: self._removing, SWITCH.name: self._switching}
@@ -171,7 +171,7 @@ class CaptureModeProcedures:
     def carry_out(
         self, plan: ProcedurePlan, standing: ProcedureContext, tell: Callable[[str], None]
     ) -> ProcedureResult:
-        """Do what a plan says."""
+        """Carry out a plan."""
         done: list[str] = []
 
         def step(text: str, action: Callable[[], None]) -> None:
@@ -264,7 +264,7 @@ class CaptureModeProcedures:
             )
 
     def _unreadable(self, connection: Db2Connection, registration: TableRegistration) -> str:
-        """Describe what a change table that was made for the account still needs; empty if nothing."""
+        """Describe the privilege that a new change table still needs for the account; empty if none."""
         change = TableId(
             catalog=self._table.catalog, namespace=registration.change_owner, name=registration.change_table
         )

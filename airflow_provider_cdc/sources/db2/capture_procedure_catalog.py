@@ -1,6 +1,6 @@
 """The procedures of the Db2 source, by which tables come into capture mode, go out of it, and get another change table.
 
-This module is read by each call of ``airflow``: it must stay light. What the procedures do is in :mod:`.capture_mode_procedures`.
+This module is read by each call of ``airflow``: it must stay light. The steps of the procedures are in :mod:`.capture_mode_procedures`.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def _control_tables(connection: Db2Connection, config: Db2Config) -> Iterator[Fi
 
 
 def _agent(connection: Db2Connection, config: Db2Config) -> Iterator[Finding]:
-    """Check whether the agent runs and is near the end of the log, and what its parameters mean for capture."""
+    """Check whether the agent runs and is near the end of the log, and the effect of its parameters on capture."""
     schema = config.asn_capture_schema
     start = (
         f"VALUES {schema}.ASNCDCSERVICES('start','asncdc'), and run the command that it returns: asncap "

@@ -1,6 +1,6 @@
 """Connections by ``ibm_db``, IBM's driver; identity of a database.
 
-The driver's functions are called as they are, without ``ibm_db_dbi``, which converts each value by itself. What fails raises :class:`Db2Error`,
+The driver's functions are called as they are, without ``ibm_db_dbi``, which converts each value by itself. A call that fails raises :class:`Db2Error`,
 with the code that the database gave; :func:`translate_driver_errors` makes this project's errors of it.
 
 Nothing is left open: a connection does not commit by itself, statements are freed when they are read, and a caller that has run a query ends its
@@ -321,7 +321,7 @@ def _of_driver(sql: str = "") -> Iterator[None]:
         # where the driver forgets to say that a call failed, Python does
         raise Db2Error(str(e.__cause__ or e), sql) from None
     except Exception as e:
-        # the driver's own class is Exception itself: what is more particular is a mistake of this program
+        # the driver's own class is Exception itself: an exception of a subclass is a mistake of this program
         if type(e) is not Exception:
             raise
         raise Db2Error(str(e), sql) from None

@@ -1,4 +1,4 @@
-"""Translates errors of the database and of the driver into errors of this project, with what is safe and the remedy."""
+"""Translates errors of the database and of the driver into errors of this project, with the safe state and the remedy."""
 
 from __future__ import annotations
 

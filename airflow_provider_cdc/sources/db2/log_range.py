@@ -1,4 +1,4 @@
-"""From where to where the log reaches: what the capture agent has published, and what it has pruned.
+"""The range of the log: the changes that the capture agent has published, and those that it has pruned.
 
 No single number says where the log begins. The agent prunes all tables alike, by age (:mod:`.pruning_checks`). With an Apply program, each change table also has a
 separate beginning (``CD_OLD_SYNCHPOINT``), which moves when the table is registered and when it is pruned. A table registered after a position has lost no
@@ -37,7 +37,7 @@ _SAFE = "Everything up to the position is captured; the offset is untouched."
 
 
 def end_of_log(connection: Db2Connection, config: Db2Config) -> Db2Position:
-    """Return the end of the log: what the agent has published.
+    """Return the end of the log: the LSN that the agent has published.
 
     :raises SourceUnavailable: it has not published anything yet
     """

@@ -57,7 +57,7 @@ class AsnStreamMetrics:
 
     ::
 
-        metrics.record_poll(published)  # after each look at what the agent has published
+        metrics.record_poll(published)  # after each look at the agent's progress
         metrics.record_position(position)  # when the stream has read on
         metrics.record_window(seconds)  # after each window
         metrics.record_end()

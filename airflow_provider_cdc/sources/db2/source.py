@@ -152,7 +152,7 @@ class Db2Source(Source):
     def _asking(self, where: str) -> Iterator[Db2Connection]:
         """Open a connection for one question.
 
-        :param where: what is asked for, for errors
+        :param where: the subject of the question, for errors
         """
         with (
             contextlib.closing(connect_database(self._config)) as connection,

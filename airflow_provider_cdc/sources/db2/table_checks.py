@@ -1,4 +1,4 @@
-"""Checks of the tables in capture mode: their registration, their change tables, and what the account may read of them."""
+"""Checks of the tables in capture mode: their registration, their change tables, and the account's right to read them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _state(table: TableId, registration: TableRegistration, config: Db2Config) -
 def _columns(
     source: TableSchema, change: TableSchema, registration: TableRegistration, config: Db2Config
 ) -> Iterator[Finding]:
-    """Columns that the change table lacks, or has no values of; updates that do not show what was before."""
+    """Columns that the change table lacks, or has no values of; updates that do not show the row before."""
     table = source.id
     logged = {c.name for c in data_columns(change, registration.before_prefix, source.column_names)}
     missing = [

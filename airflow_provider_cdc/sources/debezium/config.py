@@ -260,7 +260,7 @@ class DebeziumConfig(TableConfig):
         return self.topics_regex is None or re.fullmatch(self.topics_regex, topic) is not None
 
     def resolve_table(self, topic: str) -> TableId:
-        """Return the table of a topic: without ``topic.prefix``, if it begins with it; what is before the last dot is the namespace.
+        """Return the table of a topic: without ``topic.prefix``, if it begins with it; the part before the last dot is the namespace.
 
         >>> DebeziumConfig.parse({"topic.prefix": "shop", "events.path": "/in"}).table("shop.inventory.orders")
         TableId(namespace='inventory', name='orders', catalog=None)

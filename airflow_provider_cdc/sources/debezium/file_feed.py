@@ -281,9 +281,9 @@ class FileFeed(RecordFeed):
         return f"{self._base}/{name}" if self._base else name
 
     def _check(self, at: FilePosition, files: dict[str, int]) -> None:
-        """Check that files are what they were.
+        """Check that files have not changed.
 
-        :raises PositionLost: files are not what they were
+        :raises PositionLost: files have changed
         """
         for name, size in self._finished.items():
             if name in files and files[name] != size:

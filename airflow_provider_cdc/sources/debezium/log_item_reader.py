@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 _CODES: Final = {letter: code for code, letter in enumerate(OPERATIONS)}
 _METADATA: Final = ("__deleted", "__op")
-"""Fields that ExtractNewRecordState adds, and that say what an event does."""
+"""Fields that ExtractNewRecordState adds, and that have the operation of an event."""
 _TRANSACTION: Final = "gtid", "commit_lsn"
 """Fields of the ``source`` block that name a transaction where ``txId`` does not. Rows of MySQL, too, may hold one key beside each other, if it is one of ``message.key.columns``."""
 _CHANGE: Final = {
@@ -79,7 +79,7 @@ class DebeziumEventReader:
     """Reads the records of one stream.
 
     :param tell: whether it logs the records that it leaves out
-    :ivar left_out: what is no event of a captured table → how many records
+    :ivar left_out: kind of record that is no event of a captured table → number of records
     """
 
     def __init__(
@@ -139,10 +139,10 @@ class DebeziumEventReader:
             self._add(rows, op, before, after, own, record.get("headers"), line, ts_us, _origin(value))
         yield from self._flush(len(piece.lines))
 
-    # -- what a record is -------------------------------------------------------------------------------------------
+    # -- kinds of records -------------------------------------------------------------------------------------------
 
     def _part(self, part: Any) -> tuple[str | None, Any]:
-        """Return the name of the schema of a key or value, and what is in it."""
+        """Return the name of the schema of a key or value, and its content."""
         if type(part) is dict and len(part) == 2 and "payload" in part and "schema" in part:
             return self._lines.find_schema_name(part["schema"]), part["payload"]
         return None, part

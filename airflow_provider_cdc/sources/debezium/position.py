@@ -13,7 +13,7 @@ class FilePosition:
     """Behind so many bytes of a file; files are in the order of their names.
 
     :param file: its name below the path; empty before the first file
-    :param offset: bytes, of what is in a compressed file
+    :param offset: bytes, of the content of a compressed file
     :param line: lines
     :param size: of a file that was read to its end and cannot grow, as it is stored; ``None``: it may have more
     :param before: how many files come before it
@@ -48,7 +48,7 @@ class FilePosition:
 class TopicsPosition:
     """Before an offset of each partition.
 
-    :param offsets: topic → partition → offset of the next record; what is not in it was not begun
+    :param offsets: topic → partition → offset of the next record; partitions that are not in it were not begun
     """
 
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)

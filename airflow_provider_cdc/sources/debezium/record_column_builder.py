@@ -132,7 +132,7 @@ def build_needed_schema(
 
 
 def _kinds(rows: TopicRows, described: DescribedColumns, old: Mapping[str, Column]) -> dict[str, str]:
-    """Columns that no schema describes → what their values are, together with what the table has of them."""
+    """Columns that no schema describes → the kind of their values, together with the values that the table has."""
     kinds: dict[str, str] = {}
     if described.exact and not any(name.startswith(HEADER) for row in rows.after if row for name in row):
         undescribed = [name for name in described.key if name not in described.columns]
@@ -150,7 +150,7 @@ def _kinds(rows: TopicRows, described: DescribedColumns, old: Mapping[str, Colum
             values += [key.get(name) for key in rows.keys]
         before = schema_inference.kind_of(old[name]) if name in old else None
         if before is not None and (before not in schema_inference.KINDS or old[name].semantic not in (None, JSON)):
-            continue  # a schema has said what it is
+            continue  # a schema has set its type
         if (kind := schema_inference.widen_kind(before, schema_inference.infer_kind(values))) is not None:
             kinds[name] = kind
     return kinds

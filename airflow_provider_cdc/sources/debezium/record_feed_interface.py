@@ -70,11 +70,11 @@ class RecordFeed(abc.ABC):
 
     @abc.abstractmethod
     def list_findings(self) -> list[tuple[str, str, bool]]:
-        """List what is not as it should be: what, how it is repaired, and whether nothing can be read before."""
+        """List the problems: text, remedy, and whether nothing can be read before the repair."""
 
     @abc.abstractmethod
     def read_sample(self) -> Iterator[RecordLines]:
-        """Yield some lines, which show what there is."""
+        """Yield some lines, which show the kinds of records."""
 
     @abc.abstractmethod
     def is_topic_ordered(self, topic: str) -> bool:

@@ -1,4 +1,4 @@
-"""Captures what some Debezium has written as JSON, in files or in Kafka topics."""
+"""Captures events that some Debezium has written as JSON, in files or in Kafka topics."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ class TopicFeed(RecordFeed):
     def _taken(
         self, messages: list[Message], at: Offsets, until: TopicsPosition | None, ended: set[tuple[str, int]]
     ) -> TopicRecordLines:
-        """Build a piece of the records up to the end; what comes after it is left out."""
+        """Build a piece of the records up to the end; records after it are left out."""
         from confluent_kafka import KafkaError
 
         lines, times, places = [], [], []
@@ -362,7 +362,7 @@ def _library() -> None:
 
 
 def _is_at(at: Offsets, until: TopicsPosition, ended: set[tuple[str, int]]) -> bool:
-    """Check whether all is read, up to the end of a partition at most: what is left of it may be no records."""
+    """Check whether all is read, up to the end of a partition at most: the rest of it may be no records."""
     return all(
         at.get(topic, {}).get(partition, 0) >= offset or (topic, partition) in ended
         for topic, partitions in until.offsets.items()

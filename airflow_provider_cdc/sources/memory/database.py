@@ -71,7 +71,7 @@ class MemoryDatabase:
         DATABASES[name] = self
 
     def execute(self, statement: str) -> None:
-        """Keep a statement in ``executed``, and have ``on_execute`` do what it means: there is no SQL here."""
+        """Keep a statement in ``executed``, and have ``on_execute`` carry it out: there is no SQL here."""
         self.executed.append(statement)
         if self.on_execute is not None:
             self.on_execute(statement)
@@ -108,7 +108,7 @@ class MemoryDatabase:
 
         :param columns: name → change log type; a ``!`` at the end makes it not nullable
         :param sparse: columns whose values the log has only where a statement sets them, as databases do with large ones
-        :param rows: what the table begins with, of which the log knows nothing (``CREATE TABLE … AS SELECT``)
+        :param rows: first rows of the table, of which the log knows nothing (``CREATE TABLE … AS SELECT``)
         """
         with self.lock:
             table_columns = tuple(_column(n, t.rstrip("!"), nullable=not t.endswith("!")) for n, t in columns.items())

@@ -134,7 +134,7 @@ def _none_captured(listed: list[TableId], config: MongoDbConfig) -> Iterator[Fin
 
 def _out_of_scope(listed: list[TableId], config: MongoDbConfig) -> Iterator[Finding]:
     if not (config.collection_include_list or config.database_include_list):
-        return  # without lists, everything in the scope is what is wanted
+        return  # without lists, everything in the scope is captured
     outside = [str(table) for table in listed if not config.in_scope(table)]
     if outside:
         yield Finding(
@@ -188,7 +188,7 @@ def _signals(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
             fatal=False,
         )
     from airflow_provider_cdc.core.incremental.incremental_coordinator import (
-        writes_watermarks,  # loads what makes events
+        writes_watermarks,  # loads the modules that make events
     )
 
     if writes_watermarks(config) and not Privileges(client).allows_actions(database, collection, ("insert", "remove")):

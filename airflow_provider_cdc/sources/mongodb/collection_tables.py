@@ -1,4 +1,4 @@
-"""Collections as core's tables: the text of the key, the text of the document, and beside them what an update has changed."""
+"""Collections as core's tables: the text of the key, the text of the document, and beside them the changes of an update."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ UPDATE_DESCRIPTION: Final = EventColumn(
     },
 )  # fmt: skip
 DISAMBIGUATED_PATHS: Final = EventColumn(name="disambiguatedPaths", type="string")
-"""What the paths of an update mean, as extended JSON; null where the server has not said it. It is for targets: records do not have it."""
+"""The meaning of an update's paths, as extended JSON; null where the server has not sent it. It is for targets: records do not have it."""
 DOCUMENTS: Final = DocumentSchema(
     body="document",
     key_fields={"_id": "id"},

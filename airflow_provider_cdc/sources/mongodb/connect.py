@@ -1,7 +1,7 @@
-"""Clients of a deployment; what a deployment is.
+"""Clients of a deployment, and the kind of the deployment.
 
-One client of pymongo's watches the members and asks the primary, or a router. Everything is read with read concern *majority*: what no majority has
-may be rolled back, and is never captured.
+One client of pymongo's watches the members and asks the primary, or a router. Everything is read with read concern *majority*: a change that no majority
+has may be rolled back, and is never captured.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Deployment:
 
     @property
     def can_record_images(self) -> bool:
-        """Check whether collections can record what documents were before and after a change."""
+        """Check whether collections can record documents before and after a change."""
         return self.version >= (6, 0)
 
     @property

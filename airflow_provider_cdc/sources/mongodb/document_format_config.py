@@ -88,7 +88,7 @@ def with_schemas(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_columns_property(collection: str, text: str, depth: int) -> DeclaredColumns | None:
-    """Parse what a property says; ``None``: what the validator says.
+    """Parse the columns that a property declares; ``None``: those of the validator count.
 
     :raises ConfigError: it is no schema
     """

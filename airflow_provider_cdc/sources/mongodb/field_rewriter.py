@@ -73,7 +73,7 @@ class FieldRewriter:
     def build_bodies(
         self, table: TableId, documents: BsonValues, *, columns: bool
     ) -> tuple[TableSchema, pa.StringArray | pa.BinaryArray]:
-        """Build what stands for documents in rows, and the schema of these.
+        """Build the values that stand for documents in rows, and the schema of these.
 
         It is texts, or the bytes of documents that become columns.
 
@@ -195,7 +195,7 @@ def _names(names: list[str] | None, rules: Sequence[FieldRule]) -> list[str] | N
 
 
 def _paths(paths: bytes, rules: Sequence[FieldRule]) -> bytes:
-    """Paths by the names that rules give them, and what each of them means by these."""
+    """Paths by the names that rules give them, and the meaning of each of them by these names."""
     elements = []
     for kind, path, parts in _elements(paths):
         if named := _names([path], rules):

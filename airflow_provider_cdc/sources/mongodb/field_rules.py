@@ -20,7 +20,7 @@ class FieldRule:
 
     :param database: pattern in which ``*`` stands for any text; ``collection`` likewise
     :param path: names of the field and of those that it is in, from the document's top
-    :param new_name: what the last of them is called; ``None``: the field is left out
+    :param new_name: name of the last of them; ``None``: the field is left out
     """
 
     database: str

@@ -1,4 +1,4 @@
-"""``snapshot.collection.filter.overrides``: a list of collections, and for each a property with the filter of what a snapshot reads.
+"""``snapshot.collection.filter.overrides``: a list of collections, and for each a property with the filter of its snapshot.
 
     >>> with_filters({LIST: "shop.orders", f"{LIST}.shop.orders": '{"paid": true}'})
     {'snapshot.collection.filter.overrides': {'shop.orders': '{"paid": true}'}}

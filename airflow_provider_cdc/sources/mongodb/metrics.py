@@ -22,7 +22,7 @@ REPORT_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class MongoSnapshotMetrics:
-    """Counts what the snapshots of one source do; readers of several threads update it."""
+    """Counts the work of the snapshots of one source; readers of several threads update it."""
 
     _disconnects: list[str] = field(default_factory=list)
 
@@ -40,7 +40,7 @@ class MongoSnapshotMetrics:
 
 @dataclass(slots=True)
 class MongoStreamMetrics:
-    """Counts what the streams of one source do; each part of a stream updates its own.
+    """Counts the work of the streams of one source; each part of a stream updates its own.
 
     :ivar disconnects: how often a stream was lost and opened again
     :ivar elections: how often another member was primary then

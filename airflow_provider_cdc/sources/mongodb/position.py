@@ -1,7 +1,7 @@
 """A position in the change stream of a deployment: behind an event, or behind a moment of the cluster's time.
 
 Every event has a *resume token*. As text, tokens are in the order of their events: by cluster time first, and within it, as all events of a
-transaction have the same, by their place. A token is good for a stream of the same deployment, whatever its scope. What is not behind an event is
+transaction have the same, by their place. A token is good for a stream of the same deployment, whatever its scope. A position that is not behind an event is
 behind a moment: the beginning of a snapshot, the end of the log, and where a stream that has nothing new has come to. A stream can begin right
 behind any moment that the oplog still has.
 
@@ -22,7 +22,7 @@ _TOKEN: Final = re.compile(r"82[0-9A-F]{16}([0-9A-F]{2})*")
 _MARK: Final = re.compile(r"82[0-9A-F]{16}2B0[24]29[0-9A-F]*")
 _TEXT: Final = re.compile(r"(\d+):(\d+)")
 _PART: Final = re.compile(r"(?<=0000)(?:29|2B[0-9A-F]{2})04$")
-"""What the token of a part of a large event has at its end instead of ``04``: the number of the part."""
+"""The end of the token of a part of a large event, instead of ``04``: the number of the part."""
 _LAST: Final = 2**32 - 1
 """The last number that a write can have within a second."""
 
@@ -61,7 +61,7 @@ class MongoPosition:
 
     :param time: cluster time of the last event, or the last moment that is behind this position
     :param token: resume token of that event; ``None``: everything of that moment, and before it, is behind this position
-    :param type_bits: hexadecimal; what a token needs besides, where the document's key has numbers of several widths
+    :param type_bits: hexadecimal; bits that a token needs besides, where the document's key has numbers of several widths
     """
 
     time: ClusterTime

@@ -47,4 +47,4 @@ def no_mongodb(product: str, where: str | None = None) -> PrerequisiteError:
 
 
 UNKNOWN: Final = "an unknown product"
-"""A product that shows by its change streams what it is not."""
+"""A product that shows by its change streams that it is not MongoDB."""

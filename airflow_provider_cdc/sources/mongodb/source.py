@@ -214,7 +214,7 @@ class MongoDbSource(Source):
     def _asking(self, where: str) -> Iterator[Client]:
         """Open a client for one question.
 
-        :param where: what is asked for, for errors
+        :param where: the subject of the question, for errors
         """
         with contextlib.closing(open_client(self._config)) as client, translate_driver_errors(self._config, where):
             yield client

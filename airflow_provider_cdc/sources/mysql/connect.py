@@ -66,7 +66,7 @@ _SETTINGS = (
     # MariaDB sorts LONGTEXT only if the buffer holds 15 values of max_sort_length; unused memory is not touched
     "/*M!100500 , sort_buffer_size = 134217728 */"
 )
-"""Session settings that decide what a SELECT returns; the server's global settings or ``init_connect`` may have set them otherwise.
+"""Session settings that decide the results of a SELECT; the server's global settings or ``init_connect`` may have set them otherwise.
 
 The isolation level is set when a view is opened, the character set by PyMySQL.
 """

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.log_items import LogItem
     from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 
-# what decodes is imported when it is needed, as a run that finds nothing needs none of it
+# the decoder is imported when it is needed, as a run that finds nothing needs none of it
 
 _T = TypeVar("_T")
 _WARN_AT = 0.5

@@ -109,7 +109,7 @@ def _cascades(connection: Connection, server: MySqlServer, captured: Callable[[T
 
 @dataclass(frozen=True)
 class _ForeignKey:
-    """A foreign key of a captured table, with what it does to rows of it."""
+    """A foreign key of a captured table, with its effects on rows of it."""
 
     child: TableId
     name: str

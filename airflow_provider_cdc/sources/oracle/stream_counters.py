@@ -72,7 +72,7 @@ class CarriedCounters:
 
     :ivar changes: their changes, in ``files`` files of ``nbytes`` bytes
     :ivar written: bytes written for that so far
-    :ivar lost: how often what was carried over could not be used
+    :ivar lost: how often carried state could not be used
     """
 
     changes: int = 0

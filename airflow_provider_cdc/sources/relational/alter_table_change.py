@@ -1,4 +1,4 @@
-"""A table while ``ALTER TABLE`` is applied to it: its columns, each with what it was before, and the change that comes of them."""
+"""A table while ``ALTER TABLE`` is applied to it: its columns, each with its earlier form, and the change that results."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def build_alter_change(
 ) -> TableChange:
     """Build the change that an ``ALTER TABLE`` is, the table keeping its name.
 
-    :param added: new column → what existing rows have in it
+    :param added: new column → its value in existing rows
     :param exact: neither the log nor this change leaves open which values existing rows have
-    :param update: what else of the structure is new: its key, its character set
+    :param update: other new parts of the structure: its key, its character set
     """
     renamed = {p.column.name: p.before.name for p in columns if p.before and p.before.name != p.column.name}
     table = known.model_copy(update={"columns": tuple(p.column for p in columns), **update})

@@ -1,4 +1,4 @@
-"""The captured tables that DDL in the log may change, and what a statement does to them."""
+"""The captured tables that DDL in the log may change, and the effect of a statement on them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class QualifiedName:
 
 @dataclass(frozen=True, slots=True)
 class IgnoredStatement:
-    """Concerns no table's structure or rows; ``kind`` says what it was (``create view``)."""
+    """Concerns no table's structure or rows; ``kind`` names the statement (``create view``)."""
 
     kind: str
 

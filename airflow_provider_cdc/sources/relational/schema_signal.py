@@ -1,7 +1,7 @@
 """Structures as people write them in ``schema-changes`` signals, in the form of ``tableChanges`` of a schema change event.
 
-The form is the same for every relational database, and is read and checked here (Debezium documents, "Schema change topic"). What a
-name of a table and a type mean is the database's own: a :class:`SignalDialect` says it.
+The form is the same for every relational database, and is read and checked here (Debezium documents, "Schema change topic"). The
+meaning of table names and types is the database's own: a :class:`SignalDialect` has it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class SignalDialect(Protocol):
         """Return a column's name in the form that is equal for names that the database takes for the same."""
 
     def build_structure_error(self, what: str) -> ConfigError:
-        """Return the error for a structure that cannot be used, with what helps."""
+        """Return the error for a structure that cannot be used, with its remedy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class SqlToken(NamedTuple):
 
     :param kind: ``word`` (a name or keyword without quotes), ``quoted`` (a name in quotes), ``string``, ``number``, ``bits``
         (``b'01'``), ``hex`` (``x'2a'``), ``op`` (one character), ``end``, and ``bad`` where reading stopped
-    :param key: what a grammar compares with: the upper-case text of a word that may be a keyword, the character of an
+    :param key: the value that a grammar compares with: the upper-case text of a word that may be a keyword, the character of an
         operator, otherwise empty
     :param value: the name as the catalog spells it, the string without quotes and escapes, the number as written; for ``bad``
         the reason
@@ -37,7 +37,7 @@ class SqlToken(NamedTuple):
 
 
 class StatementNotUnderstood(Exception):
-    """The text is not what a reader knows; the statement becomes ``Unknown``."""
+    """The reader does not know the text; the statement becomes ``Unknown``."""
 
 
 class TokenCursor:
@@ -140,7 +140,7 @@ class TokenCursor:
         return int(self.consume_token().value)
 
     def skip_group(self) -> None:
-        """Move past a parenthesis and what it holds."""
+        """Move past a parenthesis and its content."""
         self.expect("(")
         depth = 1
         while depth:

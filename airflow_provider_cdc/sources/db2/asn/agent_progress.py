@@ -37,7 +37,7 @@ class AgentProgress:
     :param synch_us: the time of the newest log record that the agent has read (``SYNCHTIME``), µs since the epoch, UTC; it stands still while
         nothing is written; 0 = not known
     :param now_us: the database's own clock when it was asked (``CURRENT TIMESTAMP``), µs since the epoch, UTC
-    :param utc_offset_us: what was subtracted from the database's timestamps
+    :param utc_offset_us: the difference that was subtracted from the database's timestamps
     :param registered: number of registered tables
     :param active: those of them that the agent captures (``STATE`` = ``A``)
     :param newest_start: the greatest ``CD_OLD_SYNCHPOINT``: it grows when a table is registered or pruned; ``b""`` = none

@@ -23,7 +23,7 @@ def log_block(block: ChangeBlock, window: CommitWindow, position: Db2Position) -
 
 def _rows(part: BlockPart, ids: pa.StringArray, times: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> RowBlock:
     changes = part.changes
-    # as dictionaries, which is what core makes of texts
+    # as dictionaries, the form that core gives to texts
     each = pa.array(np.arange(len(changes), dtype=np.int32))
     return RowBlock(
         table=changes.table,

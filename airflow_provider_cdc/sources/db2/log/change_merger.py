@@ -1,8 +1,8 @@
 """Merges the changes of all tables into one order, transaction by transaction, in arrays.
 
-Each table is a *run*: it gives its changes in order, some at a time. What one run has not given yet comes after the last change that it has given.
+Each table is a *run*: it gives its changes in order, some at a time. Changes that a run has not given yet come after the last change that it has given.
 So every change up to the least of these last changes, over all runs that have more, can be put in order now: that is the *bound*. Transactions that
-committed before the bound's are complete. Of one that is larger than a block, what is there up to the bound goes out as an open block.
+committed before the bound's are complete. Of one that is larger than a block, the changes up to the bound go out as an open block.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Layout of a change table: what it has of each column of its table.
+"""Layout of a change table: its content for each column of its table.
 
-That is its value, an indicator in its place, or nothing; and the value before an update.
+That is the column's value, an indicator in its place, or nothing; and the value before an update.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType
 from airflow_provider_cdc.sources.relational.sql_quoting import quote_table, quoted_name
 
 OWN: Final = ("t.IBMSNAP_COMMITSEQ", "t.IBMSNAP_INTENTSEQ", "t.IBMSNAP_OPERATION")
-"""What is selected first."""
+"""The columns that are selected first."""
 _WINDOW: Final = "t.IBMSNAP_COMMITSEQ > ? AND t.IBMSNAP_COMMITSEQ <= ?"
 _REST: Final = (
     "((t.IBMSNAP_COMMITSEQ = ? AND t.IBMSNAP_INTENTSEQ > ?) OR t.IBMSNAP_COMMITSEQ > ?) AND t.IBMSNAP_COMMITSEQ <= ?"

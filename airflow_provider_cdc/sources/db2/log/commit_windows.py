@@ -1,8 +1,8 @@
 """Windows of commits: stretches of the log that are read with one query per change table.
 
 A window ends at the LSN that the agent has published. A backlog is cut into several, so that no query stays open for long and none has to sort
-everything: by ``IBMSNAP_UOW``, which has a row per transaction. These rows also say when each transaction was committed. What the agent has pruned
-there is no loss: a window is larger then, and the transactions have the time up to which the agent has published.
+everything: by ``IBMSNAP_UOW``, which has a row per transaction. These rows also say when each transaction was committed. Rows that the agent has
+pruned there are no loss: a window is larger then, and the transactions have the time up to which the agent has published.
 """
 
 from __future__ import annotations

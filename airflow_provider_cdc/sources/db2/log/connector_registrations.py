@@ -90,7 +90,7 @@ class ConnectorRegistrations:
 
         :param starts: tables whose change tables do not hold everything after the position
         :param position: from which they were read
-        :param read: what was read
+        :param read: the registrations whose change tables were read
         """
         for registration in read:
             if (start := starts.get(registration.table)) is not None:

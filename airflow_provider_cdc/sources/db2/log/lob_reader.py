@@ -163,7 +163,7 @@ def _other_key(changes: ChangeArrays) -> npt.NDArray[np.bool_]:
 
 
 def _parameter(column: Column, value: Any) -> Any:
-    """Convert a value of a key to what the driver takes, to be compared with the column."""
+    """Convert a value of a key to the driver's form, to be compared with the column."""
     if Db2ColumnType.from_column(column).base == "TIME" and isinstance(value, int):
         seconds = value // 1_000_000
         return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

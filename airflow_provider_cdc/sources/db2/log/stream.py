@@ -1,4 +1,4 @@
-"""The loop that reads what the capture agent has published: look how far it is, read a window of change tables, wait.
+"""The loop that reads the changes that the capture agent has published: check its progress, read a window of change tables, wait.
 
 A look costs one query of one row. Only when a change table has something new are the registrations read, and then only change tables that have
 something new. Without an Apply program the agent does not report which these are: then the stream queries the change tables when the log has moved.
@@ -149,7 +149,7 @@ class AsnStream:
         return somebody_waits or time.monotonic() - self._looked_at > LOOK_SECONDS
 
     def _end(self, now: AgentProgress) -> bytes:
-        """Return how far to read: to what is published, and not beyond ``until``.
+        """Return how far to read: to the published LSN, and not beyond ``until``.
 
         Tables whose snapshot is of that position join the stream there.
 
@@ -220,7 +220,7 @@ class AsnStream:
         return max(moments, default=0) > self._position.published_us
 
     def _acknowledge(self, table: TableId, start: bytes) -> None:
-        """Note in the position that a new table's change table need not hold what was before.
+        """Note in the position that a new table's change table need not hold earlier changes.
 
         Rows that the table had then are read, if they are wanted.
         """

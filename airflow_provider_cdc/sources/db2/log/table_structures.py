@@ -1,4 +1,4 @@
-"""The structures of the tables that are read: what changed about them since, and how their change tables are read.
+"""The structures of the tables that are read: their changes since, and how their change tables are read.
 
 The catalog is asked only about tables one of whose two tables was altered since it was asked last (``ALTER_TIME``); for the first time, when
 a table has changes for the first time.

@@ -47,7 +47,7 @@ class SelectList:
 
     :param alias: alias of the table in the query
     :param absent: columns that the table of the query has no values of: they are not selected, and are unavailable
-    :param named: column → what it is called in the table of the query
+    :param named: column → its name in the table of the query
     :ivar expressions: the select list; never empty
     :ivar index: column → index of its expression
     :ivar lobs: whether LOBs are selected

@@ -14,7 +14,7 @@ from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.schema.type_mapping import Db2ColumnType
 
 OWN_COLUMNS = "IBMSNAP_"
-"""What the names of a change table's own columns begin with."""
+"""Beginning of the names of a change table's own columns."""
 
 
 def captured_structure(source: TableSchema, change: TableSchema | None, before_prefix: str | None) -> TableSchema:

@@ -1,7 +1,7 @@
 """The chunk reader: reads chunks of tables for incremental snapshots.
 
-Rows are read by plain queries, of committed rows (Debezium Db2 connector, "Incremental snapshots"). What the capture agent has published is behind
-what such a query sees, by seconds; the watermarks take that into account:
+Rows are read by plain queries, of committed rows (Debezium Db2 connector, "Incremental snapshots"). The changes that the capture agent has
+published are seconds behind the rows that such a query sees; the watermarks take that into account:
 
 * read-only: ``low`` is the LSN up to which the agent had published before the rows were read; they contain everything up to it. ``high`` is a mark written
   afterwards (:mod:`..asn.marks`); all rows had committed before it, and a stream passes it when the agent has published it.

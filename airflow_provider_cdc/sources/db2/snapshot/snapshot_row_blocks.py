@@ -31,5 +31,5 @@ def read_block(columns: SelectList, rows: list[tuple[Any, ...]], lsn: bytes, ts_
 
 
 def source_of(lsn: bytes) -> dict[str, str | np.integer[Any]]:
-    """Build the ``source`` block of what was read at an LSN; there is no change, and so no ``change_lsn``."""
+    """Build the ``source`` block of rows that were read at an LSN; there is no change, and so no ``change_lsn``."""
     return {"commit_lsn": lsn_text(lsn)}

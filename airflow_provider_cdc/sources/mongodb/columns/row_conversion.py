@@ -241,7 +241,7 @@ def _only_keys(rows: RowBlock, table: TableSchema) -> RowBlock:
 
 
 def _spread(mask: Mask | None, columns: int) -> Mask | None:
-    """Spread a mask of the document over its columns: what the document lacks, each of its columns does."""
+    """Spread a mask of the document over its columns: where the document is missing, each of its columns is."""
     if mask is None:
         return None
     return np.array([mask[0], *[mask[1]] * (columns - 1)])

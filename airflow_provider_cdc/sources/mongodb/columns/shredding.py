@@ -1,4 +1,4 @@
-"""Documents as columns: arrays of values, field by field, and the text of what is left."""
+"""Documents as columns: arrays of values, field by field, and the text of the rest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DECIMAL: Final = len('{"$numberDecimal": "')
 class ShreddedDocuments:
     """Documents in columns.
 
-    :ivar rest: the text of what each document has besides; null if nothing
+    :ivar rest: the text of the other fields of each document; null if there are none
     :ivar columns: an array for each column of the fields
     """
 
@@ -43,7 +43,7 @@ class ShreddedDocuments:
 def shred_documents(documents: BsonValues, fields: CollectionFields) -> ShreddedDocuments:
     """Take documents apart. Fields and forms that are not known become columns as long as there is room.
 
-    :param documents: what is no document has a null in each column
+    :param documents: a value that is no document has a null in each column
     :raises DamagedDocument: one is damaged
     """
     parts: list[_ShreddedRows] = []

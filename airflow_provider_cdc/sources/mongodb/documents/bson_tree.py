@@ -1,4 +1,4 @@
-"""Documents taken apart and put together again, one level at a time; what is not looked into stays the bytes that it was."""
+"""Documents taken apart and put together again, one level at a time; parts that are not opened stay the same bytes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CONTAINERS: Final = (k.DOCUMENT, k.ARRAY)
 
 @dataclass
 class BsonElement:
-    """A field of a document or an element of an array: its name, type, and value: bytes, or what it contains."""
+    """A field of a document or an element of an array: its name, type, and value: bytes, or its elements."""
 
     name: bytes
     kind: int
     value: bytes | BsonContainer
 
     def open_container(self) -> BsonContainer | None:
-        """Return what it contains, if it is a document or array; from then on, changes of that are changes of it."""
+        """Return its elements, if it is a document or array; from then on, changes of these are changes of it."""
         if self.kind not in CONTAINERS:
             return None
         if isinstance(self.value, bytes):
@@ -70,7 +70,7 @@ class BsonContainer:
 
 
 def parse_elements(raw: bytes) -> list[BsonElement]:
-    """List what a document or array contains.
+    """List the elements of a document or array.
 
     :raises DamagedDocument: it is none
     """

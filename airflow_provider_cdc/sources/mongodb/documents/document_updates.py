@@ -139,7 +139,7 @@ def _set(document: BsonContainer, change: BsonElement, way: _Path) -> None:
 
 
 def _parent(document: BsonContainer, path: bytes, way: _Path) -> BsonContainer:
-    """Find what contains the last part of a path."""
+    """Find the document or array that contains the last part of a path."""
     inside = document
     for depth, part in enumerate(way):
         if inside.kind == k.ARRAY and not _is_index(part):
@@ -155,7 +155,7 @@ def _parent(document: BsonContainer, path: bytes, way: _Path) -> BsonContainer:
 
 
 def _listed(elements: dict[bytes, BsonElement], name: bytes, kind: int) -> list[BsonElement]:
-    """List what a part of the description contains; a part that is not there, or null, contains nothing."""
+    """List the elements of a part of the description; a part that is not there, or null, has none."""
     part = elements.get(name)
     return [] if part is None or part.kind == k.NULL else parse_elements(_of(part, kind))
 

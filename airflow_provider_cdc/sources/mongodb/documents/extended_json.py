@@ -82,7 +82,9 @@ def _rendered(
     while True:
         row, problem, at = render_values(buf, kinds, starts, ends, int(form), row, out, offsets)
         if problem == FINE:
-            return out[: offsets[-1]].copy(), offsets  # what waits to be written keeps no room that it does not need
+            return out[
+                : offsets[-1]
+            ].copy(), offsets  # text that waits to be written keeps no room that it does not need
         if problem != FULL:
             raise DamagedDocument(row, int(at - starts[row]), problem)
         more = np.empty(2 * len(out), np.uint8)

@@ -93,7 +93,7 @@ def _value(value: Any) -> tuple[int, bytes]:
     return value.value or (k.DOCUMENT, _document(value.pairs))
 
 
-# -- values of a type; what is none after all is a document -----------------------------------------------------------
+# -- values of a type; a value that is none after all is a document ---------------------------------------------------
 
 _Read = tuple[int, bytes] | None
 
@@ -188,4 +188,4 @@ _TYPES: Final[dict[tuple[str, ...], Callable[..., _Read]]] = {
     ("$minKey",): _mark(k.MIN_KEY, 1),
     ("$maxKey",): _mark(k.MAX_KEY, 1),
 }
-"""Names of the fields of a value → what reads it."""
+"""Names of the fields of a value → function that reads it."""

@@ -36,7 +36,7 @@ def order_key(kind: int, value: bytes) -> bytes:
 
     :param kind: its BSON type
     :param value: its bytes in a document, after the name
-    :raises DamagedDocument: it contains what is not BSON
+    :raises DamagedDocument: it contains bytes that are not BSON
     """
     return bytes([_RANKS[kind]]) + _content(kind, value)
 

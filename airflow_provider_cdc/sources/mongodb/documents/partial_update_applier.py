@@ -65,7 +65,7 @@ def _applied(before: bytes, description: Any, paths: str | None) -> bytes:
 
 
 def _description(description: Any, paths: str | None) -> bytes:
-    """Build what the server has said, from the columns of an event."""
+    """Build the server's description of an update, from the columns of an event."""
     updated, removed, cut = (description.get(name) for name in ("updatedFields", "removedFields", "truncatedArrays"))
     parts = [
         BsonElement(b"updatedFields", k.DOCUMENT, extended_json_parser.parse_document(updated) if updated else _EMPTY),

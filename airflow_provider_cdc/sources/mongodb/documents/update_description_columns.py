@@ -45,7 +45,7 @@ def truncated_arrays(values: BsonValues) -> pa.ListArray:
 
 
 def _elements(values: BsonValues) -> tuple[BsonValues, _Offsets]:
-    """List what the arrays among the values contain, one after the other, and where those of each row begin."""
+    """List the elements of the arrays among the values, one after the other, and where those of each row begin."""
     kinds = np.where(values.kinds == k.ARRAY, values.kinds, 0).astype(np.uint8)
     room = int(np.where(kinds, values.ends - values.starts, 0).sum()) // 2
     found, offsets = np.empty((room, 4), np.int64), np.empty(len(values) + 1, np.int64)

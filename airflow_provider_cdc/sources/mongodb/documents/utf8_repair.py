@@ -17,7 +17,7 @@ from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 
 
 def with_replaced_texts(values: BsonValues) -> BsonValues:
-    """Return the same values with U+FFFD for bytes that are not UTF-8. Plain and slow: for what hardly ever is.
+    """Return the same values with U+FFFD for bytes that are not UTF-8. Plain and slow: for texts that hardly ever come.
 
     :raises DamagedDocument: a value is not BSON
     """

@@ -34,7 +34,7 @@ DECIMAL128: Final = 0x13
 MAX_KEY: Final = 0x7F
 MIN_KEY: Final = 0xFF
 ABSENT: Final = 0x00
-"""The type of what is not there: in BSON, the end of a document."""
+"""The type of a missing value: in BSON, the end of a document."""
 
 _SIZES = np.full(256, -1, np.int8)
 _SIZES[[DOUBLE, DATE, TIMESTAMP, INT64]] = 8

@@ -1,4 +1,4 @@
-"""Documents taken apart into columns: which field of which document goes into which column, and what is left of each document."""
+"""Documents taken apart into columns: which field of which document goes into which column, and the rest of each document."""
 # mypy: disable-error-code="assignment, arg-type, return-value, no-any-return"
 # ruff: noqa: C901
 
@@ -161,7 +161,7 @@ def take_apart(
     found_kinds: npt.NDArray[np.uint8], found_starts: npt.NDArray[np.int64], found_ends: npt.NDArray[np.int64],
     rest: _Bytes, rest_ends: _Ints, new: _Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Find the values of columns in documents, from a row on. What has no column stays in the rest, which is a document again.
+    """Find the values of columns in documents, from a row on. A field without a column stays in the rest, which is a document again.
 
     :param parents: field → the field that it is within, or -1
     :param names: names of fields, each with a zero byte behind; ``begins`` says where

@@ -41,11 +41,11 @@ def find_fields(
     allowed: npt.NDArray[np.bool_], found_kinds: npt.NDArray[np.uint8], found_starts: npt.NDArray[np.int64], found_ends: npt.NDArray[np.int64],
     unknown: npt.NDArray[np.uint8],
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Find fields by name in documents; what is no document has none.
+    """Find fields by name in documents; a value that is no document has none.
 
     :param names: the names of all fields, one after the other; ``begins`` says where each begins, and where the last ends
     :param allowed: ``bool[fields, 256]``: which types each field may have
-    :param found_kinds: ``uint8[fields, rows]``, all 0, and two like it for offsets of values, which get what was found
+    :param found_kinds: ``uint8[fields, rows]``, all 0, and two like it for offsets of values, which get the results
     :param unknown: gets the number of other fields, 255 at most
     :return: number of rows without a problem, the problem of the next, and its offset
     """

@@ -1,4 +1,4 @@
-"""Codes of what is wrong with a document that kernels refuse.
+"""Codes of the errors of a document that kernels refuse.
 
 The values never change: kernels have them in machine code that is kept on disk.
 """

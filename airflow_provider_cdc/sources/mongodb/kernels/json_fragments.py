@@ -62,7 +62,7 @@ _BEGINS = np.cumsum([0, *map(len, _TEXTS)])
 
 @force_inline_helper
 def write_fragment(text: int, out: npt.NDArray[np.uint8], w: int) -> int:
-    """Write one of these texts; returns where it ends. Up to seven bytes behind it are written, too: what comes next overwrites them."""
+    """Write one of these texts; returns where it ends. Up to seven bytes behind it are written, too: the next text overwrites them."""
     begin = _BEGINS[np.uintp(text)]
     size = _BEGINS[np.uintp(text + 1)] - begin
     for block in range((size + 7) >> 3):

@@ -61,7 +61,7 @@ def put_value(
 ) -> tuple[int, int, int]:  # fmt: skip
     """Write one value, with all that it contains.
 
-    :param inside: for each level, where what contains the next value ends
+    :param inside: for each level, where the container of the next value ends
     :param shapes: for each level, 0 in a document, 1 in an array, 2 in the scope of a code, which ends two objects
     :return: where its text ends; a problem, and its offset
     """
@@ -131,7 +131,7 @@ def _enter(
     shapes: _Bytes,
     level: int,
 ) -> tuple[int, int, int]:
-    """Begin a document, an array or the scope of a code; returns the offset of what it contains, where the text ends, and a problem."""
+    """Begin a document, an array or the scope of a code; returns the offset of its content, where the text ends, and a problem."""
     inside[U(level)] = end
     shapes[U(level)] = 1 if kind == k.ARRAY else 0
     problem = FINE

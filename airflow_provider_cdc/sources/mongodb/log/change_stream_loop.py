@@ -1,6 +1,6 @@
 """The loop that reads a change stream: take a batch, have items made of it, wait.
 
-A run that finds nothing loads no kernels: what reads events is imported with the first ones.
+A run that finds nothing loads no kernels: the reader of events is imported with the first ones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ChangeStream:
     def read_items(self) -> Iterator[LogItem]:
         """Yield the log items in their order, see :meth:`airflow_provider_cdc.core.spi.source.Source.stream_log`.
 
-        :raises PositionLost: the oplog does not have what comes behind the position
+        :raises PositionLost: the oplog does not have the events behind the position
         :raises SourceUnavailable: there was no primary for longer than ``connect.max.attempts`` allow
         """
         if self._ended:

@@ -1,4 +1,4 @@
-"""Events of structure: what becomes of the target when a collection is dropped, renamed, or otherwise altered.
+"""Events of structure: the effect on the target when a collection is dropped, renamed, or otherwise altered.
 
 ``drop``, and with it ``dropDatabase``, which drops collection by collection: the target is emptied. ``rename``: the old name's target is emptied, and the
 collection of the new name is read again. All others change no document: indexes, validators, images, sharding, moved chunks.
@@ -36,7 +36,7 @@ def build_items(event: dict[str, Any], tables: CapturedTableSchemas, position: M
     """Yield the items of an event that changes no single document.
 
     :param position: behind it
-    :raises UnknownLogEvent: it is not known what the event means
+    :raises UnknownLogEvent: the meaning of the event is not known
     """
     operation = event.get("operationType")
     if operation == "drop":

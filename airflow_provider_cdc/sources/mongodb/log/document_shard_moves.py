@@ -36,7 +36,7 @@ class _Transaction:
 
 
 class ShardMoves:
-    """Knows what the last transactions have inserted into collections that are spread over shards."""
+    """Knows the documents that the last transactions have inserted into collections that are spread over shards."""
 
     def __init__(self) -> None:
         self._transactions: dict[str, _Transaction] = {}

@@ -70,7 +70,7 @@ class BlockBuilder:
         return self._open is not None and position.has_reached(MongoPosition(self._open.time))
 
     def close_transaction(self) -> Iterator[LogBlock]:
-        """Yield what ends the open transaction, if there is one.
+        """Yield the block that ends the open transaction, if there is one.
 
         The stream shows by what comes next that it has no more rows.
         """
@@ -196,7 +196,7 @@ class BlockBuilder:
     def _described(
         self, table: TableId, events: ChangeEvents, at: Ints, operation: npt.NDArray[np.uint8]
     ) -> dict[str, pa.Array]:
-        """Return what updates have changed."""
+        """Return the descriptions of updates."""
         updates = operation == UPDATED
         if not updates.any():
             return {}

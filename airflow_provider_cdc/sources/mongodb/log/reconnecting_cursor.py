@@ -173,7 +173,7 @@ class ChangeStreamFeed:
     def _move(self, token: dict[str, object], *, quiet: bool) -> None:
         reached = MongoPosition.from_resume_token(token)
         data = str(token["_data"])
-        # a member that has just become primary may not know yet that a majority has that event: what comes with it has not been looked at
+        # a member that has just become primary may not know yet that a majority has that event: the events that come with it have not been looked at
         self._shown = self._shown or not quiet or data != self._begins.token
         if (
             quiet

@@ -27,7 +27,7 @@ class SplitEventCollector:
         return bool(self._parts)
 
     def clear(self) -> None:
-        """Forget what has come: the event comes again, from its first part on."""
+        """Forget the parts that have come: the event comes again, from its first part on."""
         self._parts.clear()
 
     def add_fragment(self, part: bytes, number: int, of: int) -> bytes | None:
@@ -62,7 +62,7 @@ class SplitEventCollector:
 
 
 def merge_fragments(parts: list[bytes]) -> bytes:
-    """Merge the parts of an event, in which each field stands once; what says that they are parts is left out."""
+    """Merge the parts of an event, in which each field stands once; the field that marks parts is left out."""
     fields: dict[str, bytes] = {}
     for part in parts:
         for name, element in _elements(part):

@@ -83,7 +83,7 @@ class MongoEventReader:
         return True
 
     def _parted(self, events: ChangeEvents, at: int, end: int) -> Iterator[tuple[int, int]]:
-        """Ranges of events that end behind each insert into the signalling collection: a signal is taken before what follows it."""
+        """Ranges of events that end behind each insert into the signalling collection: a signal is taken before the events that follow it."""
         if self._signals is not None and at < end:
             indices, names = events.event_namespaces
             numbers = [number for number, name in enumerate(names) if name == self._signals]

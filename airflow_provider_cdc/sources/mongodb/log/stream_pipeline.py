@@ -1,4 +1,4 @@
-"""The pipeline of a change stream: what is asked of the server, and what it leaves out.
+"""The pipeline of a change stream: the events that the server sends, and those that it leaves out.
 
 What the server leaves out must be a part of what the filters of the connector leave out: patterns are pushed down only where they mean the same
 there as here. The connector looks at each event again.

@@ -235,7 +235,7 @@ class _RangeReader:
             i -= 1
 
     def _failed(self, e: driver.PyMongoError) -> None:
-        """Record that a try has failed, and raise what makes another one useless.
+        """Record that a try has failed, and raise the error if it makes another one useless.
 
         :raises CdcError: another try would be of no use
         """

@@ -26,7 +26,7 @@ from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 
 BY_ID: Final = {"_id": 1}
 LARGEST: Final = {"_id": {"$eq": MaxKey()}}
-"""What ``min`` without ``max`` does not reach: that ends before the largest key there is."""
+"""The documents that ``min`` without ``max`` does not reach: that ends before the largest key there is."""
 _CANONICAL: Final = JSONOptions(
     json_mode=JSONMode.CANONICAL,
     datetime_conversion=DatetimeConversion.DATETIME_MS,

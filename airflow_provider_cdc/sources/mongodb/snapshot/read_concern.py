@@ -12,7 +12,7 @@ from airflow_provider_cdc.sources.mongodb.position import ClusterTime
 def build_read_concern(at: ClusterTime, *, as_it_is: bool = False) -> dict[str, Any]:
     """Return the read concern of a read.
 
-    :param as_it_is: read what there is, at that moment or later, also on a member that is behind it
+    :param as_it_is: read the present documents, at that moment or later, also on a member that is behind it
     """
     stamp = Timestamp(at.seconds, at.ordinal)
     if as_it_is:
@@ -21,7 +21,7 @@ def build_read_concern(at: ClusterTime, *, as_it_is: bool = False) -> dict[str, 
 
 
 def read_too_late(table: object) -> str:
-    """Return the message about a collection of which the server has no longer what it was."""
+    """Return the message about a collection of which the server no longer has the earlier state."""
     return (
         f"The server no longer has {table} at the time of the snapshot: the rest of the collection is read in its "
         "current state, and the stream captures the changes since the snapshot. For a snapshot at one point in "

@@ -1,4 +1,4 @@
-"""Text of values that the log stores in a special binary form, equal to what a SELECT gives."""
+"""Text of values that the log stores in a special binary form, equal to the text that a SELECT gives."""
 
 from __future__ import annotations
 

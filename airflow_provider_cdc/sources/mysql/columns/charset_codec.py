@@ -1,4 +1,4 @@
-"""The servers' character sets: what their texts are in Unicode.
+"""The servers' character sets: their texts in Unicode.
 
 Python's codecs of the same names differ from them in thousands of characters, silently in some. So each set that is no form of Unicode is decoded by a
 table that was read from a server, which MySQL and MariaDB have alike: ``python -m dev.charsets`` writes ``charsets.xz``, and a test compares it
@@ -59,7 +59,7 @@ def greatest_size(charset: str) -> int | None:
 def decode_text(charset: str, data: bytes, errors: str = "strict") -> str:
     """Decode one text.
 
-    :param errors: of a form of Unicode, as Python has it; in other sets the server gives ``?`` for what is no character
+    :param errors: of a form of Unicode, as Python has it; in other sets the server gives ``?`` for bytes that are no character
     :raises ValueError: the bytes are no text of this form of Unicode
     :raises LookupError: the character set is not known
     """

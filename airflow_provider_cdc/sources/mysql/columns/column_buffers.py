@@ -21,7 +21,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class ScratchMemory:
-    """Memory that kernels decode into, reused for each block; finishers copy what becomes an Arrow array.
+    """Memory that kernels decode into, reused for each block; finishers copy the values that become an Arrow array.
 
     Reusing the same pages keeps memory flat, and is faster than allocating new ones.
     """
@@ -43,7 +43,7 @@ class ColumnBuffers:
 
     :param stores: the store of each column
     :param variable_bytes: room for each variable column, bytes; untouched memory costs nothing
-    :param scratch: the memory to use, under ``name``; it overwrites what was decoded there before
+    :param scratch: the memory to use, under ``name``; it overwrites the values that were decoded there before
     """
 
     def __init__(

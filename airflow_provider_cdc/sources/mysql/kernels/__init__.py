@@ -36,7 +36,7 @@ _COMPILED = (
 
 
 def __getattr__(name: str) -> Any:
-    """Import the kernels when a kernel, or what belongs to one, is asked for the first time."""
+    """Import the kernels when a public name of one of their modules is used for the first time."""
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: dict[str, Any] = {}

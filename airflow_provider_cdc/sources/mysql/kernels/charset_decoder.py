@@ -27,7 +27,7 @@ def decode_texts(
     data: Bytes, offsets: npt.NDArray[np.int32], one: Table, two: Table, three: Table, four: Table, out: Bytes,
     out_offsets: npt.NDArray[np.int32],
 ) -> int:  # fmt: skip
-    """Decode texts into UTF-8. As the server does, what is no character becomes a question mark.
+    """Decode texts into UTF-8. As on the server, bytes that are no character become a question mark.
 
     :param offsets: where each text begins in ``data``, and where the last one ends
     :param one: code point of each byte, :data:`NO_CHARACTER` for the first of several

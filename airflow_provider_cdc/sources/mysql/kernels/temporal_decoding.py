@@ -20,7 +20,7 @@ from airflow_provider_cdc.sources.mysql.kernels.byte_integers import (
 from airflow_provider_cdc.sources.relational.date_decimal_kernels import days_from_date, is_date
 
 NO_DATE: Final = np.int64(-(2**63))
-"""What a function gives for a date that the calendar does not have (``0000-00-00``, ``2024-02-30``)."""
+"""The result of a function for a date that the calendar does not have (``0000-00-00``, ``2024-02-30``)."""
 
 _TIME_ZERO: Final = np.int64(839 * 3600 * 1000000)
 

@@ -1,7 +1,7 @@
 """The replication connection: requests a binlog dump.
 
-PyMySQL connects and authenticates; what the server then sends, an
-:class:`~airflow_provider_cdc.sources.mysql.log.event_reader.BinlogEventReader` reads from the socket.
+PyMySQL connects and authenticates; a
+:class:`~airflow_provider_cdc.sources.mysql.log.event_reader.BinlogEventReader` then reads the server's packets from the socket.
 """
 
 from __future__ import annotations

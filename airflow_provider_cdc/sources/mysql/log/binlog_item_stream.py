@@ -172,7 +172,7 @@ class BinlogStream:
             ) from e
 
     def _prepared_rows(self, xid: str, begin: dict[str, Any]) -> Iterator[LogItem]:
-        """Yield the rows of a prepared XA transaction, and what concerns them: schema changes, rollbacks.
+        """Yield the rows of a prepared XA transaction, and the items that concern them: schema changes, rollbacks.
 
         :param xid: its XA id
         :param begin: file and offset at which it begins, as ``MySqlPosition.prepared`` has it

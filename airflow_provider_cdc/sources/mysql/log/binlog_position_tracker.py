@@ -24,7 +24,7 @@ class OpenTransaction:
     :param gtid: its GTID event as numbers, once that event has left the buffer
     :param standalone: it consists of one statement (flag of MariaDB's GTID event)
     :param thread: session id, from its BEGIN
-    :param identity: what identifies it, see :attr:`.position.MySqlPosition.last`, once its GTID event has left the buffer
+    :param identity: its identity, see :attr:`.position.MySqlPosition.last`, once its GTID event has left the buffer
     :param row_events: number of its row events that have left the buffer
     :param savepoints: name → number of its row events before the savepoint
     :param xa: its XA id, if it has one
@@ -51,7 +51,7 @@ class LogCursor:
     :ivar file: the log file that is being read
     :ivar created: when that file was created, seconds since the epoch; 0 = not known
     :ivar end: offset (64 bits) in the file at which the next set of events begins
-    :ivar passed: what comes next in the log is after ``until``
+    :ivar passed: the next event in the log is after ``until``
     :ivar gtids: the GTIDs executed up to the position; while :attr:`lacks_gtids`, those that the stream has met
     :ivar lacks_gtids: the server has GTIDs, but those executed before the stream's beginning are not known
     :ivar open: state of the transaction of which a part was delivered
@@ -138,7 +138,7 @@ class LogCursor:
 
         :param end: offset after the last of them
         :param executed: their GTIDs, as rows of the ``read_gtids`` kernel
-        :param last: what identifies the last of them, see ``MySqlPosition.last``
+        :param last: the identity of the last of them, see ``MySqlPosition.last``
         """
         if executed is not None:
             add_gtid_numbers(self.gtids, executed)

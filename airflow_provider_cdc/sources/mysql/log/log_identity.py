@@ -1,7 +1,7 @@
 """Identity of a log: whether the server's log is the one that a position was taken in, or continues from it.
 
 A server's id, the names of its log files and the numbers of its transactions may all come again: after a reset, with a restored backup,
-a replica that is made again in place, another ``log_bin``. What identifies a log is asked in this order:
+a replica that is made again in place, another ``log_bin``. A log is identified in this order:
 
 1. The file of the position, on the same server: created in the same second, as long as the position's offset, and with the last captured
    transaction where it was. Then it is the same log.
@@ -175,7 +175,7 @@ class LogIdentityCheck:
             return next((event.seconds for event in _events(log) if event.kind == ev.FORMAT_DESCRIPTION), 0)
 
     def _look_at(self, position: MySqlPosition) -> tuple[int, dict[str, Any] | None]:
-        """Return when the file of a position was created, and what begins where the last captured transaction did.
+        """Return when the file of a position was created, and the transaction that begins where the last captured one did.
 
         ``None`` = not known.
         """

@@ -67,7 +67,7 @@ class QueryEventReader:
         if self._is_half_done(buffer):
             return None
         if buffer.get_event_flags(i) & ev.THREAD_SPECIFIC_FLAG:
-            # outside of row format, what is done to a temporary table is logged under the name that it hides
+            # outside of row format, statements on a temporary table are logged under the name that it hides
             if isinstance(statement, ddl.TruncateTable):
                 return None
             if isinstance(statement, ddl.AlterTable | ddl.RenameTable | ddl.CreateIndex | ddl.DropIndex):

@@ -58,7 +58,7 @@ Outcome = TransactionRollback | SavepointRollback | PreparedTransactionEnd | Mal
 def apply_transaction_control(statement: ddl.TransactionControl, i: int, buffer: EventBuffer) -> Outcome | None:
     """Apply a transaction control statement, the event ``i``, to the buffer.
 
-    :return: what the dispatcher has to do; ``None`` = nothing
+    :return: the next step of the dispatcher; ``None`` = nothing
     """
     name = statement.name or ""
     match statement.kind:
@@ -94,7 +94,7 @@ def same_name(name: str) -> str:
 def _savepoint(name: str, i: int, buffer: EventBuffer) -> int:
     """Return the number of the first row event after a savepoint.
 
-    :raises UnknownLogEvent: the transaction has none of this name: what would be rolled back is not known
+    :raises UnknownLogEvent: the transaction has none of this name: the rows to roll back are not known
     """
     found = buffer.state_of(buffer.last_transaction_index).savepoints.get(same_name(name))
     if found is None:

@@ -29,7 +29,7 @@ class EventBuffer:
     Methods take and return indices: ``i`` of events, ``tx`` of transactions, both counted from the start of the buffer.
 
     :param cursor: the position at which the buffer begins; not kept
-    :ivar transactions: ``int64[transactions, TX_FIELDS]``, ``-1`` for what is not known
+    :ivar transactions: ``int64[transactions, TX_FIELDS]``, ``-1`` for unknown values
     :ivar routed: table and transaction of each row event
     :ivar lo: index of the first event that was not delivered yet
     :ivar first: index of the transaction it belongs to

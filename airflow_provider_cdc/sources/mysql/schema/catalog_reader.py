@@ -49,7 +49,7 @@ ORDER BY s.table_schema, s.table_name, s.index_name, s.seq_in_index"""
 
 @dataclass(frozen=True)
 class StoredObjects:
-    """By what a statement may change rows of tables that it does not name.
+    """Objects through which a statement may change rows of tables that it does not name.
 
     :param tables: all base tables
     :param views: views
@@ -236,7 +236,7 @@ class MySqlCatalog:
         value, is_expression = self._default(default, extra)
         if declared.type in BLOBS and value is not None and value.startswith("0x"):
             value, is_expression = _bytes_default(value)
-        if declared.type == "binary" and value is not None:  # servers print what it is filled up with too
+        if declared.type == "binary" and value is not None:  # servers print the bytes that fill it up, too
             value = value.rstrip("\0")
         generated = "GENERATED" in extra.upper().replace("DEFAULT_GENERATED", "") or "AS ROW" in extra.upper()
         type_ = MySqlColumnType(

@@ -127,7 +127,7 @@ _MEMBERS_LENGTH: dict[str, Callable[[tuple[str, ...]], int]] = {
     "enum": lambda members: 1,
     "set": lambda members: max(2 * len(members) - 1, 0),
 }
-"""What Debezium calls the length of an ENUM and a SET: a character for each member and each comma."""
+"""The length of an ENUM and a SET, as Debezium counts it: a character for each member and each comma."""
 
 _Mapped = tuple[str, str | None, dict[str, str]]
 

@@ -32,7 +32,7 @@ _CALLS = {"SELECT", "DO", "CALL", "VALUES", "TABLE", "WITH"}
 class QueryEvent:
     """A QUERY event: a statement, in the database it ran in.
 
-    :param error: what the server answered; not 0 when the statement failed after it had changed something
+    :param error: code of the server's answer; not 0 when the statement failed after it had changed something
     :param explicit_timestamps: TIMESTAMP columns that say nothing of it may be NULL (``explicit_defaults_for_timestamp``)
     """
 
@@ -216,7 +216,7 @@ class DdlApplier:
             moved[new] = origin, schema
         for new, (origin, schema) in moved.items():
             if self._captured.is_captured(new):
-                # of a table that was not captured under its old name, nothing is known but what the catalog says
+                # of a table that was not captured under its old name, only the catalog has the structure
                 present = schema.model_copy(update={"id": new}) if schema is not None else self._catalog.read_table(new)
                 if present is None and self._is_no_table(origin, new):
                     continue
@@ -235,7 +235,7 @@ class DdlApplier:
 
         A captured table without a structure has no rows either: the first one brings it.
 
-        :param old: what has become another one, or was the model of it
+        :param old: the table that has become another one, or was the model of it
         """
         return self._captured.is_captured(old) or self._catalog.is_table(new) is False
 
@@ -323,7 +323,7 @@ class DdlApplier:
     def _altered(self, before: TableSchema, s: ddl.AlterTable, query: QueryEvent, now: TableId) -> TableChange:
         """Return the changes that the actions make to a table, apart from its name.
 
-        :param now: what it is called after them
+        :param now: its name after them
         """
         if not query.explicit_timestamps:
             s = replace(s, actions=tuple(map(ddl.with_implied_timestamp, s.actions)))

@@ -108,7 +108,7 @@ def _rounded(number: float, scale: int) -> float:
 def keeps_values(old: Column, new: Column, *, strict: bool, numbers_zeros: bool = True) -> bool:
     """Check whether rows that are already there show the same values after a column's definition has changed.
 
-    :param strict: the session refused to bend values, so what does not fit would have failed
+    :param strict: the session refused to bend values, so a value that does not fit would have failed
     :param numbers_zeros: a zero in a column that becomes AUTO_INCREMENT gets the next number
     """
     a, z = _named_alike(old), _named_alike(new)
@@ -179,7 +179,7 @@ def _keeps_decimal(a: MySqlColumnType, z: MySqlColumnType, strict: bool, *, text
 
 
 def _keeps_float(a: MySqlColumnType, z: MySqlColumnType, strict: bool) -> bool:
-    """Servers round and clip what is stored to other digits, not always."""
+    """Servers round and clip stored values to other digits, not always."""
     same_digits = z.scale is None or (a.length, a.scale, a.unsigned) == (z.length, z.scale, z.unsigned)
     return same_digits and (strict or a.unsigned or not z.unsigned)
 
@@ -204,7 +204,7 @@ def _bit_bytes(t: MySqlColumnType) -> int:
 
 
 def expressions_see_no_change(old: Column, new: Column) -> bool:
-    """Check whether every expression over the column gives what it gave, for values that are the same.
+    """Check whether every expression over the column gives the same result for the same values.
 
     Of a text it is not known: its collation may be another one.
     """
@@ -222,7 +222,7 @@ def _in_order(a: tuple[str, ...], z: tuple[str, ...]) -> bool:
 
 
 def _keeps_text(a: MySqlColumnType, z: MySqlColumnType, strict: bool) -> bool:
-    """Into what is shorter, a strict server too cuts spaces off; into CHAR, any spaces at the end are lost."""
+    """Into a shorter type, a strict server, too, cuts spaces off; into CHAR, any spaces at the end are lost."""
     return _has_characters(a, z, strict) and (a.base == "char" or z.base != "char") and _fits(a, z)
 
 
@@ -236,7 +236,7 @@ def _has_characters(a: MySqlColumnType, z: MySqlColumnType, strict: bool) -> boo
 
 
 def keeps_members_converted(t: MySqlColumnType, charset: str | None) -> bool:
-    """Check whether values of an ENUM or SET stay what they are when their table gets another character set.
+    """Check whether values of an ENUM or SET stay the same when their table gets another character set.
 
     Servers keep the bytes of members, which are other characters then. A value becomes empty or these characters, or is refused: which of
     it, does not depend on the session alone.

@@ -52,7 +52,7 @@ class LiveCatalog:
 
     @cached_property
     def stored_objects(self) -> StoredObjects:
-        """By what statements may change rows of tables that they do not name; see :meth:`forget_routes`."""
+        """Objects through which statements may change rows of tables that they do not name; see :meth:`forget_routes`."""
         found: StoredObjects = self.ask(lambda c: c.read_stored_objects())
         return found
 

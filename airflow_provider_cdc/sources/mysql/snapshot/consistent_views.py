@@ -28,7 +28,7 @@ _AT_WORK: Final = """
 SELECT COUNT(*) FROM performance_schema.data_locks l JOIN performance_schema.threads t ON t.THREAD_ID = l.THREAD_ID
 WHERE l.LOCK_TYPE = 'TABLE' AND (l.LOCK_MODE LIKE 'IX%' OR l.LOCK_MODE LIKE 'X%') AND t.PROCESSLIST_COMMAND <> 'Sleep'
 """
-"""Transactions that have changed rows, and whose sessions do something, which may be a commit. InnoDB shows what was committed before it frees the locks."""
+"""Transactions that have changed rows, and whose sessions do something, which may be a commit. InnoDB shows committed rows before it frees their locks."""
 _NO_RIGHT: Final = frozenset({1044, 1142, 1227})
 _TRIES: Final = 50
 """How often views are opened with MariaDB before one connection has to read all tables."""

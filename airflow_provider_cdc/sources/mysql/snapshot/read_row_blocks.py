@@ -24,7 +24,7 @@ def read_block(
 
 
 def source_of(position: MySqlPosition) -> dict[str, str | np.integer[Any]]:
-    """Return the ``source`` block of what was read at a position."""
+    """Return the ``source`` block of rows that were read at a position."""
     return {
         "server_id": np.int64(0),
         "file": position.file,

@@ -30,7 +30,7 @@ from airflow_provider_cdc.sources.relational.utf8_kernel import store_utf8
 # -- how a column's literals are read: kind, with up to three parameters -----------------------------------------------------
 NUMBER: Final = 0  # a = digits, b = decimals; up to 18 digits
 DATE: Final = 1  # a = 1: days instead of microseconds
-TIMESTAMP: Final = 2  # a = decimals kept, 6 or 9; b = 1: cut off what is finer
+TIMESTAMP: Final = 2  # a = decimals kept, 6 or 9; b = 1: cut off finer decimals
 LOCAL_TIMESTAMP: Final = 3  # likewise
 YEAR_TO_MONTH: Final = 4
 DAY_TO_SECOND: Final = 5

@@ -330,7 +330,7 @@ def _sign(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[int, int]:
 
 @jit
 def day_to_second(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[bool, int]:
-    """Microseconds of ``-001 02:03:04.56``; what is finer is cut off."""
+    """Microseconds of ``-001 02:03:04.56``; finer decimals are cut off."""
     sign, p = _sign(buf, p, end)
     day, p = parse_digits(buf, p, end)
     if day < 0 or day > _MAX_DAYS or end - p < 9 or buf[p] != BLANK:

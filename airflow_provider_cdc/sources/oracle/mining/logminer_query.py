@@ -1,7 +1,7 @@
 """The SELECT on ``V$LOGMNR_CONTENTS``: its conditions, and the types of its columns.
 
-Conditions in the query reduce the number of rows that are fetched (Debezium Oracle connector, "LogMiner query filter modes"). What is
-captured is decided by :class:`.core.config.capture_filters.Filters` alone. So the conditions may keep more rows than the filters, never fewer: a
+Conditions in the query reduce the number of rows that are fetched (Debezium Oracle connector, "LogMiner query filter modes"). :class:`.core.config.capture_filters.Filters` alone decides
+which rows are captured. So the conditions may keep more rows than the filters, never fewer: a
 pattern that Oracle would interpret in another way is not part of the query, and rows with unknown names, because the dictionary is newer
 than the row, are kept.
 """

@@ -93,7 +93,7 @@ class LogMinerStream:
         :raises PositionLost: redo logs that are needed do not exist any more
         :raises SourceUnavailable: the connection is lost, or logs are not archived yet
         :raises SourceLogDamaged: redo is missing, or commits are out of order
-        :raises StorageUnavailable: the storage of what is carried over does not answer
+        :raises StorageUnavailable: the storage of carried state does not answer
         """
         try:
             self._metrics.record_stream_start(self._processor.position)

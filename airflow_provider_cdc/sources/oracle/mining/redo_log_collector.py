@@ -308,7 +308,7 @@ class RedoLogCollector:
 
         A standby may show a thread as closed that is open on the primary, and whose logs come later than those of others. So on a standby
         such a thread counts as archived up to the SCN that recovery has reached, for which it needs the redo of all threads, but not beyond
-        what is in standby redo logs.
+        the redo that is in standby redo logs.
         """
         listing = self.list_logs()
         with translate_driver_errors(self._config):

@@ -108,7 +108,7 @@ class LongValue:
         else:
             self._fill(at, at + length)
 
-    # -- what it is -------------------------------------------------------------------------------------------------------
+    # -- content ----------------------------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes | bytearray | None:
         """Return the value as UTF-8 or bytes; ``None`` if not all of it is known.

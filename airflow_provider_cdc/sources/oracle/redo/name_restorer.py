@@ -101,7 +101,7 @@ class NameRestorer:
         for number in {int(n) for n in numbers}:
             if self._versions.by_object(number):
                 concerned = concerned | (numbers == number)
-        # an undo row shows neither the whole row nor, where it matters, what it undoes
+        # an undo row shows neither the whole row nor, where it matters, the change that it undoes
         concerned = concerned & ~rows.column("rollback").to_numpy(zero_copy_only=False)
         if not concerned.any():
             return None

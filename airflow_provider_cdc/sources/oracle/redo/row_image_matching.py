@@ -100,7 +100,7 @@ class RowImages:
         found: list[int] = np.where(whole, keys, -1).tolist()
         return found[:size], found[size:]
 
-    # -- what belongs together --------------------------------------------------------------------------------------------
+    # -- images that belong together --------------------------------------------------------------------------------------
 
     def lacks_key(self, begin: int) -> bool:
         """Check whether the condition of a beginning does not have all columns of the table's key."""

@@ -66,7 +66,7 @@ def read_statement(text: str, *, relaxed: bool = False) -> RedoStatement:
 
 
 class RedoCursor:
-    """A position in a statement, with methods that parse what comes next.
+    """A position in a statement, with methods that parse the text after it.
 
     :ivar at: index of the next character
     :ivar ends: pattern that begins with the apostrophe at the end of a value, for relaxed parsing; ``None`` = apostrophes are doubled

@@ -77,7 +77,7 @@ class TableAlteration:
 
     def _add(self, definition: ddl.ColumnDefinition) -> None:
         if any(p.column.name == definition.name for p in self.columns):
-            # the structure is ahead of the statement: what the column was before is not known any more
+            # the structure is ahead of the statement: the earlier column is not known any more
             self.missing.append(definition.name)
             return
         column = self.definitions.build_column(definition)

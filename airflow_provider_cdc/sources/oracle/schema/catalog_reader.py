@@ -1,7 +1,7 @@
 """Table schemas from the catalog (Oracle's data dictionary views): for discovery, snapshots, and questions that DDL leaves open.
 
-A handful of queries reads any number of tables. What is left out, because LogMiner has no rows of it or because it is not a
-user's data: Oracle's own schemas, and tables that are temporary, external, nested, secondary (of domain indexes),
+A handful of queries reads any number of tables. Left out, because LogMiner has no rows of them or because they are not a
+user's data, are: Oracle's own schemas, and tables that are temporary, external, nested, secondary (of domain indexes),
 overflow of index-organized ones, dropped (in the recycle bin), logs of materialized views, and this connector's flush table
 (Debezium Oracle connector, "How the Oracle connector works"; spec ORA-015 to 018).
 

@@ -56,7 +56,7 @@ _SYNONYMS: dict[str, tuple[str, int | None, int | None]] = {
     "PUBLIC.XMLTYPE": ("XMLTYPE", None, None), "INTERVAL YEAR TO MONTH": ("INTERVAL YEAR TO MONTH", 2, None),
     "INTERVAL DAY TO SECOND": ("INTERVAL DAY TO SECOND", 6, None),
 }  # fmt: skip
-"""Other spellings, and what a type means without parameters."""
+"""Other spellings, and the meaning of a type without parameters."""
 
 _SIZED = {"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "RAW", "UROWID"}
 _PARAMETERS = re.compile(r"\(\s*(\*|\d+)\s*(?:BYTE|CHAR)?\s*(?:,\s*(-?\d+|\*)\s*)?\)")

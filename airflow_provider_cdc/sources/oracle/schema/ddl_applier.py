@@ -132,7 +132,7 @@ class DdlApplier:
         elif schema is not None:
             renamed = schema.model_copy(update={"id": new})
             effect.changes.append(TableChange(type="ALTER", id=new, previous_id=old, table=renamed, exact=False))
-        else:  # nothing is known of a table that was not captured under its old name, but what the catalog says
+        else:  # of a table that was not captured under its old name, only the catalog has the structure
             self._appeared(new, f"it was {old} before, which is not captured", where, effect)
 
     def _appeared(self, table: TableId, why: str, where: str, effect: DdlEffect) -> None:

@@ -238,7 +238,7 @@ class SchemaVersions:
         for number, older in self._older.items():
             self._older[number] = [(until, schema) for until, schema in older if until > scn]
 
-    # -- what is carried over to the next stream ----------------------------------------------------------------------
+    # -- state that is carried over to the next stream ----------------------------------------------------------------
 
     def export_state(self) -> dict[str, Any]:
         """Return the state that rows need which wait for their commit, fit for JSON.

@@ -54,7 +54,7 @@ def read_block(columns: QueryColumns, part: pa.Table, scn: int, ts_us: int, firs
 
 
 def source_of(scn: int) -> dict[str, str | np.integer[Any]]:
-    """Return the ``source`` block of what was read at an SCN."""
+    """Return the ``source`` block of rows that were read at an SCN."""
     return {"scn": str(scn), "ssn": np.int64(0)}
 
 

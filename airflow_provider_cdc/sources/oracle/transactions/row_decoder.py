@@ -156,7 +156,7 @@ class RowDecoder:
     def _match_undo_rows(
         self, rows: pa.Table, index: Int64s, schema: TableSchema, owner: npt.NDArray[np.int32], ids: pa.StringArray
     ) -> tuple[Int64s, list[tuple[RedoRows, Int64s]]]:
-        """Match undo rows with what they undo.
+        """Match undo rows with the changes that they undo.
 
         :return: the rows that are to be read, without those that were undone; and the net changes of transactions, with their log rows
         """

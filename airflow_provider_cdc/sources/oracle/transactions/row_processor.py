@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 Int64s = npt.NDArray[np.int64]
 
 ORDERED = (COMMIT, DDL)
-"""Codes of rows that come in the order of their SCNs: what they do depends on what was before."""
+"""Codes of rows that come in the order of their SCNs: their effect depends on the rows before."""
 
 
 class RowProcessor:

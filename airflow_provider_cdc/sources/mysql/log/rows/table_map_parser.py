@@ -49,7 +49,7 @@ class ColumnCollations:
 
 @dataclass(slots=True)
 class TableMap:
-    """A TABLE_MAP event: what the log says of a table for the row events after it.
+    """A TABLE_MAP event: the log's description of a table for the row events after it.
 
     :param mariadb: written by MariaDB, whose metadata cover other columns than MySQL's
     :param types: wire type per column (``columns/column_type_codes.py``), with ENUM and SET in place of the STRING that carries them

@@ -1,10 +1,10 @@
-"""DDL of MySQL and MariaDB, read token by token: which tables a statement concerns and what it does to them.
+"""DDL of MySQL and MariaDB, read token by token: which tables a statement concerns and how it changes them.
 
     >>> create, = parse_statements("CREATE TABLE t (id INT PRIMARY KEY, tag ENUM('a','b')) CHARSET=latin1")
     >>> [(c.name, c.type) for c in create.columns], create.primary_key
     ([('id', 'int'), ('tag', 'enum')], ('id',))
 
-:func:`parse_statements` is the door; what it returns is in :mod:`.statements`, :mod:`.alter_table_model` and :mod:`.parsed_columns`, and where it is the same in every
+:func:`parse_statements` is the door; the classes that it returns are in :mod:`.statements`, :mod:`.alter_table_model` and :mod:`.parsed_columns`, and where they are the same in every
 relational database in :mod:`airflow_provider_cdc.sources.relational.ddl_statements`. The grammar, over tokens, is in :mod:`.grammar`. Nothing
 of this source is imported here but DDL itself.
 """

@@ -18,7 +18,7 @@ BYTES_PER_CHARACTER = {
     "macroman": 1, "cp852": 1, "latin7": 1, "utf8mb4": 4, "cp1251": 1, "utf16": 4, "utf16le": 4, "cp1256": 1,
     "cp1257": 1, "utf32": 4, "binary": 1, "geostd8": 1, "cp932": 2, "eucjpms": 3, "gb18030": 4,
 }  # fmt: skip
-"""Character set → most bytes that a character takes. ``utf8`` is what it has been for most of its life, three bytes."""
+"""Character set → most bytes that a character takes. ``utf8`` has three bytes, as it has had for most of its life."""
 
 TEXT_TYPES = frozenset(("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"))
 """Types with a character set."""

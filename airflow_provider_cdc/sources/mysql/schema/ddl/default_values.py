@@ -33,7 +33,7 @@ _DATE = re.compile(
     r"(\d{4})[-/.:](\d{1,2})[-/.:](\d{1,2})(?:[T ]+(\d{1,2}):(\d{1,2}):(\d{1,2})(\.\d{1,6})?)?", re.ASCII
 )
 _PRINTED = re.compile(r"-?(?:[1-9]\d*(?:\.\d+)?|0\.\d*[1-9]\d*)|0(?:\.\d+)?", re.ASCII)
-"""A number as servers print it: what is written in another way, ``007`` or ``-0``, is another text in a column of texts."""
+"""A number as servers print it: a number in another form, ``007`` or ``-0``, is another text in a column of texts."""
 _TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2}):(\d{1,2})(\.\d{1,6})?", re.ASCII)
 _ZERO = {
     "date": "0000-00-00",

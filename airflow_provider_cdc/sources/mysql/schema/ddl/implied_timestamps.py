@@ -1,4 +1,4 @@
-"""TIMESTAMP columns of sessions without ``explicit_defaults_for_timestamp``: what their definitions do not say."""
+"""TIMESTAMP columns of sessions without ``explicit_defaults_for_timestamp``: the attributes that their definitions do not state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.parsed_columns import ColumnD
 
 
 def with_implied_timestamps(columns: tuple[ColumnDef, ...]) -> tuple[ColumnDef, ...]:
-    """Return the columns of a new table with what their definitions do not say.
+    """Return the columns of a new table with the attributes that their definitions do not state.
 
     None may be NULL that does not say so, the first one has the present time as its default, others zero.
 

@@ -55,7 +55,7 @@ _HEAD = 48
 """As many tokens identify the kind of a statement; the rest of a bulk INSERT or a stored procedure is never cut up."""
 
 _UNREAD_VARIABLES = ("SQL_MODE", "OLD_MODE", "CHARACTER_SET_", "COLLATION_", "EXPLICIT_DEFAULTS_FOR_TIMESTAMP")
-"""``SET STATEMENT`` with one of these changes what the statement's text means."""
+"""``SET STATEMENT`` with one of these changes the meaning of the statement's text."""
 
 _KNOWN_WORDS = TRANSACTION_WORDS | {"ALTER", "CREATE", "DROP", "RENAME", "REPAIR", "TRUNCATE"}
 
@@ -187,7 +187,7 @@ def _unknown(sql: str, begin: int, end: int, reason: str) -> tuple[list[Statemen
 
 
 def _after_assignments(sql: str, pos: int, modes: LexerModes) -> tuple[int | None, bool]:
-    """Position after ``SET STATEMENT a = 1, b = 2 FOR``, ``None`` if there is no ``FOR``, and whether no variable changes what the text means."""
+    """Position after ``SET STATEMENT a = 1, b = 2 FOR``, ``None`` if there is no ``FOR``, and whether no variable changes the meaning of the text."""
     tokens, _ = tokenize_statement(sql, pos, modes, _HEAD)
     depth, plain = 0, True
     for token in tokens[2:]:

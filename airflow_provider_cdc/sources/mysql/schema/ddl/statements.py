@@ -22,7 +22,7 @@ class CreateTable:
     :param primary_key: column names, from the definition of a column too
     :param unique_keys: those whose parts are whole columns; keys that columns bring along included
     :param unique_key_names: name of each as written, ``None`` where the server chooses
-    :param charset: ``None`` when not said: the database's; columns keep what they say themselves, see :func:`.charset_rules.resolve_charset`
+    :param charset: ``None`` when not said: the database's; columns keep their own, see :func:`.charset_rules.resolve_charset`
     :param select: rows and further columns come from a query
     :param versioned: with MariaDB's system versioning
     :param sequence: it is a sequence of MariaDB

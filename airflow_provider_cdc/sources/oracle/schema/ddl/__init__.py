@@ -1,10 +1,10 @@
-"""DDL of Oracle, read token by token: which tables a statement concerns and what it does to them.
+"""DDL of Oracle, read token by token: which tables a statement concerns and how it changes them.
 
     >>> create = parse_ddl_statement("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, note VARCHAR2(50 CHAR) DEFAULT 'none')")
     >>> [(c.name, str(c.type.expression)) for c in create.columns], create.keys[0].columns
     ([('ID', 'NUMBER(10,0)'), ('NOTE', 'VARCHAR2(50)')], ('ID',))
 
-:func:`parse_ddl_statement` is the door; what it returns is in :mod:`.statements`, :mod:`.alter_table_model` and :mod:`.ddl_element_models`, and where it is the same in every
+:func:`parse_ddl_statement` is the door; the classes that it returns are in :mod:`.statements`, :mod:`.alter_table_model` and :mod:`.ddl_element_models`, and where they are the same in every
 relational database in :mod:`airflow_provider_cdc.sources.relational.ddl_statements`. The grammar is in :mod:`.grammar`.
 """
 

@@ -19,7 +19,7 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class ModifyColumn:
-    """``MODIFY column`` or one of ``MODIFY (…)``: what the definition leaves out stays."""
+    """``MODIFY column`` or one of ``MODIFY (…)``: properties that the definition leaves out stay."""
 
     column: ColumnDefinition
 

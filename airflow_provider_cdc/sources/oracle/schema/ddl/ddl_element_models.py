@@ -13,7 +13,7 @@ class ColumnDefault:
     """A column's default.
 
     :param text: of the expression, as written
-    :param kind: what the expression is; only of an ``expression`` is the value unknown
+    :param kind: kind of the expression; only of an ``expression`` is the value unknown
     :param value: of a literal: the string without quotes, the number with its sign, the inside of ``DATE '…'`` and
         ``TIMESTAMP '…'``. ``None`` for NULL, which the empty string is too, and for an expression.
     :param on_null: ``DEFAULT ON NULL``: the column is NOT NULL with it
@@ -34,8 +34,8 @@ class ColumnDefinition:
 
     :param type: ``None`` when the text gives none: a query, an expression or the column referred to decides on it
     :param type_text: the type as written
-    :param built_in: the type is one of Oracle's own; otherwise it is a user's type or a domain, and the catalog has to be asked
-        what it is
+    :param built_in: the type is one of Oracle's own; otherwise it is a user's type or a domain, which has to be looked up in
+        the catalog
     :param unit: ``CHAR`` or ``BYTE``, when the length said so
     :param nullable: ``None`` when the definition says nothing. Columns of the primary key are not NOT NULL here.
     :param default: ``None`` when there is none, or nothing is said of it

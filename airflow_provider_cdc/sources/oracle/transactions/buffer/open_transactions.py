@@ -171,7 +171,7 @@ class OpenTransactions:
         :param in_database: XID → start SCN of the transactions that were open after its end was chosen
         :param switched: SCN before which all redo is in a log, since logs were switched then: an idle session keeps the position no longer
         :return: XID → start SCN of the hidden transactions that may come to light: the window has to be read with all their rows; and
-            the serials that some of them had: what was read of them is read again
+            the serials that some of them had: their rows are read again
         """
         late = {
             xid: scn

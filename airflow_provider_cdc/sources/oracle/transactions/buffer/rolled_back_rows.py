@@ -41,10 +41,10 @@ PIECE_CHARACTERS = 4_096
 class RemainingChanges(NamedTuple):
     """The changes of some transactions that were not rolled back.
 
-    :param keep: mask of their rows, with undo rows that leave open what they undo
+    :param keep: mask of their rows, with undo rows that leave open which change they undo
     :param unmatched: number of undo rows without a change to undo
-    :param uncertain: tables of which all rows remain, as it is not certain what was undone, by number
-    :param inferred: transaction and table of changes of which it was inferred what was undone
+    :param uncertain: tables of which all rows remain, as it is not certain which changes were undone, by number
+    :param inferred: transaction and table of changes of which it was inferred which were undone
     """
 
     keep: Mask
@@ -60,7 +60,7 @@ def not_rolled_back(
 
     :param rows: :data:`COLUMNS`, the rows of a transaction together and in log order
     :param schemas: the schemas of a table, by its number
-    :param infer: infer what was undone where changes have no ROWID; else all rows of such a table in the transaction remain, unless they
+    :param infer: infer which changes were undone where they have no ROWID; else all rows of such a table in the transaction remain, unless they
         are older than a change of the table: then it cannot be read as it was
     :param lobs: the pieces of LOBs are among the rows
     """

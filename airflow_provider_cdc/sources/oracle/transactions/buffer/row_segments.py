@@ -48,7 +48,7 @@ class StoredRows(Protocol):
         """Rows by ascending index, with the columns of :data:`ROWS` or some of them."""
 
     def close(self) -> None:
-        """Give back what this process alone can use."""
+        """Give back the resources that this process alone can use."""
 
 
 class CarriedRows(StoredRows, Protocol):
@@ -66,7 +66,7 @@ class RowSegment:
     :ivar starts: and ``ends``: ``starts[i]:ends[i]`` are the rows of ``serials[i]``
     :ivar live: mask of the transactions that are still buffered
     :ivar rows: number of all rows, those of transactions that have ended included
-    :ivar size: what they take in memory, bytes
+    :ivar size: their size in memory, bytes
     :ivar carried: the same rows in a file that is carried over, if there is one
     """
 

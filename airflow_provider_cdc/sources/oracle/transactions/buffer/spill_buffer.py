@@ -113,7 +113,7 @@ class SpillBuffer:
 
         :param write: writes a segment, all of whose rows are live
         :param whole: takes all segments, in log order
-        :return: what ``whole`` returned
+        :return: the result of ``whole``
         """
         replaced: list[tuple[list[RowSegment], RowSegment]] = []
         try:

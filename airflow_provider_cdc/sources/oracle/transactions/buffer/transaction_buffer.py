@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 BLOCK_ROWS = 32_768
 UNCERTAIN_ROWS = 32_768
-"""Most rows of a transaction that are together in memory because it is not certain what it has undone."""
+"""Most rows of a transaction that are together in memory because it is not certain which changes it has undone."""
 
 Int64s = npt.NDArray[np.int64]
 _T = TypeVar("_T")
@@ -92,7 +92,7 @@ class TransactionBuffer:
 
     @property
     def worth_carrying(self) -> bool:
-        """Check whether the log would have to be mined again without what is open."""
+        """Check whether the log would have to be mined again if the open transactions were not carried over."""
         return bool(self._buffer.counts) or self.has_hidden_transactions
 
     @property
@@ -126,7 +126,7 @@ class TransactionBuffer:
     # -- windows --------------------------------------------------------------------------------------------------------
 
     def begin_window(self, start: int, in_database: Mapping[bytes, int], switched: int = 0) -> dict[bytes, int]:
-        """Begin with the rows of a window. What is read again is not buffered any more.
+        """Begin with the rows of a window. Transactions that are read again are not buffered any more.
 
         :param start: SCN after which it begins
         :param in_database: XID → start SCN of the transactions that were open after its end was chosen
@@ -148,7 +148,7 @@ class TransactionBuffer:
         """SCN from which LogMiner has to read to know the rows that come next; ``None``: from there on."""
         return self._values.find_first_scn()
 
-    # -- what is carried over -----------------------------------------------------------------------------------------
+    # -- state that is carried over -----------------------------------------------------------------------------------
 
     def restore_state(self, state: Mapping[str, Any], segments: Sequence[RowSegment]) -> None:
         """Begin with transactions that were open at the end of another stream. To be called first.

@@ -81,7 +81,7 @@ class UndoneChangeFinder:
     :param row_ids: a number for its ROWID; -1 without one
     :param texts: its redo text
     :param gone: output: mask of the log rows that were undone
-    :param left_open: output: mask of the undo rows that leave open what they undo
+    :param left_open: output: mask of the undo rows that leave open which change they undo
     :ivar unmatched: number of undo rows without a change to undo
     """
 
@@ -174,7 +174,7 @@ class UndoneChangeFinder:
         self._open = None
 
     def _undo_whole(self, row: int, code: int) -> bool:
-        """Undo an insert or a delete, and what has followed it in its row."""
+        """Undo an insert or a delete, and the changes that have followed it in its row."""
 
         def ends(change: _Change) -> bool:
             head = change.head or change
@@ -283,7 +283,7 @@ class UndoneChangeFinder:
             if not change.is_piece:
                 if change.code == UPDATE and not self._plain(change.rows[0]):
                     if (change.columns or frozenset()) <= columns and not doubtful:
-                        self._take([change])  # it has emptied what was set after it
+                        self._take([change])  # it has emptied the value that was set after it
                     else:
                         doubtful.append(change)
                 break

@@ -85,7 +85,7 @@ class CarriedTransactions:
         return self._scn
 
     def record_loss(self, why: CarryOverLost, position: OraclePosition) -> None:
-        """Record that what was carried over cannot be used: the log is mined again."""
+        """Record that carried state cannot be used: the log is mined again."""
         log.warning(
             "The carried-over open transactions cannot be used: %s. The log is mined again from SCN %d, where the "
               "oldest of them started; no changes are lost.",
@@ -95,7 +95,7 @@ class CarriedTransactions:
         self._counters.record_carried_changes(0, ())
 
     def drop_carried(self, position: OraclePosition) -> CarryOverItem:
-        """Return the item by which what was carried over is not valid any more."""
+        """Return the item that ends the validity of the carried state."""
         self._scn = 0
         if self._carried is not None:
             self._carried.clear_state()
@@ -107,7 +107,7 @@ class CarriedTransactions:
 
         :param scn: all rows up to it were processed, and none after it
         :param last: the stream ends here
-        :return: the item that makes it valid; ``None``: what was put before stays valid
+        :return: the item that makes it valid; ``None``: the state before stays valid
         :raises CarriedLost: rows that were carried over cannot be read
         """
         carried, transactions = self._carried, processor.transactions

@@ -78,7 +78,7 @@ class RowFile:
         return pa.table([by_name[name] for name in names], schema=pa.schema([ROWS.field(name) for name in names]))
 
     def close(self) -> None:
-        """Forget what was read."""
+        """Forget the pieces that were read."""
         self._last = None
 
     def _piece(self, number: int, columns: tuple[str, ...]) -> pa.RecordBatch:

@@ -57,7 +57,7 @@ def read_alter_table(cursor: MySqlTokenCursor, *, ignore: bool) -> AlterTable:
 
 
 def _check_charsets(cursor: MySqlTokenCursor, actions: list[Action]) -> None:
-    """Refuse what leaves the character set of a column to the server."""
+    """Reject definitions that leave the character set of a column to the server."""
     if len({a.charset for a in actions if isinstance(a, ConvertCharset | TableCharset)}) > 1:
         cursor.fail("two character sets for one table")
     if any(isinstance(a, ConvertCharset) for a in actions):
@@ -282,7 +282,7 @@ def _order(cursor: MySqlTokenCursor) -> list[Action]:
 
 
 def _words(*endings: tuple[str, ...]) -> Callable[[MySqlTokenCursor], list[Action] | None]:
-    """Return the parser of an action of fixed words, given by what may follow the first one."""
+    """Return the parser of an action of fixed words, given by the words that may follow the first one."""
 
     def read(cursor: MySqlTokenCursor) -> list[Action] | None:
         return [NoColumnChange("no change")] if any(cursor.accept(*ending) for ending in endings) else None
@@ -324,4 +324,4 @@ _ACTIONS: dict[str, Callable[[MySqlTokenCursor], list[Action] | None]] = {
     "SECONDARY_LOAD": _words(()),
     "SECONDARY_UNLOAD": _words(()),
 }
-"""First word → what reads the action after that word; ``None`` from there: it is a table option after all."""
+"""First word → function that reads the action after that word; if it returns ``None``, this is a table option after all."""

@@ -12,7 +12,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.parsed_columns import ColumnD
 
 @dataclass(slots=True)
 class ColumnDraft:
-    """Mutable twin of :class:`ColumnDef`: clauses come in any order, and some change what others said.
+    """Mutable twin of :class:`ColumnDef`: clauses come in any order, and some change the effect of others.
 
     :ivar members_in: character set of members that are written as bytes, where it is known before the type is read
     """

@@ -21,7 +21,7 @@ _REFERENCE_ACTIONS = (("RESTRICT",), ("CASCADE",), ("SET", "NULL"), ("SET", "DEF
 
 
 def read_column(cursor: MySqlTokenCursor) -> ColumnDef:
-    """Parse a whole column definition, up to what no longer belongs to it."""
+    """Parse a whole column definition, up to the first token that no longer belongs to it."""
     draft = ColumnDraft(cursor.read_column_name())
     read_type(cursor, draft)
     read_attributes(cursor, draft)
@@ -42,7 +42,7 @@ def read_attributes(cursor: MySqlTokenCursor, draft: ColumnDraft) -> None:
 
 
 def _engine_attribute(cursor: MySqlTokenCursor, draft: ColumnDraft) -> None:
-    """``name = value``: how MariaDB hands options to a storage engine. They cannot change what the column is."""
+    """``name = value``: how MariaDB hands options to a storage engine. They cannot change the column's type."""
     cursor.consume_token()
     cursor.consume_token()
     if cursor.next_token.kind not in (WORD, QUOTED, STRING, NUMBER):
@@ -277,4 +277,4 @@ _ATTRIBUTES: dict[str, Callable[[MySqlTokenCursor, ColumnDraft], None]] = {
     "CONSTRAINT": _constraint,
     "CHECK": _check,
 }
-"""First word → what reads the attribute, after that word."""
+"""First word → function that reads the attribute, after that word."""

@@ -57,7 +57,7 @@ def read_create_table(cursor: MySqlTokenCursor, *, or_replace: bool, temporary: 
 
 
 def read_elements(cursor: MySqlTokenCursor) -> list[ColumnDef | AddKey | AddPeriod]:
-    """``(column, key, …)``, of ``CREATE TABLE`` and ``ADD``; what concerns neither columns nor row keys is left out."""
+    """``(column, key, …)``, of ``CREATE TABLE`` and ``ADD``; clauses that concern neither columns nor row keys are left out."""
     elements: list[ColumnDef | AddKey | AddPeriod] = []
     cursor.expect("(")
     while True:

@@ -25,7 +25,7 @@ _PARTITION_WORDS = frozenset((
     "BY", "=",
 ))  # fmt: skip
 QUERY_WORDS = ("SELECT", "WITH", "VALUES", "TABLE", "(")
-"""What a query begins with."""
+"""First words of a query."""
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ def _option(cursor: MySqlTokenCursor, options: MySqlTableOptions) -> bool:
     if cursor.accept("WITH", "SYSTEM", "VERSIONING"):
         options.versioned = True
         return True
-    # What a server writes for CREATE TABLE … SELECT: the rows follow as row events in the same transaction.
+    # A server writes this for CREATE TABLE … SELECT: the rows follow as row events in the same transaction.
     return cursor.accept("START", "TRANSACTION")
 
 
@@ -141,7 +141,7 @@ def _skip_history_partitions(cursor: MySqlTokenCursor) -> None:
 
 
 def skip_partitioning(cursor: MySqlTokenCursor) -> None:
-    """Move past what follows ``PARTITION BY``."""
+    """Move past the clauses that follow ``PARTITION BY``."""
     while True:
         if cursor.next_key == "(" and cursor.peek().key not in QUERY_WORDS[:-1]:
             cursor.skip_group()

@@ -56,14 +56,14 @@ class LexerModes:
         return self.version is not None and self.version < 100_000
 
     def executes_comment(self, comment: re.Match[str]) -> bool:
-        """Check whether the server runs what follows this opening of an executable comment."""
+        """Check whether the server runs the text that follows this opening of an executable comment."""
         if self.version is None:
             return True
         mariadb = self.is_mariadb
         number = int(comment["number"] or 0)
         if comment["flavour"]:
             return mariadb and number <= self.version
-        # MariaDB leaves out what is meant for MySQL 5.7 and later.
+        # MariaDB leaves out text that is meant for MySQL 5.7 and later.
         return number <= self.version and not (mariadb and 50_700 <= number <= 99_999)
 
 
@@ -182,7 +182,7 @@ def tokenize_statement(sql: str, pos: int, modes: LexerModes, limit: int | None 
 
 
 def _dotted(sql: str, pos: int, tokens: list[SqlToken]) -> int:
-    """After ``name.`` everything is a name: keywords (``t.key``) and what looks like a number (``db.1e5``) too."""
+    """After ``name.`` everything is a name: keywords (``t.key``) and texts that look like a number (``db.1e5``), too."""
     while match := _NAME_AFTER_DOT.match(sql, pos):
         tokens.append(SqlToken(OP, ".", ".", pos, pos + 1))
         tokens.append(SqlToken(WORD, "", match[1], pos + 1, match.end()))

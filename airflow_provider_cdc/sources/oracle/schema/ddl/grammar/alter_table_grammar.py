@@ -162,7 +162,7 @@ def _dropped_key(cursor: DdlCursor, action: KeysChanged) -> list[Action]:
 
 
 def _dropped_columns(cursor: DdlCursor) -> list[Action]:
-    """``COLUMN a`` or ``(a, b)`` with what follows, of ``DROP`` and ``SET UNUSED``."""
+    """``COLUMN a`` or ``(a, b)`` with the clauses that follow, of ``DROP`` and ``SET UNUSED``."""
     names = cursor.parse_names() if cursor.next_key == "(" else None
     if names is None:
         cursor.expect("COLUMN")
@@ -292,4 +292,4 @@ _ACTIONS: dict[str, Callable[[DdlCursor], list[Action]]] = {
     "SHRINK": _maintain("shrink"),
     "ILM": _ilm,
 }
-"""First word → what reads the clause after that word."""
+"""First word → function that reads the clause after that word."""

@@ -42,7 +42,7 @@ class _ColumnDraft:
 
 
 def read_column(cursor: DdlCursor) -> tuple[ColumnDefinition, list[KeyDefinition]]:
-    """Parse a whole column definition, up to what no longer belongs to it, and the keys that it brings along."""
+    """Parse a whole column definition, up to the first token that no longer belongs to it, and the keys that it brings along."""
     draft = _ColumnDraft(cursor.parse_name())
     if not (
         cursor.next_key in (",", ")")
@@ -187,7 +187,7 @@ def _drop_identity(cursor: DdlCursor, draft: _ColumnDraft) -> None:
 
 
 def _nothing(cursor: DdlCursor, draft: _ColumnDraft) -> None:
-    """Ignore a word that changes nothing of what is captured."""
+    """Ignore a word that has no effect on captured rows."""
 
 
 _ATTRIBUTES: dict[str, Callable[[DdlCursor, _ColumnDraft], None]] = {
@@ -213,4 +213,4 @@ _ATTRIBUTES: dict[str, Callable[[DdlCursor, _ColumnDraft], None]] = {
     "WITH": _rowid,
     "DROP": _drop_identity,
 }
-"""First word → what reads the attribute, after that word."""
+"""First word → function that reads the attribute, after that word."""

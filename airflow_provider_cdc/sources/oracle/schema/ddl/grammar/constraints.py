@@ -1,4 +1,4 @@
-"""Constraints, of a column and of a table. Only keys come out of here: nothing else says what a row is."""
+"""Constraints, of a column and of a table. Only keys come out of here: nothing else identifies a row."""
 
 from __future__ import annotations
 

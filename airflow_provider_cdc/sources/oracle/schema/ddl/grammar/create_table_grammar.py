@@ -52,7 +52,7 @@ def read_create_table(cursor: DdlCursor) -> CreateTable:
 
 
 def read_elements(cursor: DdlCursor) -> list[Element]:
-    """``(column, constraint, …)`` of ``CREATE TABLE`` and ``ADD``; what is neither column nor key is left out."""
+    """``(column, constraint, …)`` of ``CREATE TABLE`` and ``ADD``; clauses that are neither column nor key are left out."""
     elements: list[Element] = []
     cursor.expect("(")
     while True:

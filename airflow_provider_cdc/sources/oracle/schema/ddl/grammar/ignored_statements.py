@@ -1,6 +1,6 @@
 """Statements whose first words say enough: they concern no captured table at all.
 
-The lists are closed. What is on none of them is not understood.
+The lists are closed. A statement that is on none of them is not understood.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _CREATE_WORDS = _WORDS | frozenset((
     "POLICY", "GROUP", "OF", "MODIFICATION", "ACCESS", "DAY", "MONTH", "MONTHS", "YEAR", "YEARS", "TIER", "TO",
     "IDENTIFIER", "IS", "PRIMARY", "KEY", "GENERATED", "OIDINDEX",
 ))  # fmt: skip
-"""What may stand after the columns of CREATE TABLE besides: there no clause follows that adds or drops a column."""
+"""Further words that may stand after the columns of CREATE TABLE: there no clause follows that adds or drops a column."""
 
 _INDEX_WORDS = frozenset((
     "PCTFREE", "PCTUSED", "INITRANS", "MAXTRANS", "STORAGE", "TABLESPACE", "LOGGING", "NOLOGGING", "COMPRESS", "NOCOMPRESS",
