@@ -55,11 +55,11 @@ class FileChannel:
         if self._claimed is None:
             self._claimed = self._left_behind()
         self._claim(self._claimed)
-        found: list[SentSignal] = []
+        signals: list[SentSignal] = []
         for file in self._claimed:
-            found += file.read_signals(_AT_ONCE - len(found), self._quiet_s)
+            signals += file.read_signals(_AT_ONCE - len(signals), self._quiet_s)
         self._delete()
-        return found
+        return signals
 
     def acknowledge(self, signals: Sequence[SentSignal]) -> None:
         origins = {signal.origin for signal in signals}

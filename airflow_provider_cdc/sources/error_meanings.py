@@ -47,12 +47,12 @@ def meaning_per_code(meanings: Iterable[tuple[Iterable[int], ErrorMeaning]]) -> 
 
     :raises ValueError: a code has two meanings
     """
-    found: dict[int, ErrorMeaning] = {}
+    by_code: dict[int, ErrorMeaning] = {}
     for codes, meaning in meanings:
         for code in codes:
-            if found.setdefault(code, meaning) is not meaning:
-                raise ValueError(f"code {code} has two meanings: {found[code].what!r} and {meaning.what!r}")
-    return found
+            if by_code.setdefault(code, meaning) is not meaning:
+                raise ValueError(f"code {code} has two meanings: {by_code[code].what!r} and {meaning.what!r}")
+    return by_code
 
 
 def mask_secrets(text: str, *secrets: SecretStr) -> str:

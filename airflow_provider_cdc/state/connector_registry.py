@@ -65,8 +65,8 @@ class Connectors:
         statement = statement.where(statement.selected_columns.connector.in_(names))
         for attempt in self._database.iterate_attempts():
             with attempt:
-                found = _read(self._database, statement)
-        return {record.connector: record for record in found}
+                records = _read(self._database, statement)
+        return {record.connector: record for record in records}
 
     def delete_connector(self, lease: Lease) -> None:
         """Delete everything that is kept of a connector, in one transaction.

@@ -38,28 +38,28 @@ class StoredMetrics:
     def __init__(self, database: StateDatabase) -> None:
         self._database = database
 
-    def add_measurements(self, found: MetricSamples) -> None:
+    def add_measurements(self, samples: MetricSamples) -> None:
         """Add samples. The number of statements does not depend on the number of topics."""
-        keys = {series_of(found.producer, topic): topic for topic in found.series}
-        whole = series_of(found.producer, "")
+        keys = {series_of(samples.producer, topic): topic for topic in samples.series}
+        whole = series_of(samples.producer, "")
         for attempt in self._database.iterate_attempts():
             with attempt, self._database.open_transaction() as c:
-                lock_control_row(c, found.connector)  # one at a time: totals are read, and then written
-                mine = (MetricRow.connector == found.connector) & MetricRow.series.in_(keys)
+                lock_control_row(c, samples.connector)  # one at a time: totals are read, and then written
+                mine = (MetricRow.connector == samples.connector) & MetricRow.series.in_(keys)
                 before = {
                     row.series: row.metrics
                     for row in c.execute(sa.select(MetricRow.series, MetricRow.metrics).where(mine))
                 }
-                after = {key: merge_series(before.get(key, {}), found.series[topic]) for key, topic in keys.items()}
+                after = {key: merge_series(before.get(key, {}), samples.series[topic]) for key, topic in keys.items()}
                 recent = before.get(whole, {}).get("recent", ())
-                if (over := find_closed_interval(recent, found.at.timestamp())) is not None:
-                    self._fold(c, found, over)
-                lately = append_samples(recent, found.series, found.at.timestamp())
-                c.execute(sa.delete(MetricRow).where(mine | self._forgotten(found)))
+                if (over := find_closed_interval(recent, samples.at.timestamp())) is not None:
+                    self._fold(c, samples, over)
+                lately = append_samples(recent, samples.series, samples.at.timestamp())
+                c.execute(sa.delete(MetricRow).where(mine | self._forgotten(samples)))
                 shown = {key: {**after[key], "recent": lately} if key == whole else after[key] for key in keys}
-                c.execute(sa.insert(MetricRow), [_row(found, key, keys[key], shown[key]) for key in keys])
-                if found.ended and whole in keys:
-                    self._remember(c, found, whole, after[whole])
+                c.execute(sa.insert(MetricRow), [_row(samples, key, keys[key], shown[key]) for key in keys])
+                if samples.ended and whole in keys:
+                    self._remember(c, samples, whole, after[whole])
 
     def load_series(self, connector: str | None = None) -> list[StoredSeries]:
         """Load the series of one connector, or of all: by connector, producer and topic."""

@@ -38,8 +38,8 @@ class Offsets:
                 if row is None:
                     return StoredOffset(None, 0)
                 version = row.version
-                found = whole_offsets(c, connector, {version: row.offset})
-        return StoredOffset(found[version], version)
+                offsets = whole_offsets(c, connector, {version: row.offset})
+        return StoredOffset(offsets[version], version)
 
     def commit(self, lease: Lease, expected: StoredOffset, manifest: Manifest, manifest_path: str) -> StoredOffset:
         return self._move(

@@ -88,8 +88,8 @@ class RowPruner:
     def _ask(self, statement: sa.Select[Any]) -> Any:
         for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
-                found = c.scalar(statement)
-        return found
+                count = c.scalar(statement)
+        return count
 
     def _remove(self, number: Any, old: sa.ColumnElement[bool]) -> int:
         """Remove the rows of a table that fulfil a condition.

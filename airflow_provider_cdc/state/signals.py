@@ -78,16 +78,20 @@ class Signals:
     def reject_signals(self, connector: str, *, after: int, upto: int, sent_after: datetime, message: str) -> list[int]:
         """See :meth:`airflow_provider_cdc.core.spi.store_interfaces.StateStore.refuse_signals`."""
         r = SignalRow
-        found = sa.select(r.id).where(r.connector == connector, r.id > after, r.id <= upto, r.received_at > sent_after)
-        found = found.where(r.state == SignalState.RECEIVED.value).order_by(r.id)
-        return self._fail(connector, found, message)
+        selection = sa.select(r.id).where(
+            r.connector == connector, r.id > after, r.id <= upto, r.received_at > sent_after
+        )
+        selection = selection.where(r.state == SignalState.RECEIVED.value).order_by(r.id)
+        return self._fail(connector, selection, message)
 
     def fail_lost(self, connector: str, *, upto: int, requests: Collection[int], message: str) -> list[int]:
         """See :meth:`airflow_provider_cdc.core.spi.store_interfaces.StateStore.fail_lost_signals`."""
         r = SignalRow
-        found = sa.select(r.id).where(r.connector == connector, r.id <= upto, r.id.not_in(sorted(requests)))
-        found = found.where(r.state.in_([state.value for state in SignalState if not state.is_final])).order_by(r.id)
-        return self._fail(connector, found, message)
+        selection = sa.select(r.id).where(r.connector == connector, r.id <= upto, r.id.not_in(sorted(requests)))
+        selection = selection.where(r.state.in_([state.value for state in SignalState if not state.is_final])).order_by(
+            r.id
+        )
+        return self._fail(connector, selection, message)
 
     def _fail(self, connector: str, selection: sa.Select[int], message: str) -> list[int]:
         for attempt in self._database.iterate_attempts():

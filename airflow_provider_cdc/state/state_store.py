@@ -223,8 +223,8 @@ class StateStore:
         return self._connectors.list_records(metrics=metrics)
 
     def find_connector(self, name: str) -> ConnectorRecord | None:
-        found = self._connectors.list_records(name)
-        return found[0] if found else None
+        records = self._connectors.list_records(name)
+        return records[0] if records else None
 
     def prune_rows(self, connector: str, retention: StateRetention, now: datetime) -> dict[str, int]:
         return self._pruning.prune_rows(connector, retention, now)

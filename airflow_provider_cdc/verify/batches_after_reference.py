@@ -94,8 +94,8 @@ class BatchesAfterReference:
             manifest = self.changelog.find_manifest(self.connector, number)
             if manifest is None:
                 return None
-            if found := manifest.schemas.get(topic):
-                return found[max(found, key=int)]
+            if schemas := manifest.schemas.get(topic):
+                return schemas[max(schemas, key=int)]
         return None
 
     def _topics_of(self, number: int) -> frozenset[str]:

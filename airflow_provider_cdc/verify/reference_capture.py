@@ -236,11 +236,11 @@ class Verification:
         return sorted(matched, key=str)
 
     def _nothing(self, not_compared: Mapping[TableId, str]) -> ConfigError:
-        found = [f"{table}: {why}" for table, why in sorted(not_compared.items(), key=str)]
-        more = [f"and {len(found) - 20} more"] if len(found) > 20 else []
+        reasons = [f"{table}: {why}" for table, why in sorted(not_compared.items(), key=str)]
+        more = [f"and {len(reasons) - 20} more"] if len(reasons) > 20 else []
         return ConfigError(
-            f"None of the {len(found)} selected tables of connector {self._definition.name} can be verified against the source.",
-            where="; ".join(found[:20] + more),
+            f"None of the {len(reasons)} selected tables of connector {self._definition.name} can be verified against the source.",
+            where="; ".join(reasons[:20] + more),
             safe="Nothing was read.",
             remedy="select other tables with --tables: the source must contain the rows of a verified table",
         )

@@ -236,6 +236,6 @@ def read_keys(storage: Storage, folder: str, key: Sequence[str]) -> list[Differi
     return keys
 
 
-def signal_text(found: TableRepair) -> str:
+def signal_text(repair: TableRepair) -> str:
     """Format the data of a repair's signal."""
-    return json.dumps(found.signal, ensure_ascii=False)
+    return json.dumps(repair.signal, ensure_ascii=False)

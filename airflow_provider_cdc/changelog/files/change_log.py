@@ -286,11 +286,11 @@ class ChangeLog:
                 raise _damaged(path, f"has {footer.num_rows} rows instead of {file.rows}")
             if crc:
                 opened.seek(0)
-                found = 0
+                checksum = 0
                 while block := opened.read(_BLOCK):
-                    found = zlib.crc32(block, found)
-                if found != file.crc32:
-                    raise _damaged(path, f"has the checksum {found:08x} instead of {file.crc32:08x}")
+                    checksum = zlib.crc32(block, checksum)
+                if checksum != file.crc32:
+                    raise _damaged(path, f"has the checksum {checksum:08x} instead of {file.crc32:08x}")
         return committed_ms(footer)
 
     def path_of(self, connector: str, batch: int) -> str:
@@ -315,8 +315,8 @@ def committed_ms(footer: Any) -> int:
     from airflow_provider_cdc.changelog.files.parquet_writer import COMMITTED
 
     at = [footer.schema.column(i).path for i in range(len(footer.schema))].index(COMMITTED)
-    found = (footer.row_group(i).column(at).statistics for i in range(footer.num_row_groups))
-    return max((int(s.max) for s in found if s is not None and s.has_min_max), default=0)
+    statistics = (footer.row_group(i).column(at).statistics for i in range(footer.num_row_groups))
+    return max((int(s.max) for s in statistics if s is not None and s.has_min_max), default=0)
 
 
 def _parse(data: bytes, path: str) -> Manifest:

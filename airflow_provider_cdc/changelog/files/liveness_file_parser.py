@@ -14,9 +14,9 @@ def read_sign(data: bytes | None) -> dict[str, Any] | None:
     :return: ``None`` if there is none, or it is none of ours
     """
     try:
-        found = None if data is None else orjson.loads(data)
+        document = None if data is None else orjson.loads(data)
     except ValueError:
         return None
-    if not isinstance(found, dict) or not isinstance(found.get("at"), int | float):
+    if not isinstance(document, dict) or not isinstance(document.get("at"), int | float):
         return None
-    return found
+    return document

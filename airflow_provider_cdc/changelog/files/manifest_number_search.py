@@ -88,9 +88,13 @@ class BatchNumbers:
         listed = self._after(number)
         if listed is not None:
             return next(iter(listed), 0)
-        found = next((n for n in self._probes(number) if self.has_manifest(n)), 0)
+        next_number = next((n for n in self._probes(number) if self.has_manifest(n)), 0)
         # little may be left behind much that was removed
-        return found if found or self.has_manifest(number - 1) or (first := self.find_first()) < number else first
+        return (
+            next_number
+            if next_number or self.has_manifest(number - 1) or (first := self.find_first()) < number
+            else first
+        )
 
     def missing_error(self, number: int, ahead: int) -> BatchesRemoved | ChangeLogDamaged:
         """Build the error for a number that is missing.

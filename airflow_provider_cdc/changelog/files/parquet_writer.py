@@ -93,8 +93,8 @@ class ParquetBatchWriter:
             part.discard()
 
     def _count_arrays(self, batch: EventBatch) -> int:
-        found = self._arrays[batch.topic, batch.schema.version] = arrays_of(batch.events.schema)
-        return found
+        count = self._arrays[batch.topic, batch.schema.version] = arrays_of(batch.events.schema)
+        return count
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 

@@ -84,11 +84,11 @@ class UnwrittenEvents:
 
     def table(self) -> pa.Table:
         """All of them. Dictionaries differ from block to block (GTIDs): one row group has one set of columns."""
-        found = (
+        tables = (
             _unpacked(item) if isinstance(item, CompressedEvents) else pa.Table.from_batches([item])
             for item in self.items
         )
-        return pa.concat_tables(list(found))
+        return pa.concat_tables(list(tables))
 
     def compress_events(self) -> int:
         """Have them take less memory. Returns how much less."""
@@ -188,8 +188,8 @@ def _packed(batches: list[pa.RecordBatch]) -> CompressedEvents:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as stream:
         stream.write_table(pa.Table.from_batches(batches).unify_dictionaries().combine_chunks())
-    found = sink.getvalue()
-    return CompressedEvents(found.size, pa.compress(found, codec="zstd", asbytes=True))
+    buffer = sink.getvalue()
+    return CompressedEvents(buffer.size, pa.compress(buffer, codec="zstd", asbytes=True))
 
 
 def _unpacked(packed: CompressedEvents) -> pa.Table:

@@ -109,10 +109,10 @@ def _race(storage: Storage, path: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    found = storage.read(path)
-    if len(created) > 1 or (created and found != created[0]):
+    stored = storage.read(path)
+    if len(created) > 1 or (created and stored != created[0]):
         raise _refused(storage, "two clients created a file at the same moment, and the store confirmed both")
-    if errors and found is None:
+    if errors and stored is None:
         raise errors[0]
 
 

@@ -45,8 +45,8 @@ class JobProgressBoard:
         :raises StorageUnavailable: the storage does not answer
         """
         names = self._storage.list(self._storage.join_path(*self._folder))
-        found = [work for name in names if (work := self._read(name)) is not None]
-        return sorted(found, key=lambda work: (work.began_at, work.what, work.where))
+        entries = [work for name in names if (work := self._read(name)) is not None]
+        return sorted(entries, key=lambda work: (work.began_at, work.what, work.where))
 
     def _read(self, name: str) -> JobProgress | None:
         """Read a work that is alive."""

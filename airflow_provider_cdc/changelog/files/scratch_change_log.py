@@ -114,11 +114,11 @@ def _remove(storage: Storage, folder: str) -> None:
 
 def _why_left(within: Storage, name: str) -> str:
     """Return the reason by which a scratch change log is known to be unused; empty if it may be in use."""
-    found = read_sign(within.read(within.join_path(name, _LIFE)))
-    if found is None:
+    liveness = read_sign(within.read(within.join_path(name, _LIFE)))
+    if liveness is None:
         before = f"{datetime.now(UTC) - _OLD:%Y%m%dT%H%M%S}"
         return "it has no liveness file" if name < before else ""
-    sign = {"process": "", "host": "?", "pid": "?", **found}
+    sign = {"process": "", "host": "?", "pid": "?", **liveness}
     running = is_running(str(sign["process"]))
     if running is False:
         return f"the process {sign['pid']} no longer exists"

@@ -235,7 +235,7 @@ class Storage:
             )
         names = [str(entry["Key"]).removeprefix(prefix) for entry in listing.get("Contents", [])]
         # some stores that speak S3 take no notice of where the list is to begin
-        return None if any(found <= name for found in names) else names
+        return None if any(listed <= name for listed in names) else names
 
     def read_part(self, path: str, start: int, end: int | None = None) -> bytes | None:
         """Read the bytes of a file from ``start`` up to ``end``, as far as it has them; ``None`` when it does not exist."""
@@ -250,10 +250,10 @@ class Storage:
         with self._errors(path):
             try:
                 self._fs.invalidate_cache(path)
-                found = [file for file in self._fs.ls(path, detail=True) if file["type"] == "file"]
+                files = [file for file in self._fs.ls(path, detail=True) if file["type"] == "file"]
             except FileNotFoundError:
                 return {}
-            return {str(file["name"]).rsplit("/", 1)[-1]: int(file["size"] or 0) for file in found}
+            return {str(file["name"]).rsplit("/", 1)[-1]: int(file["size"] or 0) for file in files}
 
     def list(self, path: str) -> list[str]:
         """Names in a folder, sorted; none when it does not exist. Files that are still being written are left out."""

@@ -89,21 +89,21 @@ class TruncationMarker:
         }  # fmt: skip
 
     @classmethod
-    def from_document(cls, first: int, found: Any) -> TruncationMarker:
+    def from_document(cls, first: int, document: Any) -> TruncationMarker:
         """Parse the JSON document of a mark.
 
         :raises ValueError: it is no document of a mark
         :raises TypeError: the same
         :raises KeyError: the same
         """
-        topics = found["topics"]
+        topics = document["topics"]
         if topics is not None:
             topics = {
                 str(topic): RemovedTopic(int(last), TableId(namespace=namespace, name=name, catalog=catalog))
                 for topic, (last, namespace, name, catalog) in dict(topics).items()
             }
-        dropped, renamed = (frozenset(map(str, found[name])) for name in ("dropped", "renamed"))
-        return cls(first, topics, dropped, renamed, str(found["at"]), str(found["why"]))
+        dropped, renamed = (frozenset(map(str, document[name])) for name in ("dropped", "renamed"))
+        return cls(first, topics, dropped, renamed, str(document["at"]), str(document["why"]))
 
 
 def track_table_names(change: TableChange, dropped: set[str], renamed: set[str]) -> None:

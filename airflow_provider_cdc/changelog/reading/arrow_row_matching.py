@@ -91,12 +91,12 @@ def _codes(values: pa.Array, *, one_zero: bool) -> Numbers:
 
 def _bits(values: pa.Array, *, one_zero: bool) -> pa.Array:
     """Integers that are equal where the numbers are: there is more than one NaN, and Arrow takes the two zeros for different values."""
-    found = values.fill_null(0).to_numpy(zero_copy_only=False).copy()
-    found[np.isnan(found)] = np.nan
+    floats = values.fill_null(0).to_numpy(zero_copy_only=False).copy()
+    floats[np.isnan(floats)] = np.nan
     if one_zero:
-        found[found == 0] = 0
-    integers = {2: np.int16, 4: np.int32, 8: np.int64}[found.dtype.itemsize]
-    return pa.array(found.view(integers), mask=values.is_null().to_numpy(zero_copy_only=False))
+        floats[floats == 0] = 0
+    integers = {2: np.int16, 4: np.int32, 8: np.int64}[floats.dtype.itemsize]
+    return pa.array(floats.view(integers), mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
 def _shown(value: Any, *, one_zero: bool) -> str:

@@ -106,15 +106,15 @@ class LastEvents:
         for rows, _ in self.read_images():
             yield rows
 
-    def read_images(self, told: Collection[str] = (), *, deleted: bool = False) -> Iterator[tuple[pa.Table, pa.Table]]:
+    def read_images(self, names: Collection[str] = (), *, deleted: bool = False) -> Iterator[tuple[pa.Table, pa.Table]]:
         """Yield the same as :meth:`read_rows`, and beside them the columns that describe their events.
 
-        :param told: of :data:`TOLD`
+        :param names: of :data:`TOLD`
         :param deleted: also those that are gone, with the image that their deletes have of them
         """
         first, chosen = 0, self._last | self._gone if deleted else self._last
         images = ["after", "key", *(["before", "op"] if deleted else [])]
-        columns = list(dict.fromkeys([*images, *(".".join(TOLD[name][0]) for name in told)]))
+        columns = list(dict.fromkeys([*images, *(".".join(TOLD[name][0]) for name in names)]))
         for file in self._files:
             with self._changelog.open_file(self._connector, file) as opened:
                 source = pq.ParquetFile(opened)
@@ -125,7 +125,7 @@ class LastEvents:
                     if selected.any():
                         events = source.read_row_group(group, columns=columns)
                         events = events if selected.all() else events.filter(pa.array(selected))
-                        yield self._images(events, deleted=deleted), _event_columns(events, told)
+                        yield self._images(events, deleted=deleted), _event_columns(events, names)
 
     def _images(self, events: pa.Table, *, deleted: bool) -> pa.Table:
         image, key = _fields(events, "after"), _fields(events, "key")

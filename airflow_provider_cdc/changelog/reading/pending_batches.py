@@ -80,7 +80,7 @@ class PendingBatches:
 
     def with_all_files(self) -> PendingBatches:
         """Return the same with all files, for callers that keep each event."""
-        files = sorted([*self.files, *self.passing], key=lambda found: found[1].first_seq)
+        files = sorted([*self.files, *self.passing], key=lambda entry: entry[1].first_seq)
         return replace(self, files=files, passing=[])
 
     def count_operations(self) -> dict[str, int]:
@@ -205,7 +205,7 @@ def _by_topic(changelog: ChangeLog, batch: BatchContents, gone: set[str]) -> dic
 def collect_topics(changelog: ChangeLog, contents: Sequence[BatchContents]) -> dict[str, PendingBatches]:
     """Everything that some batches hold, by topic."""
     batches = BatchesByTopic(changelog, contents) if contents else None
-    return {topic: found for topic in batches.topics if (found := batches.merge_parts(topic))} if batches else {}
+    return {topic: part for topic in batches.topics if (part := batches.merge_parts(topic))} if batches else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,10 +76,10 @@ class ApplyTurns:
         :return: whether it was
         """
         number = max(self.list_numbers(), default=0)
-        found = self.read_turn(number) if number else None
-        if found is None or found["owner"] != owner:
+        turn = self.read_turn(number) if number else None
+        if turn is None or turn["owner"] != owner:
             return False
-        if not found["ended"]:
+        if not turn["ended"]:
             self.create_turn(number + 1, {**_document(_stopped_owner(owner)), "ended": True})
         return True
 
@@ -89,9 +89,9 @@ class ApplyTurns:
         It has ``owner``, ``at`` (seconds since 1970 of its last heartbeat), ``ended``, and ``report``, which is what it did if it has ended by itself.
         """
         for number in reversed(self.list_numbers()):
-            found = self.read_turn(number)
-            if found is not None and found["owner"] == owner:
-                return found
+            turn = self.read_turn(number)
+            if turn is not None and turn["owner"] == owner:
+                return turn
         return None
 
     def record_announcement(self, owner: str) -> None:
@@ -106,20 +106,20 @@ class ApplyTurns:
     def _announced(self) -> list[str]:
         data = self._storage.read(self._announcements)
         try:
-            found = [] if data is None else orjson.loads(data)
+            names = [] if data is None else orjson.loads(data)
         except ValueError:
-            found = []
-        return [str(name) for name in found] if isinstance(found, list) else []
+            names = []
+        return [str(name) for name in names] if isinstance(names, list) else []
 
     def has_ended(self, owner: str) -> bool:
         """Check whether an owner's last turn has ended, or shows no sign of life any more; also of one that never had any."""
-        found = self.find_turn(owner)
-        return found is None or not _is_alive(found)
+        turn = self.find_turn(owner)
+        return turn is None or not _is_alive(turn)
 
     def newest_owner(self) -> str:
         """Return the owner of the last turn; empty if there never was one."""
-        found = next((f for n in reversed(self.list_numbers()) if (f := self.read_turn(n)) is not None), None)
-        return "" if found is None else str(found["owner"])
+        turn = next((f for n in reversed(self.list_numbers()) if (f := self.read_turn(n)) is not None), None)
+        return "" if turn is None else str(turn["owner"])
 
     def passed_on(self, owner: str) -> bool:
         """Check whether another owner has a later turn than an owner.
@@ -130,8 +130,8 @@ class ApplyTurns:
 
     def has_live_turn(self) -> bool:
         """Check whether an owner has a turn, and shows that it is alive."""
-        found = next((f for n in reversed(self.list_numbers()) if (f := self.read_turn(n)) is not None), None)
-        return found is not None and _is_alive(found)
+        turn = next((f for n in reversed(self.list_numbers()) if (f := self.read_turn(n)) is not None), None)
+        return turn is not None and _is_alive(turn)
 
     # -- files --------------------------------------------------------------------------------------------------------
 
@@ -142,8 +142,8 @@ class ApplyTurns:
 
     def read_turn(self, number: int) -> dict[str, Any] | None:
         """Read a turn's file; ``None`` if it is gone, or is none of ours."""
-        found = read_sign(self._storage.read(self._path(number)))
-        return None if found is None else {**_document(""), **found}
+        document = read_sign(self._storage.read(self._path(number)))
+        return None if document is None else {**_document(""), **document}
 
     def create_turn(self, number: int, document: dict[str, Any]) -> bool:
         """Create a turn's file; not if there is one."""
@@ -269,8 +269,8 @@ class ApplyTurn:
     def _look(self) -> None:
         newest = max(self._turns.list_numbers(), default=0)
         if newest > self.number:
-            found = self._turns.read_turn(newest)
-            self.successor = found["owner"] if found is not None else f"turn {newest}"
+            turn = self._turns.read_turn(newest)
+            self.successor = turn["owner"] if turn is not None else f"turn {newest}"
             log.info("The apply turn of %s passes to %s.", self._turns.connector, self.successor)
 
 

@@ -44,8 +44,8 @@ class AssetEventOutbox:
 
     def add(self, tables: Iterable[dict[str, Any]]) -> None:
         """Add the results of a run on tables."""
-        if found := merge_by_table([*self.read(), *tables]):
-            self._storage.replace(self._path, orjson.dumps(found))
+        if merged := merge_by_table([*self.read(), *tables]):
+            self._storage.replace(self._path, orjson.dumps(merged))
 
     def delete_all(self) -> None:
         """Delete all entries: their events are emitted."""

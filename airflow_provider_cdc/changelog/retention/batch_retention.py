@@ -140,12 +140,12 @@ class RetentionPlan:
         if not self.first:
             return ["The change log contains no batch."]
         if self.removed_batches:
-            found = [
+            lines = [
                 f"Batches {self.first} to {self.keep - 1} are removed, {self.why}; {self.keep} to {self.last} stay."
             ]
         else:
-            found = [f"Batches {self.first} to {self.last} stay: {self.why}."]
-        return found + [f"Held back by {hold.format_text(connector)}" for hold in self.holds if hold.silent]
+            lines = [f"Batches {self.first} to {self.last} stay: {self.why}."]
+        return lines + [f"Held back by {hold.format_text(connector)}" for hold in self.holds if hold.silent]
 
     def to_document(self) -> dict[str, Any]:
         """Return the plan as JSON."""
@@ -352,9 +352,9 @@ class Retention:
     def _read(self) -> _RetentionNotes:
         data = self._storage.read(self._path)
         try:
-            found = orjson.loads(data) if data is not None else {}
-            applied = [(datetime.fromisoformat(at), int(batch)) for at, batch in found.get("applied", ())]
-            counted = found.get("counted", {})
+            document = orjson.loads(data) if data is not None else {}
+            applied = [(datetime.fromisoformat(at), int(batch)) for at, batch in document.get("applied", ())]
+            counted = document.get("counted", {})
             return _RetentionNotes(
                 sorted(applied), int(counted.get("first", 0)), int(counted.get("last", 0)), int(counted.get("bytes", 0))
             )

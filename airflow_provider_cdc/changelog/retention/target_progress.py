@@ -45,12 +45,12 @@ class TargetProgress:
 def needs_of(storage: Storage, connector: str) -> list[TargetProgress]:
     """List the batches that each target needs, the one that needs most first. One whose report cannot be read needs all."""
     reports = ApplyReports(storage, connector)
-    found = [_need(report) for report in reports.list_reports()]
-    found += [
+    needs = [_need(report) for report in reports.list_reports()]
+    needs += [
         TargetProgress("a target", f"({name} cannot be read)", 0, 0, trouble=f"its report {name} cannot be read")
         for name in reports.list_unreadable()
     ]
-    return sorted(found, key=lambda need: (need.after, need.display_name))
+    return sorted(needs, key=lambda need: (need.after, need.display_name))
 
 
 def _need(report: Mapping[str, Any]) -> TargetProgress:

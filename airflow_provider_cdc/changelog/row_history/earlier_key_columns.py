@@ -101,8 +101,8 @@ def called_at_the_end(name: str, names: Names) -> str | None:
 
     :param names: columns as they are called at the end → their names in the version
     """
-    found = next((end for end, name_then in names.items() if name_then == name), None)
-    return found if found is not None else None if name in names else name
+    end_name = next((end for end, name_then in names.items() if name_then == name), None)
+    return end_name if end_name is not None else None if name in names else name
 
 
 def _by_the_end(image: Row | None, lacks: Iterable[str], names: Names) -> Row:

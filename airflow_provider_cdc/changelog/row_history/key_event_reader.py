@@ -127,9 +127,9 @@ class KeyEventReader:
             for file in manifest.files
             if _schema(manifest, file).id.full_name == table
         ]
-        found = map_in_threads(lambda job: self._of_file(job[0], job[1], key_of), jobs, self._index.at_once)
-        moved = {seq: key for _, some in found for seq, key in some.items()}
-        events = sorted((event for some, _ in found for event in some), key=lambda event: event.seq)
+        results = map_in_threads(lambda job: self._of_file(job[0], job[1], key_of), jobs, self._index.at_once)
+        moved = {seq: key for _, some in results for seq, key in some.items()}
+        events = sorted((event for some, _ in results for event in some), key=lambda event: event.seq)
         return [replace(event, next_key=_next_key(event, events, moved)) for event in events]
 
     def _indexed_batches(self, table: str, key_of: KeyOf) -> set[int]:
@@ -196,11 +196,11 @@ class KeyEventReader:
             try:
                 source, whole = pq.ParquetFile(opened), emptied or passed is not None or file.passing
                 groups = [n for n in range(source.num_row_groups) if whole or _may_have(source, n, key, columns)]
-                found = [row for n in groups for row in _rows(source, n, key, columns, passed, emptied=emptied)]
+                rows = [row for n in groups for row in _rows(source, n, key, columns, passed, emptied=emptied)]
             except (pa.ArrowInvalid, OSError) as e:
                 raise unreadable_file_error(self.changelog, self.connector, file, e) from e
-        moved = {row["seq"]: row["key"] for row in found if row["moved"]}
-        return [_event(row, manifest, file.topic, schema, None) for row in found if row["own"]], moved
+        moved = {row["seq"]: row["key"] for row in rows if row["moved"]}
+        return [_event(row, manifest, file.topic, schema, None) for row in rows if row["own"]], moved
 
     def _passed(self, manifest: Manifest, file: DataFile) -> pa.Table | None:
         """Read the deletes of rows that have passed keys on their way to those in a file: their numbers, and the keys."""

@@ -34,10 +34,10 @@ def key_hashes(table: str, keys: pa.Table) -> Hashes:
     :param keys: its key columns, in their order
     :return: ``uint64[n]``, each of :data:`BITS` bits
     """
-    found: Hashes = np.full(keys.num_rows, _seed(table), np.uint64)
+    hashes: Hashes = np.full(keys.num_rows, _seed(table), np.uint64)
     for column in keys.columns:
-        found = _mixed(_mixed(found) ^ _column(column))
-    return found >> np.uint64(64 - BITS)
+        hashes = _mixed(_mixed(hashes) ^ _column(column))
+    return hashes >> np.uint64(64 - BITS)
 
 
 def emptied_hash(table: str) -> int:
@@ -95,8 +95,8 @@ def _texts(values: pa.Array) -> Hashes:
     factors = _mixed(np.arange(lengths.max(initial=0), dtype=np.uint64)) | np.uint64(1)
     sums = np.zeros(last - first + 1, np.uint64)
     np.cumsum((text.astype(np.uint64) + np.uint64(1)) * factors[places], out=sums[1:])
-    found = _mixed(sums[ends[1:] - first] - sums[ends[:-1] - first] + lengths.astype(np.uint64))
-    return np.where(values.is_null().to_numpy(zero_copy_only=False), _NULL, found)
+    hashes = _mixed(sums[ends[1:] - first] - sums[ends[:-1] - first] + lengths.astype(np.uint64))
+    return np.where(values.is_null().to_numpy(zero_copy_only=False), _NULL, hashes)
 
 
 def _mixed(values: Hashes) -> Hashes:

@@ -97,10 +97,10 @@ class KeyIndexView:
             except FileNotFoundError as e:
                 raise IndexChanged from e
 
-        found = map_in_threads(
+        results = map_in_threads(
             search_segment, [segment for segment in self._segments if table in segment.keys], self._index.at_once
         )
-        return {batch for some in found for batch in some if self._first <= batch <= self._last}
+        return {batch for some in results for batch in some if self._first <= batch <= self._last}
 
 
 class KeyIndex:
@@ -333,8 +333,8 @@ def unreadable_file_error(changelog: ChangeLog, connector: str, file: DataFile, 
 def keys_of_batch(manifest: Manifest) -> Keys:
     """Return the key columns of all tables that a batch has events of."""
     schemas = {(file.topic, file.schema_version) for file in manifest.files}
-    found = (manifest.schemas[topic][str(version)] for topic, version in schemas)
-    return joined_keys({schema.id.full_name: {schema.version: (key_columns(schema),)}} for schema in found)
+    schemas_of_batch = (manifest.schemas[topic][str(version)] for topic, version in schemas)
+    return joined_keys({schema.id.full_name: {schema.version: (key_columns(schema),)}} for schema in schemas_of_batch)
 
 
 def key_columns(schema: TableSchema) -> KeyColumns:

@@ -71,13 +71,13 @@ def build_entries(hashes: Hashes, stretch: BatchRange, batch: int) -> Hashes:
     return (hashes << np.uint64(_LOW)) | np.uint64(batch - stretch.low)
 
 
-def encode_segment(stretch: BatchRange, found: Hashes, keys: Keys, stamp: int) -> bytes:
+def encode_segment(stretch: BatchRange, entries: Hashes, keys: Keys, stamp: int) -> bytes:
     """Encode the file.
 
-    :param found: entries, in any order
+    :param entries: entries, in any order
     :param stamp: by which the file is known to be about this log
     """
-    ordered = np.unique(found).astype("<u8")
+    ordered = np.unique(entries).astype("<u8")
     plain = orjson.dumps(keys, option=orjson.OPT_NON_STR_KEYS)
     packed_keys: bytes = len(plain).to_bytes(4, "little") + pa.compress(plain, codec="zstd", asbytes=True)
     pages = [ordered[at : at + _PAGE] for at in range(0, len(ordered), _PAGE)]

@@ -205,8 +205,8 @@ def _change(event: RowEvent, delete: RowEvent | None) -> RowChange:
 
 
 def _snapshot(source: Row) -> str | None:
-    found = source.get("snapshot")
-    return None if found in (None, "false") else str(found)
+    snapshot = source.get("snapshot")
+    return None if snapshot in (None, "false") else str(snapshot)
 
 
 def _changed(before: Row | None, after: Row | None, unavailable: set[str]) -> list[str]:

@@ -39,8 +39,8 @@ class RowKey:
 
     def rename_columns(self, names: Names) -> RowKey:
         """Return the same key, with the names that the columns have in another version."""
-        found = {find_column_name(name, names): value for name, value in self.values.items()}
-        return RowKey({name: value for name, value in found.items() if name is not None})
+        renamed = {find_column_name(name, names): value for name, value in self.values.items()}
+        return RowKey({name: value for name, value in renamed.items() if name is not None})
 
     def to_key(self, columns: KeyColumns) -> Key | None:
         """Its values as those of some key columns; ``None`` if it cannot be a key of these."""

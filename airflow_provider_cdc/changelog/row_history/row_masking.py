@@ -36,9 +36,9 @@ class RowMasks:
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        found = {name: value for name, value in properties.items() if COLUMN_TEXT.fullmatch(name)}
-        self._maskings = Maskings({name: _PATTERNS.validate_python(value) for name, value in found.items()})
-        self._any = bool(found)
+        patterns = {name: value for name, value in properties.items() if COLUMN_TEXT.fullmatch(name)}
+        self._maskings = Maskings({name: _PATTERNS.validate_python(value) for name, value in patterns.items()})
+        self._any = bool(patterns)
         self._text_maskings: dict[tuple[TableId, int], dict[str, Masking]] = {}
 
     def mask_image(self, schema: TableSchema, image: Row | None) -> Row | None:

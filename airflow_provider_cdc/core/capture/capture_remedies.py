@@ -17,8 +17,10 @@ def how_to_read(connector: str, tables: Iterable[TableSchema], filters: Filters)
     whole: list[str] = []
     for schema in tables:
         (keyed if filters.select_key_columns(schema) else whole).append(format_exact_pattern(schema.id))
-    found = [format_cdc_command("snapshot", connector, *keyed, replace=True)] if keyed else []
-    return "; ".join([*found, format_cdc_command("snapshot", connector, *whole, type="blocking")] if whole else found)
+    commands = [format_cdc_command("snapshot", connector, *keyed, replace=True)] if keyed else []
+    return "; ".join(
+        [*commands, format_cdc_command("snapshot", connector, *whole, type="blocking")] if whole else commands
+    )
 
 
 def with_command(e: CdcError, connector: str) -> str | None:

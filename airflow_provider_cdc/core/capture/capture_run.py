@@ -147,11 +147,11 @@ class CaptureRun:
         changes = SchemaChangeHandler(
             inputs, output, history, tables, self._reads_rows, incremental, rereads, self.metrics.streaming
         )
-        self._implicit_tables = found = ImplicitTables(
+        self._implicit_tables = implicit_tables = ImplicitTables(
             output.writer, history, self._signal_table, inputs.source, truncates="t" not in config.skipped_operations
         )
-        items = LogItemWriter(output, changes, signal_table, incremental, found)
-        chunk_writer = IncrementalWriter(output, incremental, progress, chunks, found)
+        items = LogItemWriter(output, changes, signal_table, incremental, implicit_tables)
+        chunk_writer = IncrementalWriter(output, incremental, progress, chunks, implicit_tables)
         self._streaming = Streaming(
             inputs,
             output,

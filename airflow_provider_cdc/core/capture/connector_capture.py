@@ -116,8 +116,8 @@ class CaptureResult:
             seconds=self.seconds + later.seconds,
             tables=self.tables
             | {
-                t: self.tables[t].merge_later_result(found) if t in self.tables else found
-                for t, found in later.tables.items()
+                t: self.tables[t].merge_later_result(result) if t in self.tables else result
+                for t, result in later.tables.items()
             },
         )
 
@@ -308,7 +308,7 @@ def _give_large_buffers_back() -> None:
 
 def _result(run: CaptureRun, inputs: RunInputs, seconds: float) -> CaptureResult:
     tables = _tables(run.batcher.committed, inputs)
-    topics = {topic: found.events for topic, found in tables.items()}
+    topics = {topic: result.events for topic, result in tables.items()}
     offset = run.batcher.committed_offset
     return CaptureResult(
         connector=run.batcher.connector,
@@ -334,8 +334,8 @@ def _tables(totals: BatchTotals, inputs: RunInputs) -> dict[str, TableCaptureRes
 
 
 def _lengths(schema: TableSchema, filters: Filters) -> dict[str, int]:
-    found = {column.name: filters.compute_text_limit(schema, column) for column in schema.columns}
-    return {name: int(length) for name, length in found.items() if length != WHOLE}
+    limits = {column.name: filters.compute_text_limit(schema, column) for column in schema.columns}
+    return {name: int(length) for name, length in limits.items() if length != WHOLE}
 
 
 __all__ = ["Capture", "CaptureResult", "TableCaptureResult"]

@@ -27,9 +27,9 @@ class LogItemWriter:
         changes: SchemaChangeHandler,
         signal_table: SignalTableReader,
         incremental: IncrementalCoordinator,
-        found: ImplicitTables,
+        implicit_tables: ImplicitTables,
     ) -> None:
-        self._state, self._writer, self._implicit_tables = output.state, output.writer, found
+        self._state, self._writer, self._implicit_tables = output.state, output.writer, implicit_tables
         self._changes, self._signal_table, self._incremental = changes, signal_table, incremental
 
     def write_item(self, item: LogItem) -> None:

@@ -98,10 +98,10 @@ class RunPrecheck:
         :param window: of :class:`.log_lag_poller.LogLagPoller`
         """
         assert self._record is not None
-        last, found = self._record.metrics, RunMetrics()
+        last, metrics = self._record.metrics, RunMetrics()
         history = last["schema-history"]
-        found.history.restore_counts(int(history["ChangesApplied"]), str(history["LastAppliedChange"]))
-        return found.to_document(
+        metrics.history.restore_counts(int(history["ChangesApplied"]), str(history["LastAppliedChange"]))
+        return metrics.to_document(
             last["streaming"]["CapturedTables"], {**self._inputs.source.collect_stream_metrics(), **window}
         )
 

@@ -188,12 +188,12 @@ class RunPlanner:
         :raises ConfigError: the log would be decoded with other types than the tables were captured with
         """
         names = before.find_changed_properties(PropertyEffect.FORM)
-        found = self._discovered() if names else {}
+        present = self._discovered() if names else {}
         retyped = [
             f"{table}.{column}"
             for table in (self._captured() if names else ())
-            if (captured := self._history.find_schema(table)) is not None and table in found
-            for column in before.find_retyped_columns(captured, found[table])
+            if (captured := self._history.find_schema(table)) is not None and table in present
+            for column in before.find_retyped_columns(captured, present[table])
         ]
         if retyped:
             shown = ", ".join(names)
@@ -206,10 +206,10 @@ class RunPlanner:
 
     def _warn_of_missing(self, before: RecordedFilterLists, plan: RunPlan) -> None:
         """Warn of tables of which the lists select more than before, and which this run does not read."""
-        found = self._discovered()
+        schemas = self._discovered()
         rows = reads_rows(self._policy)
         read = {*plan.offset.snapshot.pending} - {str(t) for t in plan.structures} if rows else set()
-        left = {str(t): found[t] for t in self._captured() if str(t) not in read}
+        left = {str(t): schemas[t] for t in self._captured() if str(t) not in read}
 
         def warn(why: str, names: Iterable[str]) -> None:
             if tables := {name: left[name] for name in names if name in left}:

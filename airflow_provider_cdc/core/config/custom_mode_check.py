@@ -24,9 +24,9 @@ def refuse_unknown(config: Configuration) -> None:
     :raises ValueError: a mode is ``custom``, and there is no entry point of the name that is given
     """
     for mode, group in _GROUPS.items():
-        found = type(config).model_fields.get(mode)
-        if found is not None and getattr(config, mode) == "custom":
-            _refuse_unknown(str(found.alias), getattr(config, f"{mode}_custom_name"), group)
+        field = type(config).model_fields.get(mode)
+        if field is not None and getattr(config, mode) == "custom":
+            _refuse_unknown(str(field.alias), getattr(config, f"{mode}_custom_name"), group)
 
 
 def _refuse_unknown(mode: str, name: str | None, group: str) -> None:

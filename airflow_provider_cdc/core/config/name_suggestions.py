@@ -18,8 +18,8 @@ def suggest_names(name: str, valid: Iterable[str]) -> str:
     """
     names = list(valid)
     lower = {n.lower(): n for n in names}
-    found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
-    hint = f"did you mean {lower[found[0]]!r}? " if found else ""
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
+    hint = f"did you mean {lower[near[0]]!r}? " if near else ""
     return f"{hint}Valid names are: {', '.join(names)}"
 
 

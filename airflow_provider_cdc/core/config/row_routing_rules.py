@@ -49,10 +49,10 @@ class RouteStep(BaseModel):
 
 def _steps(value: Any) -> Any:
     """Make a list of one step alone."""
-    found = (value,) if isinstance(value, (Mapping, RouteStep)) else value
-    if not isinstance(found, (list, tuple)) or not all(isinstance(step, (Mapping, RouteStep)) for step in found):
+    steps = (value,) if isinstance(value, (Mapping, RouteStep)) else value
+    if not isinstance(steps, (list, tuple)) or not all(isinstance(step, (Mapping, RouteStep)) for step in steps):
         raise ValueError(f"{value!r} is neither a step (with when, by and location) nor a list of steps")
-    return tuple(found)
+    return tuple(steps)
 
 
 Steps = Annotated[tuple[RouteStep, ...], BeforeValidator(_steps)]

@@ -19,12 +19,12 @@ METADATA = (
 
 
 def _names(value: Any) -> Any:
-    found = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-    if not isinstance(found, (list, tuple)) or not all(isinstance(part, str) and part for part in found):
+    names = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple)) or not all(isinstance(part, str) and part for part in names):
         raise ValueError(f"{value!r} is not a list of names")
-    if twice := sorted({name for name in found if [n.lower() for n in found].count(name.lower()) > 1}):
+    if twice := sorted({name for name in names if [n.lower() for n in names].count(name.lower()) > 1}):
         raise ValueError(f"{twice[0]!r} is named twice")
-    return tuple(found)
+    return tuple(names)
 
 
 def _metadata(value: Any) -> Any:

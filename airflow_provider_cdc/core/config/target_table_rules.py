@@ -132,9 +132,9 @@ class TableRule(BaseModel):
         left_out = {"tables", "location", "route", "otherwise", "outbox", *_TO_COME}
         if self.outbox is not None:
             left_out |= {"mode", "columns"}  # they follow from it
-        found = self.model_dump(exclude=left_out, exclude_defaults=True, mode="json")
-        found["route"] = [step.to_comparable_form() for step in self.route]
-        meaning = {name: value for name, value in found.items() if value}
+        document = self.model_dump(exclude=left_out, exclude_defaults=True, mode="json")
+        document["route"] = [step.to_comparable_form() for step in self.route]
+        meaning = {name: value for name, value in document.items() if value}
         return meaning if self.outbox is None else {**meaning, "outbox": self.outbox.to_comparable_form()}
 
 
@@ -271,10 +271,10 @@ def _contradictions(rule: TableRule) -> list[str]:
         f"columns.constant.{k}": v for k, v in columns.constant.items()
     }
     for name, text in texts.items():
-        wrong += [f"{name}: {found}" for found in wrong_names(text, valid)]
+        wrong += [f"{name}: {problem}" for problem in wrong_names(text, valid)]
     of_an_outbox = () if rule.outbox is None else (AGGREGATE, "table", "topic")
     of_location = wrong_names(rule.location or "", (*dict.fromkeys((*valid, *of_an_outbox)),), exact=of_an_outbox)
-    wrong += [f"location: {found}" for found in of_location]
+    wrong += [f"location: {problem}" for problem in of_location]
     wrong += _wrong_routes(rule, valid, located=not of_location)
     wrong += target_column_rules.find_column_contradictions(columns, rule.shard)
     defined_names = [

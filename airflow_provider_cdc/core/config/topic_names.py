@@ -32,7 +32,7 @@ def sanitize_name(name: str) -> str:
     'shop.inventory.order_items'
     """
     # a character beyond the sixteen bits of Java's is two of them
-    return _INVALID.sub(lambda found: "_" if found[0] <= "\uffff" else "__", name)[:LONGEST]
+    return _INVALID.sub(lambda match: "_" if match[0] <= "\uffff" else "__", name)[:LONGEST]
 
 
 class TopicNames:

@@ -148,8 +148,8 @@ class ChunkReaderThread:
 
     def _work(self) -> None:
         try:
-            while (found := self._next()) is not None:
-                window, progress, generation = found
+            while (work := self._next()) is not None:
+                window, progress, generation = work
                 try:
                     self._fill(window, progress, generation)
                     self._failures = self._tries = 0

@@ -53,16 +53,16 @@ class TouchedKeys:
     everything: bool = False
 
     @classmethod
-    def from_rows(cls, rows: RowBlock, key: Sequence[int], kept: Mask | None) -> TouchedKeys:
+    def from_rows(cls, rows: RowBlock, key: Sequence[int], mask: Mask | None) -> TouchedKeys:
         """Collect the keys of rows that events are made of.
 
         :param key: numbers of the key columns
-        :param kept: rows that events are made of; ``None`` = all
+        :param mask: rows that events are made of; ``None`` = all
         """
         touched = cls(tuple((rows.table.columns[i].name, rows.table.columns[i].type) for i in key))
         if not key:
             return touched
-        keep = np.ones(len(rows), np.bool_) if kept is None else kept
+        keep = np.ones(len(rows), np.bool_) if mask is None else mask
         lacking = rows.unavailable_after
         part = keep & np.isin(rows.op, (CREATE, UPDATE)) & (lacking.any(axis=0) if lacking is not None else False)
         if part.any():
@@ -295,8 +295,8 @@ def _mark_present(gone: RowBlock, absent: Mask, block: RowBlock, key: Sequence[s
     assert block.after is not None
     mine, theirs = gone.table.column_names, block.table.column_names
     keys = [gone.before.field(mine.index(name)) for name in key]
-    if (found := find_matching_keys(keys, [block.after.field(theirs.index(name)) for name in key])) is not None:
-        absent &= ~found
+    if (matches := find_matching_keys(keys, [block.after.field(theirs.index(name)) for name in key])) is not None:
+        absent &= ~matches
 
 
 def _touch(gone: RowBlock, absent: Mask, touched: TouchedKeys) -> None:
@@ -309,8 +309,8 @@ def _touch(gone: RowBlock, absent: Mask, touched: TouchedKeys) -> None:
         return  # see _supersede
     mine = [gone.before.field(columns[name][0]) for name, _ in touched.key]
     for theirs in (*touched.whole, *(key for key, _ in touched.partly)):
-        if (found := find_matching_keys(mine, theirs)) is not None:
-            absent &= ~found
+        if (matches := find_matching_keys(mine, theirs)) is not None:
+            absent &= ~matches
 
 
 def _supersede(block: RowBlock, alive: Mask, streamed: dict[str, Mask], stale: Mask, touched: TouchedKeys) -> None:
@@ -323,8 +323,8 @@ def _supersede(block: RowBlock, alive: Mask, streamed: dict[str, Mask], stale: M
     names = list(types)
     mine = [block.after.field(names.index(name)) for name, _ in touched.key]
     for columns in touched.whole:
-        if (found := find_matching_keys(mine, columns)) is not None:
-            alive &= ~found
+        if (matches := find_matching_keys(mine, columns)) is not None:
+            alive &= ~matches
     for columns, lacking in touched.partly:
         ours, theirs = encode_keys(mine, columns)
         order = np.argsort(theirs, kind="stable")
@@ -379,8 +379,8 @@ def find_matching_keys(mine: Columns, others: Columns) -> Mask | None:
         near = b[(b >= a.min()) & (b <= a.max())]
         return np.isin(a, near) if len(near) else None
     a, b = encode_keys(mine, others)
-    found: Mask = np.isin(a, b)
-    return found if found.any() else None
+    matches: Mask = np.isin(a, b)
+    return matches if matches.any() else None
 
 
 def _plain_numbers(a: pa.Array, b: pa.Array) -> bool:

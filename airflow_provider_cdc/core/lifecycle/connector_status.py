@@ -71,8 +71,8 @@ class ConnectorStatus:
 
     def to_document(self) -> dict[str, Any]:
         """Fit for JSON."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {name: _plain(value) for name, value in found.items()}
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: _plain(value) for name, value in values.items()}
 
 
 def _plain(value: Any) -> Any:

@@ -84,12 +84,12 @@ def merge_intervals(
     before: Sequence[MetricsInterval], more: Sequence[MetricsInterval], span: ChartSpan, now_s: float
 ) -> list[MetricsInterval]:
     """Pieces of a span, with shorter ones added to them; those that are too old are left out."""
-    found = {piece.at: piece for piece in before if piece.at >= span.compute_start(now_s)}
+    merged = {piece.at: piece for piece in before if piece.at >= span.compute_start(now_s)}
     for piece in more:
         at = piece.at // span.piece_s * span.piece_s
         if at >= span.compute_start(now_s):
-            found[at] = _sum(found.get(at, MetricsInterval(at)), piece)
-    return [found[at] for at in sorted(found)]
+            merged[at] = _sum(merged.get(at, MetricsInterval(at)), piece)
+    return [merged[at] for at in sorted(merged)]
 
 
 def _pieces(longer: Kept, name: str) -> list[MetricsInterval]:

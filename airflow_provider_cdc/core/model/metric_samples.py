@@ -148,7 +148,7 @@ class StoredSeries:
             "at": self.at.isoformat(timespec="milliseconds"),
             "gauges": dict(self.gauges),
             "counters": dict(self.counters),
-            "histograms": {name: found.to_document() for name, found in self.histograms.items()},
+            "histograms": {name: histogram.to_document() for name, histogram in self.histograms.items()},
             "texts": dict(self.texts),
         }
 

@@ -42,9 +42,9 @@ class MetricsInterval:
     def to_document(self) -> dict[str, Any]:
         """Return the JSON form."""
         worst = None if self.worst is None else list(self.worst)
-        found = {"at": self.at, "events": self.events, "freshness": self.freshness.to_document(), "worst": worst}
+        document = {"at": self.at, "events": self.events, "freshness": self.freshness.to_document(), "worst": worst}
         more = {"lag_s": self.lag_s, "cpu_s": self.cpu_s}
-        return found | {name: round(value, 3) for name, value in more.items() if value is not None}
+        return document | {name: round(value, 3) for name, value in more.items() if value is not None}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> MetricsInterval:

@@ -100,10 +100,10 @@ class MetricsMonitor:
         series, self._series = self._series, {}
         if not series:
             return
-        found = MetricSamples(self._connector, self._producer, self._tags, datetime.now(UTC), series, ended)
+        samples = MetricSamples(self._connector, self._producer, self._tags, datetime.now(UTC), series, ended)
         for sink in self._sinks:
             try:
-                sink(found)
+                sink(samples)
             except Exception as e:  # the result of the run itself matters more
                 log.warning(
                     "Metrics of %s could not be sent to %s: %s", self._connector, getattr(sink, "__qualname__", sink), e

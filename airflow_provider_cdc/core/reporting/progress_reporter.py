@@ -135,8 +135,8 @@ class ProgressTicker:
     :param told: the arguments of :meth:`ProgressReporter.report_progress` now; called by the thread
     """
 
-    def __init__(self, progress: ProgressReporter, told: Callable[[], dict[str, Any]]) -> None:
-        self._progress, self._arguments = progress, told
+    def __init__(self, progress: ProgressReporter, arguments: Callable[[], dict[str, Any]]) -> None:
+        self._progress, self._arguments = progress, arguments
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tick, name="cdc-progress", daemon=True)
 

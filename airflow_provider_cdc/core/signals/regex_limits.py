@@ -103,11 +103,11 @@ class _StepCounter:
                 return self._counted(np.cumsum(before))
 
     def _either(self, trees: Sequence[Any], before: _Lengths) -> _Lengths:
-        found = np.zeros(self._n)
+        steps = np.zeros(self._n)
         for tree in trees:
-            found += self.count_sequence(tree, before)
+            steps += self.count_sequence(tree, before)
             self._counted(before)
-        return self._counted(found)
+        return self._counted(steps)
 
     def _repeat(self, least: int, most: int, tree: Any, before: _Lengths) -> _Lengths:
         if len(tree) == 1 and str(tree[0][0]) in _ONE:
@@ -133,7 +133,7 @@ class _StepCounter:
 
 
 def _shifted(lengths: _Lengths, by: int) -> _Lengths:
-    found = np.zeros_like(lengths)
+    shifted = np.zeros_like(lengths)
     if by < len(lengths):
-        found[by:] = lengths[: len(lengths) - by]
-    return found
+        shifted[by:] = lengths[: len(lengths) - by]
+    return shifted

@@ -148,12 +148,12 @@ def _object(signal: Signal) -> dict[str, Any]:
     if signal.data is None or not signal.data.strip():
         raise SignalRejected("it has no data; the data must be a JSON object")
     try:
-        found = json.loads(signal.data)
+        document = json.loads(signal.data)
     except (ValueError, RecursionError) as e:
         raise SignalRejected(f"its data is not JSON: {e}") from None
-    if not isinstance(found, dict):
-        raise SignalRejected(f"its data is a JSON {_JSON_NAMES.get(type(found), 'null')}, not an object")
-    return found
+    if not isinstance(document, dict):
+        raise SignalRejected(f"its data is a JSON {_JSON_NAMES.get(type(document), 'null')}, not an object")
+    return document
 
 
 def _kind(data: dict[str, Any]) -> str | None:

@@ -63,7 +63,7 @@ def not_found(missing: list[str], captured: list[TableId]) -> str:
     """Return the message about patterns that name no captured table."""
     names = [str(t) for t in captured]
     near = {m: difflib.get_close_matches(m, names, n=1, cutoff=0.6) for m in missing[:_SHOWN]}
-    shown_names = [f"{_short(m)} (did you mean {found[0]}?)" if found else _short(m) for m, found in near.items()]
+    shown_names = [f"{_short(m)} (did you mean {matches[0]}?)" if matches else _short(m) for m, matches in near.items()]
     if len(missing) > _SHOWN:
         shown_names.append(f"or any of {len(missing) - _SHOWN} more names")
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

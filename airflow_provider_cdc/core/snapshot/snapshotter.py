@@ -216,10 +216,10 @@ class Snapshotter:
         """Table → the SELECT of the user's query; empty if there is no such query."""
         if self._query is None:
             return {}
-        found = {schema.id: self._query(schema.id, schema.column_names) for schema in schemas}
-        if skipped := [str(t) for t, sql in found.items() if sql is None]:
+        queries = {schema.id: self._query(schema.id, schema.column_names) for schema in schemas}
+        if skipped := [str(t) for t, sql in queries.items() if sql is None]:
             log.info("snapshot.query.mode.custom.name excludes the rows of %s from the snapshot.", ", ".join(skipped))
-        return found
+        return queries
 
     def _gone(self, names: list[str], session: SnapshotSession, position: dict[str, Any]) -> None:
         """Record that tables were dropped before they could be read: they have no rows to read, and no events up to this position."""

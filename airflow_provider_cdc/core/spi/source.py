@@ -211,11 +211,11 @@ class Source(abc.ABC):
         :raises ConfigError: there is no such position; the error says what is valid
         """
         try:
-            found = self.parse_position(dict(data))
+            position = self.parse_position(dict(data))
             # a position that people write may have a value of any kind in any place, and parsing does not look at all of them
-            if self.parse_position(found.to_json()) == found and found.has_reached(found):
-                str(found)
-                return found
+            if self.parse_position(position.to_json()) == position and position.has_reached(position):
+                str(position)
+                return position
             why = "its form is not known"
         except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError, OSError) as e:
             why = f"{type(e).__name__}: {e}"

@@ -231,8 +231,8 @@ class SignalRecord:
 
     def to_document(self) -> dict[str, Any]:
         """Return the form that programs read. Moments are ``datetime``."""
-        found = {f.name: getattr(self, f.name) for f in fields(self)}
-        return found | {"state": self.state.value, "progress": dict(self.progress) or None}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return values | {"state": self.state.value, "progress": dict(self.progress) or None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -432,9 +432,9 @@ def _verify(manifest: Manifest, offset: Offset) -> None:
         )
     of_another = bool(offset.batch) and manifest.changelog_id != offset.changelog
     if manifest.first_seq != offset.seq + 1 or of_another:
-        found = "belongs to another change log" if of_another else f"begins at seq {manifest.first_seq}"
+        problem = "belongs to another change log" if of_another else f"begins at seq {manifest.first_seq}"
         raise ChangeLogDamaged(
-            f"Batch {manifest.batch} {found}, but the state tables are at seq {offset.seq}: "
+            f"Batch {manifest.batch} {problem}, but the state tables are at seq {offset.seq}: "
             "the change log and the state tables do not belong together.",
             where=f"connector {manifest.connector}, batch {manifest.batch}",
             safe="The state tables and the change log are unchanged.",

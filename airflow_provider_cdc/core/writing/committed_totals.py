@@ -38,5 +38,9 @@ class BatchTotals:
         for topic, versions in manifest.schemas.items():
             self.schemas[topic] = versions[max(versions, key=int)]
         for file in manifest.files:
-            found = self.files.setdefault(file.topic, FileTotals())
-            found.events, found.bytes, found.files = found.events + file.rows, found.bytes + file.bytes, found.files + 1
+            totals = self.files.setdefault(file.topic, FileTotals())
+            totals.events, totals.bytes, totals.files = (
+                totals.events + file.rows,
+                totals.bytes + file.bytes,
+                totals.files + 1,
+            )

@@ -63,17 +63,17 @@ class MovedRows:
     behind: Places | None = None
 
 
-def pieces_of(given: Any) -> Iterator[RowSlice]:
-    return iter(given) if isinstance(given, list) else given.iterate_slices()
+def pieces_of(pieces: Any) -> Iterator[RowSlice]:
+    return iter(pieces) if isinstance(pieces, list) else pieces.iterate_slices()
 
 
-def moves_of(given: list[RowSlice] | RowSlices, selected: SelectedColumns) -> MovedRows | None:
+def moves_of(pieces: list[RowSlice] | RowSlices, selected: SelectedColumns) -> MovedRows | None:
     """Look at all rows of a table schema; ``None``: no key was held by several rows."""
-    columns, lacks, addressed = len(_columns(given)), np.zeros(0, np.bool_), True
+    columns, lacks, addressed = len(_columns(pieces)), np.zeros(0, np.bool_), True
     lacks = np.zeros(columns, np.bool_)
     moving = list[Mask]()
     owners, transactions = list[Places](), list[Places]()
-    for piece in pieces_of(given):
+    for piece in pieces_of(pieces):
         rows = piece.rows
         for mask, operations in (
             (rows.unavailable_before, (UPDATE, DELETE)),
@@ -89,19 +89,19 @@ def moves_of(given: list[RowSlice] | RowSlices, selected: SelectedColumns) -> Mo
     owner, moved = np.concatenate(owners), np.concatenate(moving)
     concerned = np.isin(owner, np.unique(owner[moved]))
     hashed = list[tuple[Any, ...]]()
-    for piece in pieces_of(given):
+    for piece in pieces_of(pieces):
         hashed.append(_hashed(piece.rows, selected, np.flatnonzero(~lacks), addressed=addressed))
     leaves, comes, old_key, new_key, old_row, new_row = (np.concatenate(column) for column in zip(*hashed, strict=True))
     stays = find_key_stays(KeyChanges(owner, leaves & concerned, comes & concerned, old_key, new_key, old_row, new_row))
     if stays is None:
         return None
-    old_keys = pa.concat_arrays([_old_keys(piece.rows, selected) for piece in pieces_of(given)])
+    old_keys = pa.concat_arrays([_old_keys(piece.rows, selected) for piece in pieces_of(pieces)])
     result = MovedRows(stays, _first(stays.before), old_keys, leaves)
     if lacks.any() and stays.goes_as_it_came.any():
-        _complete(given, result, np.flatnonzero(lacks))
-    if isinstance(given, list):
+        _complete(pieces, result, np.flatnonzero(lacks))
+    if isinstance(pieces, list):
         result.place = _places(stays, moved, np.concatenate(transactions))
-        result.behind = _behind(owner, given[0].rows.order)
+        result.behind = _behind(owner, pieces[0].rows.order)
     return result
 
 
@@ -198,7 +198,7 @@ def _places(stays: KeyStays, split_: Mask, owner: Places) -> Places:
 
 
 def split_moved_rows(
-    part: RowBlockPart, found: MovedRows, begin: int, selected: SelectedColumns
+    part: RowBlockPart, moved: MovedRows, begin: int, selected: SelectedColumns
 ) -> Iterator[tuple[OrderedRows, OrderKey]]:
     """Split the rows of a part with their changes of keys: those that events say something of, and those that pass.
 
@@ -206,7 +206,7 @@ def split_moved_rows(
 
     :param begin: number of the part's first row among all rows of the table
     """
-    rows = _completed(part.rows, found, begin)
+    rows = _completed(part.rows, moved, begin)
     n, own = len(rows), slice(begin, begin + len(rows))
     changed = np.zeros(n, np.bool_) if part.changed is None else part.changed
     index = np.repeat(np.arange(n), np.where(changed, 2, 1))
@@ -216,22 +216,22 @@ def split_moved_rows(
         split, *_, previous = split_key_changes(rows, np.zeros(n, np.int64), None, changed, None, selected)
     else:
         split, previous = rows, pa.nulls(n, selected.key_type)
-    late, goes = found.stays.late[own][index] & ~first, found.stays.comes_to_go[own][index]
-    came = found.stays.goes_as_it_came[own][index]
+    late, goes = moved.stays.late[own][index] & ~first, moved.stays.comes_to_go[own][index]
+    came = moved.stays.goes_as_it_came[own][index]
     passing = np.where(first | (split.op == DELETE), came, goes)
     lacking = np.zeros(len(index), np.bool_)
     if rows.unavailable_after is not None:
         lacking = np.asarray(rows.unavailable_after.any(axis=0))[index]
     previous = _origins(
         previous,
-        found,
+        moved,
         np.arange(begin, begin + n)[index],
         second & came & ~passing,
         lacking=lacking,
     )
     half, order = np.where(first, 0, 1), rows.order[index]
-    place = order if found.place is None else found.place[half, index]
-    behind = order if found.behind is None else np.where(late, found.behind[index], order)
+    place = order if moved.place is None else moved.place[half, index]
+    behind = order if moved.behind is None else np.where(late, moved.behind[index], order)
     key = behind, late.astype(np.int64), order, half
     for passes in (False, True):
         chosen = np.flatnonzero(passing == passes)

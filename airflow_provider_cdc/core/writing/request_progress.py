@@ -88,6 +88,6 @@ class RequestProgress:
         shown = {"table": scan.table, "tables": scan.tables, "left": left, "rows": scan.rows, "chunk_rows": chunk_rows}
         if scan.key:
             shown |= {"ranges": len(scan.ranges), "deleted": scan.deleted}
-        found: SignalProgress = shown | more  # type: ignore[assignment]
-        self._store.set_signal_state(self._connector, scan.request, SignalState.RUNNING, progress=dict(found))
-        return found
+        progress: SignalProgress = shown | more  # type: ignore[assignment]
+        self._store.set_signal_state(self._connector, scan.request, SignalState.RUNNING, progress=dict(progress))
+        return progress

@@ -125,7 +125,7 @@ def take_rows(rows: RowBlock, index: npt.NDArray[np.int64]) -> RowBlock:
 def split_key_changes(
     rows: RowBlock,
     last: npt.NDArray[np.int64],
-    kept: Mask | None,
+    mask: Mask | None,
     changed: Mask,
     ordinals: npt.NDArray[np.int64] | None,
     selected: SelectedColumns,
@@ -153,7 +153,7 @@ def split_key_changes(
     return (
         split,
         last[index] - first,
-        kept[index] if kept is not None else None,
+        mask[index] if mask is not None else None,
         ordinals[index] - first if ordinals is not None else None,
         previous,
     )

@@ -19,10 +19,10 @@ def row_hashes(columns: Iterable[pa.Array], n: int) -> Hashes:
 
     :param columns: arrays of length ``n``; the order matters
     """
-    found: Hashes = np.zeros(n, np.uint64)
+    hashes: Hashes = np.zeros(n, np.uint64)
     for column in columns:
-        found = mix_hashes(mix_hashes(found) ^ _column(column))
-    return found
+        hashes = mix_hashes(mix_hashes(hashes) ^ _column(column))
+    return hashes
 
 
 def mix_hashes(values: Hashes) -> Hashes:
@@ -46,10 +46,10 @@ def _column(values: pa.Array) -> Hashes:
     if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
         values = values.cast(pa.large_binary())
     if pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type):
-        found = _texts(values.cast(pa.large_binary()))
+        hashes = _texts(values.cast(pa.large_binary()))
     else:
-        found = _numbers(values)
-    return np.where(values.is_null().to_numpy(zero_copy_only=False), _NULL, found) if values.null_count else found
+        hashes = _numbers(values)
+    return np.where(values.is_null().to_numpy(zero_copy_only=False), _NULL, hashes) if values.null_count else hashes
 
 
 def _numbers(values: pa.Array) -> Hashes:
@@ -58,10 +58,10 @@ def _numbers(values: pa.Array) -> Hashes:
     data: Any = np.frombuffer(values.buffers()[1], np.uint8)[values.offset * width : (values.offset + n) * width]
     words = np.zeros((n, -(-width // 8) * 8), np.uint8)
     words[:, :width] = data.reshape(n, width)
-    found: Hashes = np.zeros(n, np.uint64)
+    hashes: Hashes = np.zeros(n, np.uint64)
     for word in words.view(np.uint64).T:
-        found = mix_hashes(found ^ word)
-    return found
+        hashes = mix_hashes(hashes ^ word)
+    return hashes
 
 
 def _texts(values: pa.Array) -> Hashes:

@@ -101,8 +101,8 @@ class Db2Connection:
 
     def fetch_scalar(self, sql: str, *params: Any) -> Any:
         """First value of a query; ``None`` without a row."""
-        found = self.fetch_rows(sql, *params)
-        return found[0][0] if found else None
+        rows = self.fetch_rows(sql, *params)
+        return rows[0][0] if rows else None
 
     def execute(self, sql: str, *params: Any) -> int:
         """Run a statement; gives the number of rows that it has changed."""

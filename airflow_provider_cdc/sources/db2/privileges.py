@@ -56,9 +56,9 @@ class Db2AccountPrivileges:
         return True
 
 
-def build_grant_statement(what: str, table: TableId, config: Db2Config) -> str:
+def build_grant_statement(privileges: str, table: TableId, config: Db2Config) -> str:
     """Return the statement that grants the account something on a table."""
-    return f"GRANT {what} ON TABLE {quote_table(table)} TO USER {config.database_user.upper()}"
+    return f"GRANT {privileges} ON TABLE {quote_table(table)} TO USER {config.database_user.upper()}"
 
 
 def _nothing(action: str, table: str, columns: Sequence[Column]) -> str:

@@ -242,10 +242,10 @@ class DebeziumConfig(TableConfig):
 
     def build_consumer_properties(self) -> dict[str, str]:
         """Properties of the Kafka client."""
-        found = {name: getattr(self, f"consumer_{name.replace('.', '_')}") for name in _CONSUMER}
+        properties = {name: getattr(self, f"consumer_{name.replace('.', '_')}") for name in _CONSUMER}
         return {
             name: value.get_secret_value() if isinstance(value, SecretStr) else value
-            for name, value in found.items()
+            for name, value in properties.items()
             if value is not None
         }
 

@@ -248,9 +248,9 @@ class FileFeed(RecordFeed):
             while end > 0:
                 begin = max(end - _TAIL, 0)
                 file.seek(begin)
-                found: int = file.read(end - begin).rfind(b"\n")
-                if found >= 0:
-                    return begin + found + 1
+                newline: int = file.read(end - begin).rfind(b"\n")
+                if newline >= 0:
+                    return begin + newline + 1
                 end = begin
         return 0
 

@@ -42,11 +42,11 @@ class LineParser:
         if any(_BEGIN in line for line in lines):
             lines = [self._shortened(line) for line in lines]
         try:
-            found = orjson.loads(b"[" + b",".join(lines) + b"]")
+            records = orjson.loads(b"[" + b",".join(lines) + b"]")
         except orjson.JSONDecodeError:
-            found = []
-        if len(found) == len(lines) and all(type(record) is dict for record in found):
-            return found  # type: ignore[no-any-return]
+            records = []
+        if len(records) == len(lines) and all(type(record) is dict for record in records):
+            return records  # type: ignore[no-any-return]
         return [self._parse_line(line, where(at)) for at, line in enumerate(lines)]
 
     def find_schema_name(self, schema: Any) -> str | None:

@@ -163,10 +163,10 @@ def _decimals(values: list[Any], type_: pa.DataType, zeros: int) -> pa.Array:
     b64, number = binascii.a2b_base64, int.from_bytes
     for row, value in enumerate(values):
         valid[row] = value is not None
-        found = 0 if value is None else number(b64(value), "big", signed=True) * factor
-        if not -limit < found < limit:
+        unscaled = 0 if value is None else number(b64(value), "big", signed=True) * factor
+        if not -limit < unscaled < limit:
             raise ValueError(f"it has more than {type_.precision} digits")
-        data += found.to_bytes(16, "little", signed=True)
+        data += unscaled.to_bytes(16, "little", signed=True)
     bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
     return pa.Array.from_buffers(type_, len(values), [bitmap, pa.py_buffer(bytes(data))])
 

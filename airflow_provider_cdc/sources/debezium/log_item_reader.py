@@ -215,8 +215,8 @@ class DebeziumEventReader:
             before, after = value.get("before"), value.get("after")
         else:
             before, after, ts_us = None, value, self._now(line)
-            if found := value.get("__source_ts_ms") or value.get("__ts_ms"):
-                ts_us = int(found) * 1000
+            if ts_ms := value.get("__source_ts_ms") or value.get("__ts_ms"):
+                ts_us = int(ts_ms) * 1000
             gone = str(value.pop("__deleted", "false")).lower() == "true"
             letter = value.pop("__op", None)
             code = DELETE if gone or letter == "d" else _CODES.get(letter or "c", CREATE)
@@ -444,12 +444,12 @@ def _together(rows: TopicRows, schema: TableSchema, key: Sequence[str], placehol
     for at, origin in enumerate(rows.origins):
         if origin.transaction:
             owned.setdefault(origin.transaction, []).append(at)
-    found = -1 - np.arange(len(rows.op), dtype=np.int64)
+    groups = -1 - np.arange(len(rows.op), dtype=np.int64)
     keys_only = set(key).issuperset(schema.column_names)
     for number, own in enumerate(owned.values()):
         if len(own) > 1 and (keys_only or _whole_images(rows, own, frozenset(key), placeholder)):
-            found[own] = number
-    return found
+            groups[own] = number
+    return groups
 
 
 def _whole_images(rows: TopicRows, own: Sequence[int], key: frozenset[str], placeholder: str) -> bool:

@@ -46,8 +46,8 @@ _FIELDS: Final[Mapping[frozenset[str], RecordKind]] = {
 def of_schema(schema: Mapping[str, Any]) -> RecordKind:
     """Return the kind of a value by its schema."""
     name, fields = str(schema.get("name", "")), schema.get("fields")
-    if (found := _NAMED.get(name)) is not None:
-        return found
+    if (kind := _NAMED.get(name)) is not None:
+        return kind
     if name.endswith(".SchemaChangeValue"):
         return RecordKind.SCHEMA_CHANGE
     if schema.get("type") != "struct" or not isinstance(fields, list):

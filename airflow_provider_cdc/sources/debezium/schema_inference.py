@@ -44,11 +44,11 @@ def infer_kind(values: Iterable[Any]) -> str | None:
     return kind
 
 
-def widen_kind(one: str | None, other: str | None) -> str | None:
+def widen_kind(first: str | None, second: str | None) -> str | None:
     """Return the kind that has room for both."""
-    if one is None or other is None or one == other:
-        return one if other is None else other
-    return _WIDER.get((one, other)) or _WIDER.get((other, one)) or "string"
+    if first is None or second is None or first == second:
+        return first if second is None else second
+    return _WIDER.get((first, second)) or _WIDER.get((second, first)) or "string"
 
 
 def kind_of(column: Column) -> str:

@@ -100,11 +100,11 @@ class DebeziumSource(Source):
         def wait() -> None:
             time.sleep(self._config.poll_interval_ms / 1000 if patience is None else patience())
 
-        for found in self._feed.read(start, until, wait):
-            if isinstance(found, RecordLines):
-                yield from reader.read_items(found)
+        for piece in self._feed.read(start, until, wait):
+            if isinstance(piece, RecordLines):
+                yield from reader.read_items(piece)
             else:
-                yield Heartbeat(found)
+                yield Heartbeat(piece)
 
     def execute_statement(self, statement: str) -> None:
         raise ConfigError("A source of events cannot run statements: remove heartbeat.action.query.")

@@ -93,12 +93,12 @@ class TopicFeed(RecordFeed):
 
     def verify_position(self, position: Position) -> None:
         assert isinstance(position, TopicsPosition)
-        found = self._watermarks()
+        watermarks = self._watermarks()
         for topic, partitions in position.offsets.items():
             if not self._config.is_topic_selected(topic):
                 continue
             for partition, offset in partitions.items():
-                there = found.get(topic, {}).get(partition)
+                there = watermarks.get(topic, {}).get(partition)
                 if there is None:
                     raise self._lost(f"Partition {partition} of the topic {topic} no longer exists.", position)
                 low, high = there
@@ -170,9 +170,9 @@ class TopicFeed(RecordFeed):
         few = {
             t: {p: min(offset + 100, end.offsets[t][p]) for p, offset in ps.items()} for t, ps in begin.offsets.items()
         }
-        for found in self.read(begin, TopicsPosition(few), lambda: None):
-            if isinstance(found, RecordLines):
-                yield found
+        for piece in self.read(begin, TopicsPosition(few), lambda: None):
+            if isinstance(piece, RecordLines):
+                yield piece
 
     def _assigned(self, at: Offsets) -> Consumer:
         """Return the consumer, assigned to read from these offsets on; partitions that were not begun from their first one."""

@@ -43,8 +43,8 @@ class MemoryChunkReader(ChunkReader):
         return self._db.read_consistent_view()[1].get(table)
 
     def read_last_key(self, rows: KeyRange) -> Key | None:
-        _, found = self._rows(rows)
-        return _key(found[-1], rows.order) if found else None
+        _, rows_in_range = self._rows(rows)
+        return _key(rows_in_range[-1], rows.order) if rows_in_range else None
 
     def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
         began = time.monotonic()

@@ -83,10 +83,10 @@ class MemorySource(Source):
             )
 
     def parse_position(self, document: dict[str, Any]) -> MemoryPosition:
-        found = MemoryPosition(**document)
-        if type(found.entry) is not int:
-            raise TypeError(f"{found.entry!r} is not a number of entries")
-        return found
+        position = MemoryPosition(**document)
+        if type(position.entry) is not int:
+            raise TypeError(f"{position.entry!r} is not a number of entries")
+        return position
 
     def open_snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})

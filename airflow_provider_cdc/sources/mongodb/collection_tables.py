@@ -96,10 +96,10 @@ def list_visible_collections(client: Client) -> Iterator[tuple[TableId, dict[str
     for database in client.list_database_names():
         if database in _INTERNAL:
             continue
-        for found in client[database].list_collections(authorizedCollections=True, nameOnly=True):
-            name = found["name"]
-            if found["type"] == "collection" and not name.startswith("system.") and not TEMPORARY.fullmatch(name):
-                yield TableId(namespace=database, name=name), dict(found)
+        for info in client[database].list_collections(authorizedCollections=True, nameOnly=True):
+            name = info["name"]
+            if info["type"] == "collection" and not name.startswith("system.") and not TEMPORARY.fullmatch(name):
+                yield TableId(namespace=database, name=name), dict(info)
 
 
 def is_capped(client: Client, table: TableId) -> bool:
@@ -111,10 +111,10 @@ def is_capped(client: Client, table: TableId) -> bool:
 def validator_of(client: Client, table: TableId) -> Mapping[str, Any] | None:
     """Return the JSON Schema of a collection's validator; ``None``: it has none."""
     options = options_of(client, table.namespace).get(table.name, {})
-    found = options.get("validator", {}).get("$jsonSchema")
-    return found if isinstance(found, Mapping) else None
+    schema = options.get("validator", {}).get("$jsonSchema")
+    return schema if isinstance(schema, Mapping) else None
 
 
 def options_of(client: Client, database: str) -> dict[str, dict[str, Any]]:
     """Read the options of the collections of a database, by their names."""
-    return {found["name"]: dict(found.get("options", {})) for found in client[database].list_collections()}
+    return {info["name"]: dict(info.get("options", {})) for info in client[database].list_collections()}

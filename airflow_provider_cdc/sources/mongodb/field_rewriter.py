@@ -173,11 +173,11 @@ def _without_indices(name: str, path: tuple[str, ...]) -> tuple[str, ...]:
 
     The path of a rule does not have these: digits that it has are the name of a field.
     """
-    found: list[str] = []
+    remaining: list[str] = []
     for part in name.split("."):
-        if not found or not part.isdigit() or path[len(found) : len(found) + 1] == (part,):
-            found.append(part)
-    return tuple(found)
+        if not remaining or not part.isdigit() or path[len(remaining) : len(remaining) + 1] == (part,):
+            remaining.append(part)
+    return tuple(remaining)
 
 
 def _names(names: list[str] | None, rules: Sequence[FieldRule]) -> list[str] | None:

@@ -83,12 +83,12 @@ def window_around(client: Client, position: MongoPosition) -> LogWindow:
 def _sizes(client: Client) -> tuple[int, int]:
     """Bytes of the oplog now, and at most; 0 where that is not shown."""
     try:
-        found = client.local.command("collStats", _OPLOG)
+        statistics = client.local.command("collStats", _OPLOG)
     except driver.OperationFailure as e:
         if code_of(e) in NOT_SHOWN:
             return 0, 0
         raise
-    return int(found.get("size", 0)), int(found.get("maxSize", 0))
+    return int(statistics.get("size", 0)), int(statistics.get("maxSize", 0))
 
 
 def find_oldest_position(client: Client, config: MongoDbConfig) -> MongoPosition:

@@ -17,9 +17,9 @@ class Privileges:
     """The privileges of the account that a client has logged in with."""
 
     def __init__(self, client: Client) -> None:
-        found = client.admin.command({"connectionStatus": 1, "showPrivileges": True})["authInfo"]
-        self._users: list[Any] = found["authenticatedUsers"]
-        self._granted: list[dict[str, Any]] = found.get("authenticatedUserPrivileges", [])
+        status = client.admin.command({"connectionStatus": 1, "showPrivileges": True})["authInfo"]
+        self._users: list[Any] = status["authenticatedUsers"]
+        self._granted: list[dict[str, Any]] = status.get("authenticatedUserPrivileges", [])
 
     @property
     def is_unrestricted(self) -> bool:

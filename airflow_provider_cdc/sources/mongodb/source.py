@@ -77,10 +77,10 @@ class MongoDbSource(Source):
 
     def discover_tables(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
         with self._asking("the list of collections") as client:
-            found = [
+            tables = [
                 table for table, _ in list_visible_collections(client) if self._config.in_scope(table) and needed(table)
             ]
-            return {table: self._schema(table) for table in found}
+            return {table: self._schema(table) for table in tables}
 
     def current_position(self) -> MongoPosition:
         with self._asking("the end of the log") as client:
@@ -140,8 +140,8 @@ class MongoDbSource(Source):
     def adopt_columns(self, tables: Iterable[TableSchema]) -> None:
         tables = list(tables)
         self._forms |= {table.id: table.documents is None for table in tables}
-        if found := [table for table in tables if table.documents is None]:  # others need no kernels
-            self._columns.adopt_columns(found)
+        if in_columns := [table for table in tables if table.documents is None]:  # others need no kernels
+            self._columns.adopt_columns(in_columns)
 
     def goes_on(self, found: TableSchema, known: TableSchema) -> TableSchema:
         return self._columns.resolve_schema(found.id, known) if self._config.as_columns(found.id) else found

@@ -209,8 +209,8 @@ def kept_for_s(connection: Connection) -> float | None:
     """
     with connection.cursor() as cursor:
         cursor.execute("SHOW GLOBAL VARIABLES LIKE '%expire\\_logs%'")
-        found = {str(name): str(value) for name, value in cursor.fetchall()}
-    return None if found.get("binlog_expire_logs_auto_purge") == "OFF" else retention_seconds(found)
+        variables = {str(name): str(value) for name, value in cursor.fetchall()}
+    return None if variables.get("binlog_expire_logs_auto_purge") == "OFF" else retention_seconds(variables)
 
 
 def _privileges(connection: Connection, config: MySqlConfig) -> list[Finding]:

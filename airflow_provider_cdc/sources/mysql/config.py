@@ -208,15 +208,15 @@ class MySqlConfig(RelationalConfig):
         return self
 
     def find_widened_lists(self, before: Self) -> list[str]:
-        found = super().find_widened_lists(before)
+        lists = super().find_widened_lists(before)
         left_out = before.gtid_source_filter_dml_events and (before.gtid_source_includes or before.gtid_source_excludes)
         if left_out and not self.gtid_source_filter_dml_events:
-            found.append("gtid.source.filter.dml.events")
-        return found
+            lists.append("gtid.source.filter.dml.events")
+        return lists
 
     def leaves_out(self) -> list[str]:
-        found = super().leaves_out()
-        return found if self.gtid_source_filter_dml_events else [n for n in found if not n.startswith("gtid.source.")]
+        names = super().leaves_out()
+        return names if self.gtid_source_filter_dml_events else [n for n in names if not n.startswith("gtid.source.")]
 
     @classmethod
     def exclusive_pairs(cls) -> list[tuple[str, str]]:

@@ -337,10 +337,10 @@ def execute_statements(connection: Connection, statements: Sequence[str]) -> lis
     """
     with connection.cursor() as cursor:
         cursor.execute("; ".join(statements))
-        found = [tuple(cursor.fetchall())]
+        results = [tuple(cursor.fetchall())]
         while cursor.nextset():
-            found.append(tuple(cursor.fetchall()))
-    return found
+            results.append(tuple(cursor.fetchall()))
+    return results
 
 
 def query_scalar(connection: Connection, sql: str) -> Any:

@@ -205,14 +205,14 @@ class MariaDbGtids:
 Gtids = MySqlGtids | MariaDbGtids
 
 
-def missing_gtids(there: str, wanted: str) -> str:
-    """Return the GTIDs of ``wanted`` that ``there`` does not have.
+def missing_gtids(there: str, required: str) -> str:
+    """Return the GTIDs of ``required`` that ``there`` does not have.
 
     Both are in MySQL's or both in MariaDB's form.
     """
-    if ":" in wanted:
-        return str(MySqlGtids.parse(wanted).subtract_gtids(MySqlGtids.parse(there)))
-    return str(MariaDbGtids.parse(wanted).subtract_gtids(MariaDbGtids.parse(there)))
+    if ":" in required:
+        return str(MySqlGtids.parse(required).subtract_gtids(MySqlGtids.parse(there)))
+    return str(MariaDbGtids.parse(required).subtract_gtids(MariaDbGtids.parse(there)))
 
 
 def parse_gtids(text: str) -> Gtids:

@@ -83,8 +83,8 @@ class MySqlSource(Source):
         except ConfigError as e:
             signals, wrong = None, [Finding(e.what, "write it as <database>.<table>", fatal=False)]
         with raise_cdc_errors(self._config):
-            found = [*check_prerequisites(self._connected(), self.server_info, self._config, signals), *wrong]
-        return found + override_findings(
+            findings = [*check_prerequisites(self._connected(), self.server_info, self._config, signals), *wrong]
+        return findings + override_findings(
             self._config, lambda tables: self._ask_catalog(lambda c: c.read_tables(tables))
         )
 
@@ -201,9 +201,9 @@ class MySqlSource(Source):
             for event in connection.raw_events():
                 if event[4] != ev.MARIADB_GTID:
                     continue
-                found = parse_mariadb_gtid(event[k.HEADER :].tobytes())
-                if found.domain == domain:
-                    return MariaDbGtids({domain: (int.from_bytes(event[5:9].tobytes(), "little"), found.sequence)})
+                gtid = parse_mariadb_gtid(event[k.HEADER :].tobytes())
+                if gtid.domain == domain:
+                    return MariaDbGtids({domain: (int.from_bytes(event[5:9].tobytes(), "little"), gtid.sequence)})
         return MariaDbGtids()
 
     def parse_position(self, document: dict[str, Any]) -> MySqlPosition:

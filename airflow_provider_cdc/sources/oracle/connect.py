@@ -240,8 +240,8 @@ def fetch_rows(connection: Connection, sql: str, **binds: Any) -> list[tuple[Any
 
 def fetch_scalar(connection: Connection, sql: str, **binds: Any) -> Any:
     """First value of a query, ``None`` without a row."""
-    found = fetch_rows(connection, sql, **binds)
-    return found[0][0] if found else None
+    rows = fetch_rows(connection, sql, **binds)
+    return rows[0][0] if rows else None
 
 
 def current_scn(connection: Connection) -> int:
@@ -296,8 +296,8 @@ def supplemental_logging(connection: Connection) -> frozenset[str]:
 
 def database_of(connection: Connection) -> DatabaseStatus:
     """Ask a database for its identity, role and modes."""
-    found = fetch_rows(connection, _DATABASE)[0]
-    name, dbid, cdb, role, open_mode, log_mode, resetlogs = found
+    row = fetch_rows(connection, _DATABASE)[0]
+    name, dbid, cdb, role, open_mode, log_mode, resetlogs = row
     threads = fetch_rows(connection, _THREADS)
     return DatabaseStatus(
         name=str(name),

@@ -160,8 +160,8 @@ def parts_of_name(text: str) -> list[str]:
     """
     if not _NAME.fullmatch(text):
         return []
-    found = _EACH.findall(text.strip())
-    return [p[1:-1].replace('""', '"') if p.startswith('"') else p.strip().upper() for p in found]
+    parts = _EACH.findall(text.strip())
+    return [p[1:-1].replace('""', '"') if p.startswith('"') else p.strip().upper() for p in parts]
 
 
 def read_change(document: Mapping[str, Any], dialect: SignalDialect) -> TableChange:

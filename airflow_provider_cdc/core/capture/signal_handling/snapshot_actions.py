@@ -183,15 +183,15 @@ class SnapshotActions:
         return keys, ranges
 
     def _captured(self) -> list[TableId]:
-        found = {*self._history.current_tables, *self._source.discover_tables(self._tables.is_selected)}
-        return sorted(filter(self._tables.is_selected, found), key=str)
+        tables = {*self._history.current_tables, *self._source.discover_tables(self._tables.is_selected)}
+        return sorted(filter(self._tables.is_selected, tables), key=str)
 
     @staticmethod
     def _named(patterns: tuple[str, ...], tables: list[TableId]) -> set[TableId]:
         check_work(patterns, tables)
-        found, missing = match_tables(patterns, tables)
-        if not found:
+        matched, missing = match_tables(patterns, tables)
+        if not matched:
             raise SignalRejected(
                 f"no running incremental snapshot has a table named {', '.join(missing)}; its tables are {', '.join(map(str, tables))}"
             )
-        return set(found)
+        return set(matched)

@@ -128,10 +128,10 @@ def capture_parameters(connection: Db2Connection, schema: str) -> AgentParameter
 
     :raises NotGranted: there is no such control table, or the account may not read it
     """
-    found = connection.fetch_rows(_PARAMETERS.format(schema=schema))
-    if not found:
+    rows = connection.fetch_rows(_PARAMETERS.format(schema=schema))
+    if not rows:
         return None
-    *limits, prune, stop, sleep, mode = found[0]
+    *limits, prune, stop, sleep, mode = rows[0]
     retention, lag, commit, pruning, trace, monitor, every, memory = (_number(value) for value in limits)
     return AgentParameters(
         retention_limit=retention,

@@ -75,8 +75,8 @@ def read_registrations(connection: Db2Connection, schema: str, catalog: str | No
 
 def later_starts(connection: Db2Connection, schema: str, catalog: str | None, lsn: bytes) -> dict[TableId, bytes]:
     """Find the registered tables whose change tables do not hold everything after an LSN, each with the LSN from which it does."""
-    found = connection.fetch_rows(_STARTS.format(schema=schema))
-    starts = {TableId(namespace=_text(o), name=_text(t), catalog=catalog): bytes(old) for o, t, old in found}
+    rows = connection.fetch_rows(_STARTS.format(schema=schema))
+    starts = {TableId(namespace=_text(o), name=_text(t), catalog=catalog): bytes(old) for o, t, old in rows}
     return {table: start for table, start in starts.items() if lsn_sort_key(start) > lsn_sort_key(lsn)}
 
 

@@ -80,10 +80,10 @@ class CommitWindowPlanner:
         """
         self.count += 1
         sql = _UOW.format(schema=self._schema, count=self.transactions)
-        found = connection.fetch_rows(sql, resized_lsn(start, end), end)
-        commits = LsnArray.from_bytes([bytes(commit) for commit, _ in found])
-        moments = np.array([moment for _, moment in found], "datetime64[us]").astype(np.int64)
-        cut = len(found) == self.transactions and lsn_sort_key(commits.bytes_at(-1)) < lsn_sort_key(end)
+        rows = connection.fetch_rows(sql, resized_lsn(start, end), end)
+        commits = LsnArray.from_bytes([bytes(commit) for commit, _ in rows])
+        moments = np.array([moment for _, moment in rows], "datetime64[us]").astype(np.int64)
+        cut = len(rows) == self.transactions and lsn_sort_key(commits.bytes_at(-1)) < lsn_sort_key(end)
         return CommitWindow(
             start=start,
             end=commits.bytes_at(-1) if cut else end,

@@ -37,10 +37,10 @@ class TableStructures:
         if not new:
             return []
         registrations = {registration.table: registration for registration in new}
-        found = self._questions.run_query(
+        schemas = self._questions.run_query(
             lambda c: Db2CatalogReader(c, self._config).read_registered_schemas(registrations)
         )
-        return [TableChange(type="CREATE", id=t, table=schema, exact=False) for t, schema in found.items()]
+        return [TableChange(type="CREATE", id=t, table=schema, exact=False) for t, schema in schemas.items()]
 
     def find_dropped_tables(self, missing: Sequence[TableId]) -> list[TableChange]:
         """Find those of some tables that do not exist."""

@@ -33,8 +33,8 @@ class UnreadableDb2Value(ValueError):
     :param remedy: what helps
     """
 
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(what)
+    def __init__(self, text: str, remedy: str) -> None:
+        super().__init__(text)
         self.remedy = remedy
 
 
@@ -125,9 +125,9 @@ def _timestamps(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     late = pc.match_substring(texts, " 24:")
     if not pc.any(late).as_py():
         return texts.cast(type_)
-    found = pc.replace_substring(texts, " 24:", " 00:").cast(type_).view(pa.int64())
+    moments = pc.replace_substring(texts, " 24:", " 00:").cast(type_).view(pa.int64())
     day = _DAY_NS if type_.unit == "ns" else _DAY_US
-    return pc.add(found, pc.if_else(late, pa.scalar(day), pa.scalar(0))).view(type_)
+    return pc.add(moments, pc.if_else(late, pa.scalar(day), pa.scalar(0))).view(type_)
 
 
 def _long_texts(values: Sequence[Any]) -> pa.Array:

@@ -152,10 +152,10 @@ class Db2CatalogReader:
         """Source type, length, scale and code page of a distinct type; ``None`` for structured types, whose values are not captured."""
         if self._distinct is None:
             self._distinct = {(_text(row[0]), _text(row[1])): row[2:] for row in self.connection.fetch_rows(_DISTINCT)}
-        found = self._distinct.get((schema, name))
-        if found is None:
+        source_type = self._distinct.get((schema, name))
+        if source_type is None:
             return None
-        source, length, scale, codepage = found
+        source, length, scale, codepage = source_type
         return _text(source), _number(length), _number(scale), _number(codepage)
 
 

@@ -115,12 +115,12 @@ def build_after_conditions(
 
     One condition with OR would not be an index range. Each part is one: the first has the rows that differ from the key in its last column only.
     """
-    found = []
+    conditions = []
     for at in reversed(range(len(columns))):
         same = [f"{c.sql} = ?" for c in columns[:at]]
         text = " AND ".join([*same, f"{columns[at].sql} > ?"])
-        found.append((SqlFragment(text, _values(columns[: at + 1], key[: at + 1])), columns[at:]))
-    return found
+        conditions.append((SqlFragment(text, _values(columns[: at + 1], key[: at + 1])), columns[at:]))
+    return conditions
 
 
 def build_comparison(columns: Sequence[Db2KeyColumn], key: Key, operator: str) -> SqlFragment:

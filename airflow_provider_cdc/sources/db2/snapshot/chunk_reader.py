@@ -83,8 +83,8 @@ class Db2ChunkReader(RelationalChunkReader[Db2KeyRangeQuery, Db2Position]):
         return Db2KeyRangeQuery(rows, self._config, self._registered.list_dropped_columns(rows.table.id))
 
     def _find_last_key(self, query: Db2KeyRangeQuery) -> Key | None:
-        found = query.find_last_key(self._connection)
-        return None if found is None else [c.to_json(value) for c, value in zip(query.key, found, strict=True)]
+        values = query.find_last_key(self._connection)
+        return None if values is None else [c.to_json(value) for c, value in zip(query.key, values, strict=True)]
 
     def _read_blocks(
         self, query: Db2KeyRangeQuery, limit: int, max_bytes: int, moment: ReadMoment[Db2Position], first: int

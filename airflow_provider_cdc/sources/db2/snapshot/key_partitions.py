@@ -51,12 +51,12 @@ def build_range_conditions(name: str, cuts: list[int]) -> list[str | None]:
     >>> build_range_conditions("t.ID", [10, 20])
     ['t.ID < 10', 't.ID >= 10 AND t.ID < 20', 't.ID >= 20']
     """
-    found: list[str | None] = []
+    conditions: list[str | None] = []
     for low, high in itertools.pairwise([None, *cuts, None]):
         sides = [f"{name} >= {low}"] if low is not None else []
         sides += [f"{name} < {high}"] if high is not None else []
-        found.append(" AND ".join(sides) or None)
-    return found
+        conditions.append(" AND ".join(sides) or None)
+    return conditions
 
 
 def _cut_column(schema: TableSchema) -> str | None:

@@ -67,8 +67,8 @@ class Db2KeyRangeQuery:
         )
         shown, order = ", ".join(c.shown for c in self.key), ", ".join(f"{c.sql} DESC" for c in self.key)
         sql = f"SELECT {shown} {source.text} ORDER BY {order} FETCH FIRST 1 ROWS ONLY FOR READ ONLY WITH CS"
-        found = connection.fetch_rows(sql, *source.values)
-        return found[0] if found else None
+        rows = connection.fetch_rows(sql, *source.values)
+        return rows[0] if rows else None
 
     def _from(self, condition: SqlFragment) -> SqlFragment:
         rows, parts = self.rows, [condition]

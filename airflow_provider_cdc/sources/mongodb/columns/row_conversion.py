@@ -173,8 +173,8 @@ def _parts(image: pa.StructArray | None, fields: CollectionFields) -> list[pa.Ar
     """Return the columns of an image, without the key; those that come up later are not there yet."""
     if image is None:
         return None
-    found = shred_documents(documents_of(image.field(1)), fields)
-    return [found.rest, *found.columns]
+    columns = shred_documents(documents_of(image.field(1)), fields)
+    return [columns.rest, *columns.columns]
 
 
 def _image(image: pa.StructArray | None, parts: list[pa.Array] | None, schema: TableSchema) -> pa.StructArray | None:

@@ -74,8 +74,8 @@ class BsonValues:
 
     def read_fields(self, *names: bytes) -> list[BsonValues]:
         """Find the fields of these names, of the documents among the values."""
-        found, _ = find_fields(self, names, np.ones((len(names), 256), np.bool_))
-        return found
+        fields, _ = find_fields(self, names, np.ones((len(names), 256), np.bool_))
+        return fields
 
     def _gathered(self, kind: pa.DataType, starts: _Offsets, ends: _Offsets, missing: npt.NDArray[np.bool_]) -> Any:
         offsets = np.zeros(len(self) + 1, np.int64)

@@ -117,8 +117,8 @@ class ChangeEvents:
     @cached_property
     def fragment_numbers(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Number of each event's fragment, and of how many; 0 of 0 = it is whole."""
-        found = _parts(self.read_field(b"splitEvent"), {b"fragment": _WHOLES, b"of": _WHOLES})
-        return _wholes(found[b"fragment"], 0), _wholes(found[b"of"], 0)
+        parts = _parts(self.read_field(b"splitEvent"), {b"fragment": _WHOLES, b"of": _WHOLES})
+        return _wholes(parts[b"fragment"], 0), _wholes(parts[b"of"], 0)
 
     @cached_property
     def token_data(self) -> BsonValues:
@@ -171,8 +171,8 @@ def read_events(documents: BsonDocuments) -> ChangeEvents:
 
     :raises DamagedDocument: an event is not BSON, has a field twice, or of a type that this field never has, or has no operation or token
     """
-    found, unknown = find_fields(documents.document_values, list(_FIELDS), _allowed(_FIELDS))
-    fields = dict(zip(_FIELDS, found, strict=True))
+    arrays, unknown = find_fields(documents.document_values, list(_FIELDS), _allowed(_FIELDS))
+    fields = dict(zip(_FIELDS, arrays, strict=True))
     kind = fields[b"operationType"]
     # fragments of a large event have some of its fields each
     without_operation = (kind.kinds == k.ABSENT) & (fields[b"splitEvent"].kinds == k.ABSENT)
@@ -204,6 +204,6 @@ def _wholes(values: BsonValues, missing: int) -> npt.NDArray[np.int64]:
 
 
 def _namespace(ns: bytes) -> tuple[str | None, str | None]:
-    found = _parts(BsonDocuments.of_list([ns]).document_values, {b"db": (k.STRING,), b"coll": (k.STRING,)})
-    database, collection = (values.to_strings()[0].as_py() for values in found.values())
+    parts = _parts(BsonDocuments.of_list([ns]).document_values, {b"db": (k.STRING,), b"coll": (k.STRING,)})
+    database, collection = (values.to_strings()[0].as_py() for values in parts.values())
     return database, collection

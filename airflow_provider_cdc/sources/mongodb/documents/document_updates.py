@@ -100,18 +100,18 @@ def _readings(inside: BsonContainer, parts: _Path, exists: bool, dotted_names: b
     most = len(parts) if dotted_names and inside.kind == k.DOCUMENT else 1
     for count in range(1, most + 1):
         name = b".".join(parts[:count])
-        found = inside.find(name)
+        element = inside.find(name)
         if count == len(parts):
-            if found or not exists:
+            if element or not exists:
                 ways.append([name])
-        elif found and (below := found.open_container()):
+        elif element and (below := element.open_container()):
             ways += [[name, *way] for way in _readings(below, parts[count:], exists, dotted_names)]
     return ways
 
 
 def _truncate(document: BsonContainer, path: bytes, way: _Path, size: int) -> None:
-    found = _parent(document, path, way).find(way[-1])
-    array = found.open_container() if found else None
+    element = _parent(document, path, way).find(way[-1])
+    array = element.open_container() if element else None
     if array is None or array.kind != k.ARRAY or not 0 <= size <= len(array.elements):
         raise UpdateMismatch(_name(path), f"is not an array of {size} elements or more")
     del array.elements[size:]
@@ -119,17 +119,17 @@ def _truncate(document: BsonContainer, path: bytes, way: _Path, size: int) -> No
 
 def _remove(document: BsonContainer, path: bytes, way: _Path) -> None:
     parent = _parent(document, path, way)
-    found = parent.find(way[-1]) if parent.kind == k.DOCUMENT else None
-    if found is None:
+    element = parent.find(way[-1]) if parent.kind == k.DOCUMENT else None
+    if element is None:
         raise UpdateMismatch(_name(path), "is not a field")
-    parent.elements = [e for e in parent.elements if e is not found]
+    parent.elements = [e for e in parent.elements if e is not element]
 
 
 def _set(document: BsonContainer, change: BsonElement, way: _Path) -> None:
     parent = _parent(document, change.name, way)
-    found = parent.find(way[-1])
-    if found:
-        found.kind, found.value = change.kind, change.value
+    element = parent.find(way[-1])
+    if element:
+        element.kind, element.value = change.kind, change.value
         return
     if parent.kind == k.ARRAY:
         # the server fills an array up to the element that is set
@@ -146,8 +146,8 @@ def _parent(document: BsonContainer, path: bytes, way: _Path) -> BsonContainer:
             raise UpdateMismatch(_name(path), f"has the name {_name(part)!r} within an array")
         if depth == len(way) - 1:
             return inside
-        found = inside.find(part)
-        below = found.open_container() if found else None
+        element = inside.find(part)
+        below = element.open_container() if element else None
         if below is None:
             raise UpdateMismatch(_name(path), f"leads through {_name(part)!r}, which is not a document or array there")
         inside = below
@@ -174,12 +174,12 @@ def _cut(element: BsonElement) -> tuple[bytes, int]:
 
 
 def _parts(element: BsonElement) -> _Path:
-    found = parse_elements(_of(element, k.ARRAY))
+    elements = parse_elements(_of(element, k.ARRAY))
     return [
         extract_text(e.encode_bson())
         if e.kind == k.STRING
         else b"%d" % int.from_bytes(_of(e, k.INT32), "little", signed=True)
-        for e in found
+        for e in elements
     ]
 
 

@@ -45,10 +45,10 @@ def parse_document(text: str) -> bytes:
 
     :raises ValueError: the text is no document
     """
-    found = _DECODER.decode(text)
-    if not isinstance(found, _Object):
+    document = _DECODER.decode(text)
+    if not isinstance(document, _Object):
         raise ValueError("it is not a document")
-    return _document(found.pairs)
+    return _document(document.pairs)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> _Object:

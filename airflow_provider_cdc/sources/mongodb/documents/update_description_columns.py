@@ -48,12 +48,14 @@ def _elements(values: BsonValues) -> tuple[BsonValues, _Offsets]:
     """List the elements of the arrays among the values, one after the other, and where those of each row begin."""
     kinds = np.where(values.kinds == k.ARRAY, values.kinds, 0).astype(np.uint8)
     room = int(np.where(kinds, values.ends - values.starts, 0).sum()) // 2
-    found, offsets = np.empty((room, 4), np.int64), np.empty(len(values) + 1, np.int64)
-    row, problem, at = list_all(values.buf, kinds, values.starts, values.ends, found, offsets)
+    elements, offsets = np.empty((room, 4), np.int64), np.empty(len(values) + 1, np.int64)
+    row, problem, at = list_all(values.buf, kinds, values.starts, values.ends, elements, offsets)
     if problem != FINE:
         raise DamagedDocument(row, int(at - values.starts[row]), problem)
-    found = found[: offsets[-1]]
-    return BsonValues(values.buf, found[:, 0].astype(np.uint8), found[:, 2].copy(), found[:, 3].copy()), offsets
+    elements = elements[: offsets[-1]]
+    return BsonValues(
+        values.buf, elements[:, 0].astype(np.uint8), elements[:, 2].copy(), elements[:, 3].copy()
+    ), offsets
 
 
 @contextmanager

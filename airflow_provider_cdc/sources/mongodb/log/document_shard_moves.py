@@ -41,19 +41,19 @@ class ShardMoves:
     def __init__(self) -> None:
         self._transactions: dict[str, _Transaction] = {}
 
-    def left_behind(self, events: ChangeEvents, kept: Ints) -> npt.NDArray[np.bool_]:
+    def left_behind(self, events: ChangeEvents, numbers: Ints) -> npt.NDArray[np.bool_]:
         """Return which events are deletes of documents that are on another shard by then, or inserts that such a delete has undone.
 
-        :param kept: numbers of events, ascending
+        :param numbers: numbers of events, ascending
         """
-        left = np.zeros(len(kept), np.bool_)
-        number = events.transaction_numbers[kept]
+        left = np.zeros(len(numbers), np.bool_)
+        number = events.transaction_numbers[numbers]
         if not (number >= 0).any():
             return left
-        names, operation = events.event_namespaces[1], events.operation[kept]
-        candidates = (number >= 0) & events.has_shard_key[kept] & np.isin(operation, (INSERT, DELETE))
-        for mine in _runs(events, kept, candidates):
-            at, deletes = kept[mine], operation[mine] == DELETE
+        names, operation = events.event_namespaces[1], events.operation[numbers]
+        candidates = (number >= 0) & events.has_shard_key[numbers] & np.isin(operation, (INSERT, DELETE))
+        for mine in _runs(events, numbers, candidates):
+            at, deletes = numbers[mine], operation[mine] == DELETE
             collection, transaction = (
                 names[events.event_namespaces[0][int(at[0])]],
                 self._of(transaction_id(events, int(at[0]))),
@@ -93,9 +93,9 @@ def _replaced(
     gone = key.filter(pa.array(deletes)).unique()
     there = dict[str, set[bytes]]()
     for its, inserted, wholes in transaction.inserted:
-        if its == collection and pc.any(found := pc.is_in(inserted, value_set=gone)).as_py():
+        if its == collection and pc.any(is_gone := pc.is_in(inserted, value_set=gone)).as_py():
             for name, document_key in zip(
-                inserted.filter(found).to_pylist(), wholes.filter(found).to_pylist(), strict=True
+                inserted.filter(is_gone).to_pylist(), wholes.filter(is_gone).to_pylist(), strict=True
             ):
                 if (collection, document_key) not in transaction.deleted:
                     there.setdefault(name, set()).add(document_key)

@@ -293,5 +293,5 @@ def up_to(events: ChangeEvents, order: str) -> int:
     tokens = events.token_array
     if len(tokens) and (tokens[0].as_py() or "") > order:  # most often
         return 0
-    found = np.flatnonzero(np.asarray(pc.greater(tokens, pa.scalar(order, tokens.type))))
-    return int(found[0]) if len(found) else len(tokens)
+    later = np.flatnonzero(np.asarray(pc.greater(tokens, pa.scalar(order, tokens.type))))
+    return int(later[0]) if len(later) else len(tokens)

@@ -62,11 +62,11 @@ class DeploymentMember:
         with client.start_session(causal_consistency=False) as session:
             client.admin.command("ping", session=session, read_preference=self.preference)  # waits for such a member
             self.cluster_time = session.cluster_time
-        found = client.topology_description.apply_selector(self.preference)
-        if not found:
+        servers = client.topology_description.apply_selector(self.preference)
+        if not servers:
             raise driver.AutoReconnect("the member that was found is gone")
         self.primary = client.primary
-        self.address = random.choice(found).address
+        self.address = random.choice(servers).address
         self.client = open_member_client(config, self.address)
 
     def close(self) -> None:

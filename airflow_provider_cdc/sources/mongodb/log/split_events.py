@@ -75,8 +75,8 @@ def merge_fragments(parts: list[bytes]) -> bytes:
 def _elements(document: bytes) -> list[tuple[str, bytes]]:
     """Names of the fields of a document, each with its bytes."""
     raw = RawBSONDocument(document, RAW)
-    found = []
+    elements = []
     for name, value in raw.items():
         encoded = bson.encode({name: value}, codec_options=RAW)
-        found.append((name, encoded[4:-1]))
-    return found
+        elements.append((name, encoded[4:-1]))
+    return elements

@@ -78,19 +78,19 @@ class MongoChunkReader(ChunkReader):
 
     def read_table_schema(self, table: TableId) -> TableSchema | None:
         with translate_driver_errors(self._config, str(table)):
-            found = self._client[table.namespace].list_collection_names(
+            names = self._client[table.namespace].list_collection_names(
                 filter={"name": table.name, "type": "collection"}, authorizedCollections=True
             )
-        return self._schema(table) if found else None
+        return self._schema(table) if names else None
 
     def read_last_key(self, rows: KeyRange) -> Key | None:
         at = self._now(rows)
         end = rows.end or rows.upto
         for condition in _last_of(rows, end):
-            if (found := self._find(rows, at, [condition], {}, limit=1)) is not None:
-                return _key(found, 0)
-        found = self._find(rows, at, [], _bounds(rows), limit=1, sort=_LAST_FIRST)
-        return None if found is None else _key(found, 0)
+            if (documents := self._find(rows, at, [condition], {}, limit=1)) is not None:
+                return _key(documents, 0)
+        documents = self._find(rows, at, [], _bounds(rows), limit=1, sort=_LAST_FIRST)
+        return None if documents is None else _key(documents, 0)
 
     def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
         began, most = time.monotonic(), limit * queries
@@ -184,8 +184,8 @@ class MongoChunkReader(ChunkReader):
         sort: dict[str, int] | None = None,
     ) -> BsonDocuments | None:
         """Read the first documents of a query; ``None``: there is none."""
-        found, _ = self._some(rows, at, also, options | ({"sort": sort} if sort else {}), limit, CHUNK_BYTES)
-        return found if len(found) else None
+        documents, _ = self._some(rows, at, also, options | ({"sort": sort} if sort else {}), limit, CHUNK_BYTES)
+        return documents if len(documents) else None
 
     def _some(
         self,

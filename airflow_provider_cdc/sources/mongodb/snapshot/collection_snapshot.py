@@ -108,8 +108,8 @@ class MongoSnapshot(SnapshotSession):
         """Keys, in their order, that cut a collection into about so many parts; each is a document with nothing else."""
         collection = self._client[table.namespace].get_collection(table.name, codec_options=RAW)
         pipeline = [{"$sample": {"size": parts * SAMPLES}}, {"$project": {"_id": 1}}, {"$sort": BY_ID}]
-        found = [document.raw for document in collection.aggregate(pipeline)]
-        return [RawBSONDocument(raw, RAW) for raw in dict.fromkeys(found[SAMPLES::SAMPLES])]
+        samples = [document.raw for document in collection.aggregate(pipeline)]
+        return [RawBSONDocument(raw, RAW) for raw in dict.fromkeys(samples[SAMPLES::SAMPLES])]
 
     def read(self, chunk: SnapshotChunk) -> Iterator[RowBlock]:
         filter_ = self._filters.get(chunk.table, {})

@@ -109,7 +109,7 @@ def id_alone(document: bytes) -> RawBSONDocument:
 
     No type, and no date of whatever year, is lost.
     """
-    found = BsonDocuments.of_list([document]).read_field(b"_id")
+    ids = BsonDocuments.of_list([document]).read_field(b"_id")
     return RawBSONDocument(
-        BsonContainer(k.DOCUMENT, [BsonElement(b"_id", int(found.kinds[0]), found.read_bytes(0))]).encode_bson(), RAW
+        BsonContainer(k.DOCUMENT, [BsonElement(b"_id", int(ids.kinds[0]), ids.read_bytes(0))]).encode_bson(), RAW
     )

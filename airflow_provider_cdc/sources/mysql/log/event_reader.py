@@ -143,8 +143,8 @@ class BinlogEventReader:
     def _add_split_event(self) -> None:
         """Wait for the event at the tail, which the protocol has split over several packets, and add it to the table."""
         event, row = self._whole_event(), self._table[self._count : self._count + 1]
-        found, _, _ = k.split_events(event, 0, len(event), row)
-        if not found or row[0, k.EV_SIZE] != len(event):
+        count, _, _ = k.split_events(event, 0, len(event), row)
+        if not count or row[0, k.EV_SIZE] != len(event):
             self._fail(k.BAD_LENGTH)
         if self._checksum and not _intact(event):
             self._fail(k.BAD_CHECKSUM)

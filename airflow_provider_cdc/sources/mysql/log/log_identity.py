@@ -68,8 +68,8 @@ def begin_of_transaction(begin: BinlogEvent, following: Iterable[BinlogEvent], f
     """
     body = begin.body
     if begin.kind == ev.MARIADB_GTID:
-        found = parse_mariadb_gtid(body)
-        gtid = f"{found.domain}-{begin.server_id}-{found.sequence}"
+        mariadb_gtid = parse_mariadb_gtid(body)
+        gtid = f"{mariadb_gtid.domain}-{begin.server_id}-{mariadb_gtid.sequence}"
         time, changes = _first_change(following)
         return {"gtid": gtid, "file": file, "pos": pos, "time": time, "changes": changes} if time else {}
     time = commit_time(body) if begin.kind in (ev.GTID, ev.ANONYMOUS_GTID) else 0

@@ -138,11 +138,11 @@ def _by_file(file: str, pos: int, config: MySqlConfig, server: MySqlServer, conn
         raise _wrong(f"the server has no file {file}; it has {min(sizes)} to {max(sizes)}")
     if pos > sizes[file]:
         raise _wrong(f"{file} has {sizes[file]} bytes")
-    found = _LogFileSearch(config, server, file, pos).find_position()
-    if found.gtids and not server.mariadb:
-        gtids = MySqlGtids.parse(found.gtids).merge_gtids(executed_without_log(connection, server))
-        return replace(found, gtids=str(gtids))
-    return found
+    position = _LogFileSearch(config, server, file, pos).find_position()
+    if position.gtids and not server.mariadb:
+        gtids = MySqlGtids.parse(position.gtids).merge_gtids(executed_without_log(connection, server))
+        return replace(position, gtids=str(gtids))
+    return position
 
 
 @dataclass(slots=True)

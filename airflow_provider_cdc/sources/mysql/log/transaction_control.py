@@ -96,11 +96,11 @@ def _savepoint(name: str, i: int, buffer: EventBuffer) -> int:
 
     :raises UnknownLogEvent: the transaction has none of this name: the rows to roll back are not known
     """
-    found = buffer.state_of(buffer.last_transaction_index).savepoints.get(same_name(name))
-    if found is None:
+    savepoint = buffer.state_of(buffer.last_transaction_index).savepoints.get(same_name(name))
+    if savepoint is None:
         why = f"it rolls back to the savepoint {name}, which its transaction has not set"
         raise ev.unknown_event(ev.QUERY, buffer.format_location(i), why)
-    return found
+    return savepoint
 
 
 def exclude_rolled_back(back: SavepointRollback, i: int, buffer: EventBuffer) -> bool:

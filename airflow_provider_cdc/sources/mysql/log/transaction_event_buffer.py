@@ -285,8 +285,8 @@ class EventBuffer:
         """Check whether a transaction consists of one statement (flag of MariaDB's GTID event)."""
         if self.get_gtid_event(tx) < 0:
             return self.state_of(tx).standalone
-        found = self.mariadb_gtid(tx)
-        return found is not None and bool(found.flags & MariaDbGtid.STANDALONE)
+        gtid = self.mariadb_gtid(tx)
+        return gtid is not None and bool(gtid.flags & MariaDbGtid.STANDALONE)
 
     def build_source_block(self, i: int, cursor: LogCursor) -> dict[str, object]:
         """Build the ``source`` block of an event that is not a row, such as DDL."""

@@ -161,10 +161,10 @@ class AlterTableApplier:
             for name in (p.column.name, p.before.name)
             if self._defined(p)
         }
-        found = self.present() if changed else None
-        if found is None:
+        present = self.present() if changed else None
+        if present is None:
             return not changed
-        schema, expressions = found
+        schema, expressions = present
         if [(c.name, c.type) for c in schema.columns] != [(p.column.name, p.column.type) for p in self.columns]:
             return False
         return not any(changed & _words(text) for text in expressions.values())

@@ -113,8 +113,8 @@ class MySqlCatalog:
 
         :param any_case: the server may have its name in other letters (``lower_case_table_names=2``)
         """
-        found = self.read_tables([table])
-        return found.get(table) or (next(iter(found.values()), None) if any_case else None)
+        schemas = self.read_tables([table])
+        return schemas.get(table) or (next(iter(schemas.values()), None) if any_case else None)
 
     def is_table(self, table: TableId) -> bool | None:
         """Check whether a name is that of a table: a view or a sequence is none; ``None`` if nothing has it."""
@@ -156,14 +156,14 @@ class MySqlCatalog:
     def read_engines(self, tables: Iterable[TableId]) -> dict[TableId, str]:
         """Read the storage engines of tables."""
         where, arguments = self._where(list(tables))
-        found = self._query(_ENGINES, where, arguments) if arguments else ()
-        return {TableId(namespace=db, name=name): str(engine or "") for db, name, engine in found}
+        rows = self._query(_ENGINES, where, arguments) if arguments else ()
+        return {TableId(namespace=db, name=name): str(engine or "") for db, name, engine in rows}
 
     def estimate_row_counts(self, tables: Iterable[TableId]) -> dict[TableId, int]:
         """Read the server's estimates of the number of rows of tables."""
         where, arguments = self._where(list(tables))
-        found = self._query(_TABLES, where, arguments) if arguments else []
-        return {TableId(namespace=db, name=name): int(rows or 0) for db, name, _, rows, *_ in found}
+        estimates = self._query(_TABLES, where, arguments) if arguments else []
+        return {TableId(namespace=db, name=name): int(rows or 0) for db, name, _, rows, *_ in estimates}
 
     def create_statement(self, table: TableId) -> str:
         """``SHOW CREATE TABLE``."""
@@ -360,9 +360,9 @@ def _bytes_default(digits: str) -> tuple[str, bool]:
 
 def _key_candidates(indexes: dict[str, list[tuple[Any, ...]]]) -> list[tuple[bool, tuple[str, ...]]]:
     """Primary and unique keys whose parts are whole columns."""
-    found = []
+    candidates = []
     for name, parts in indexes.items():
         primary = name == "PRIMARY"
         if primary or all(column is not None and sub_part is None for column, sub_part, _ in parts):
-            found.append((primary, tuple(str(column) for column, _, _ in parts)))
-    return found
+            candidates.append((primary, tuple(str(column) for column, _, _ in parts)))
+    return candidates

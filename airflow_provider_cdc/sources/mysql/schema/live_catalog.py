@@ -24,13 +24,13 @@ class LiveCatalog:
 
     def read_table(self, table: TableId) -> TableSchema | None:
         """Read the current schema of a table; ``None`` if it does not exist."""
-        found: TableSchema | None = self.ask(lambda c: c.read_table(table, any_case=self.any_case))
-        return found
+        schema: TableSchema | None = self.ask(lambda c: c.read_table(table, any_case=self.any_case))
+        return schema
 
     def is_table(self, table: TableId) -> bool | None:
         """Check whether a name is that of a table; ``None`` if nothing has it now."""
-        found: bool | None = self.ask(lambda c: c.is_table(table))
-        return found
+        is_table: bool | None = self.ask(lambda c: c.is_table(table))
+        return is_table
 
     def with_expressions(self, table: TableId) -> tuple[TableSchema, dict[str, str]] | None:
         """Read the current schema of a table and the expressions of its generated columns.
@@ -42,19 +42,19 @@ class LiveCatalog:
 
     def database_charset(self, database: str) -> str | None:
         """Read the default character set of a database."""
-        found: str | None = self.ask(lambda c: c.database_charset(database))
-        return found
+        charset: str | None = self.ask(lambda c: c.database_charset(database))
+        return charset
 
     def read_engines(self, tables: Collection[TableId]) -> dict[TableId, str]:
         """Read the storage engines of tables; those that do not exist are missing."""
-        found: dict[TableId, str] = self.ask(lambda c: c.read_engines(tables))
-        return found
+        engines: dict[TableId, str] = self.ask(lambda c: c.read_engines(tables))
+        return engines
 
     @cached_property
     def stored_objects(self) -> StoredObjects:
         """Objects through which statements may change rows of tables that they do not name; see :meth:`forget_routes`."""
-        found: StoredObjects = self.ask(lambda c: c.read_stored_objects())
-        return found
+        stored_objects: StoredObjects = self.ask(lambda c: c.read_stored_objects())
+        return stored_objects
 
     def forget_routes(self) -> None:
         """Ask again for :attr:`stored_objects`: views, triggers or functions have changed."""
@@ -63,5 +63,5 @@ class LiveCatalog:
     @cached_property
     def collation_charsets(self) -> dict[int, str]:
         """Collation number → character set."""
-        found: dict[int, str] = self.ask(lambda c: c.read_charsets())
-        return found
+        charsets: dict[int, str] = self.ask(lambda c: c.read_charsets())
+        return charsets

@@ -126,8 +126,8 @@ class ResultReader:
         packets.read_packet()  # the number of columns
         for i in range(len(self._stores)):
             definition = packets.read_packet()
-            if like is not None and not (found := ResultColumn.parse(definition)).has_same_encoding(like[i]):
-                raise UnexpectedColumn(found, like[i])
+            if like is not None and not (column := ResultColumn.parse(definition)).has_same_encoding(like[i]):
+                raise UnexpectedColumn(column, like[i])
         packets.read_packet()  # the end of the definitions
         why = k.NEED_MORE
         while why != k.LAST_ROW:

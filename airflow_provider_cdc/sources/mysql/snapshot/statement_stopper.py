@@ -35,8 +35,8 @@ class StatementStopper:
             with connect(self._config, initial=False) as other, other.cursor() as cursor:
                 cursor.execute("SHOW FULL PROCESSLIST")
                 at = [str(column[0]).lower() for column in cursor.description or ()]
-                found = {row[at.index("id")]: str(row[at.index("info")] or "") for row in cursor.fetchall()}
-                if found.get(number, "").strip() != sql.strip():
+                statements = {row[at.index("id")]: str(row[at.index("info")] or "") for row in cursor.fetchall()}
+                if statements.get(number, "").strip() != sql.strip():
                     return False
                 cursor.execute(f"KILL QUERY {number}")
         except (CdcError, pymysql.err.Error, ValueError) as e:

@@ -55,10 +55,12 @@ class CatalogLookups:
         return self._ask(lambda d: d.object_at(number, scn))
 
     def read_stored_columns(self, table: TableId) -> StoredColumns | None:
-        found = self._ask(lambda d: d.read_stored_columns(table))
-        if not found:
+        columns = self._ask(lambda d: d.read_stored_columns(table))
+        if not columns:
             return None
-        return StoredColumns(frozenset(name for name, _, _ in found), all(own and ordered for _, own, ordered in found))
+        return StoredColumns(
+            frozenset(name for name, _, _ in columns), all(own and ordered for _, own, ordered in columns)
+        )
 
     def read_hidden_columns(self, table: TableId) -> tuple[str, ...]:
         return self._ask(lambda d: d.read_hidden_columns(table))

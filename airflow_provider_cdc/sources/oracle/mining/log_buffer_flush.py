@@ -207,8 +207,8 @@ class LogWriterFlush:
         return False
 
     def _make_table(self, connection: Connection) -> None:
-        found = fetch_rows(connection, "SELECT COUNT(*) FROM USER_TABLES WHERE TABLE_NAME = :name", name=self._table)
-        if found[0][0]:
+        rows = fetch_rows(connection, "SELECT COUNT(*) FROM USER_TABLES WHERE TABLE_NAME = :name", name=self._table)
+        if rows[0][0]:
             return
         try:
             with connection.cursor() as cursor:

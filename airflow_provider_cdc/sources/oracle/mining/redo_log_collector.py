@@ -334,8 +334,8 @@ class RedoLogCollector:
     def read_online_logs(self) -> set[tuple[int, int]]:
         """Thread and sequence number of the current online logs."""
         with translate_driver_errors(self._config, "online redo logs"):
-            found = fetch_rows(self._connection, "SELECT THREAD#, SEQUENCE# FROM V$LOG")
-        return {(int(thread), int(sequence)) for thread, sequence in found}
+            rows = fetch_rows(self._connection, "SELECT THREAD#, SEQUENCE# FROM V$LOG")
+        return {(int(thread), int(sequence)) for thread, sequence in rows}
 
     def switched_scn(self) -> int:
         """SCN since which no log was switched in some open thread: all redo from before it is in a log."""

@@ -165,12 +165,12 @@ class MiningSession:
         """Return the time of an SCN; ``None`` if the database does not know it any more."""
         try:
             with translate_driver_errors(self._config, f"SCN {scn}"):
-                found = fetch_scalar(self.connection, _TIME, scn=scn)
+                time_of_scn = fetch_scalar(self.connection, _TIME, scn=scn)
         except CdcError as e:
             if isinstance(e.__cause__, oracledb.Error) and code_of(e.__cause__) in (8180, 8181, 1405, 6502):
                 return None
             raise
-        return found if isinstance(found, datetime) else None
+        return time_of_scn if isinstance(time_of_scn, datetime) else None
 
     def log_ends(self, start: int) -> list[int]:
         """Return the last SCNs of the completed logs after ``start``, ascending."""
@@ -180,8 +180,8 @@ class MiningSession:
         """Record the memory of the session in the server, if the user may see it."""
         try:
             with translate_driver_errors(self._config):
-                found = fetch_rows(self.connection, _STATISTICS)
-            self.counters.memory = {_MEMORY[name]: int(value) for name, value in found}
+                statistics = fetch_rows(self.connection, _STATISTICS)
+            self.counters.memory = {_MEMORY[name]: int(value) for name, value in statistics}
         except PrerequisiteError as e:
             log.debug("The session's memory cannot be read: %s", e.what)
             self.counters.memory = {}

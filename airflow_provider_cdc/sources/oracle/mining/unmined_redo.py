@@ -21,12 +21,12 @@ def window_around(connection: Connection, position: OraclePosition) -> LogWindow
     archived = fetch_view_rows(connection, _ARCHIVED, resetlogs=position.resetlogs, low=position.scn)
     if archived is None:
         return LogWindow()
-    found = {
+    logs = {
         (thread, sequence): (int(first), int(following), int(blocks) * int(size))
         for thread, sequence, first, following, blocks, size in archived
     }
     behind = 0
-    for first, following, size in found.values():
+    for first, following, size in logs.values():
         left = following - max(first, position.scn)
         behind += size * left // max(following - first, 1)
     return LogWindow(behind)

@@ -81,12 +81,12 @@ def _needed_columns(schema: TableSchema, config: OracleConfig) -> list[ColumnRea
     Without a key, all columns together say to which row the pieces of a long value belong.
     """
     needed = Filters(config).list_needed_columns(schema)
-    found = [column_read(column, f"{schema.id}.{column.name}", config) for column in schema.columns]
-    if not schema.key and any(read.how in (k.TEXT, k.BYTES) and read.a == 1 for read in found):
-        return found
+    plans = [column_read(column, f"{schema.id}.{column.name}", config) for column in schema.columns]
+    if not schema.key and any(read.how in (k.TEXT, k.BYTES) and read.a == 1 for read in plans):
+        return plans
     return [
         read if column.name in needed else ColumnReadPlan(k.NOT_READ, 0, 0, arrow_type(column.type), _same)
-        for column, read in zip(schema.columns, found, strict=True)
+        for column, read in zip(schema.columns, plans, strict=True)
     ]
 
 
@@ -175,6 +175,6 @@ def _binaries(mode: BinaryHandling) -> Finish:
 
 def _each(values: pa.Array, convert: Callable[..., str]) -> pa.Array:
     """Each distinct value by itself."""
-    found = values.dictionary_encode()
-    texts = pa.array([convert(v) for v in found.dictionary.to_pylist()], pa.string())
-    return texts.take(found.indices)
+    encoded = values.dictionary_encode()
+    texts = pa.array([convert(v) for v in encoded.dictionary.to_pylist()], pa.string())
+    return texts.take(encoded.indices)

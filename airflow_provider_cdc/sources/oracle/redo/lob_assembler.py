@@ -278,9 +278,9 @@ class _LobAssembler:
         if code == o.SELECT_LOB_LOCATOR and self.empty[i]:
             state.locator = i, row_id
             return
-        found = self.parsed.pop(i, None)
-        found = self._read(i) if found is None else found
-        for piece, next_ in itertools.zip_longest(found, found[1:]):
+        pieces = self.parsed.pop(i, None)
+        pieces = self._read(i) if pieces is None else pieces
+        for piece, next_ in itertools.zip_longest(pieces, pieces[1:]):
             if isinstance(piece, p.ValueBegin):
                 if self._continues(state, piece, next_, row_id):
                     self.next_begin += 1

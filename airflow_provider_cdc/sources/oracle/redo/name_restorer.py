@@ -51,8 +51,8 @@ def find_nameless_rows(names: pa.Array, at: npt.NDArray[np.int64], part: str) ->
     :param at: per row, index into ``names``; -1 = NULL
     :param part: ``OWNER`` or ``NAME``
     """
-    found = [is_unnamed(name, "-") if part == "OWNER" else is_unnamed("-", name) for name in names.to_pylist()]
-    of_row: npt.NDArray[np.bool_] = np.array([*found, True], np.bool_)[at]
+    unnamed = [is_unnamed(name, "-") if part == "OWNER" else is_unnamed("-", name) for name in names.to_pylist()]
+    of_row: npt.NDArray[np.bool_] = np.array([*unnamed, True], np.bool_)[at]
     return of_row
 
 

@@ -97,8 +97,8 @@ class RowImages:
         keys = codes[:, 0]
         if codes.shape[1] > 1:
             keys = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)
-        found: list[int] = np.where(whole, keys, -1).tolist()
-        return found[:size], found[size:]
+        key_numbers: list[int] = np.where(whole, keys, -1).tolist()
+        return key_numbers[:size], key_numbers[size:]
 
     # -- images that belong together --------------------------------------------------------------------------------------
 
@@ -114,11 +114,11 @@ class RowImages:
         """Check whether a change sets a column; the condition of a beginning sets none."""
         return image < self.n and not self.missing_after[column, image]
 
-    def is_same_row(self, one: int, other: int) -> bool:
+    def is_same_row(self, first: int, second: int) -> bool:
         """Check whether two conditions name the same row."""
         if self._keyed:
-            return self.keys_after[one] == self.keys_after[other] != -1
-        return bool((self._codes_after[one] == self._codes_after[other]).all())
+            return self.keys_after[first] == self.keys_after[second] != -1
+        return bool((self._codes_after[first] == self._codes_after[second]).all())
 
     def matches_row(self, change: int, begin: int) -> bool:
         """Check whether the condition of a beginning matches the row of a change, in the columns that both have."""
@@ -235,10 +235,10 @@ class RowImages:
         if not isinstance(value, LongValue):
             return value
         try:
-            found = value.to_bytes()
+            data = value.to_bytes()
         except UnreadableRedo as e:
             raise self._unreadable(str(e), column) from e
-        return UNAVAILABLE if found is None else memoryview(found)
+        return UNAVAILABLE if data is None else memoryview(data)
 
     def _unreadable(self, problem: str, column: int) -> CdcError:
         reader = self.reader

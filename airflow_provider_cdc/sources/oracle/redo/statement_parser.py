@@ -244,10 +244,10 @@ def read_operand_text(literal: ParsedLiteral) -> str:
     return literal.text
 
 
-def add_column_value(found: dict[str, ParsedLiteral], name: str, value: ParsedLiteral) -> None:
-    if name in found:
+def add_column_value(values: dict[str, ParsedLiteral], name: str, value: ParsedLiteral) -> None:
+    if name in values:
         raise UnreadableRedo(f"column {name} occurs twice")
-    found[name] = value
+    values[name] = value
 
 
 class _StatementParser(RedoCursor):

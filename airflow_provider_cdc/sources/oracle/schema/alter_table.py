@@ -70,10 +70,10 @@ class TableAlteration:
                 pass
 
     def _find(self, name: str) -> AlteredColumn | None:
-        found = next((p for p in self.columns if p.column.name == name), None)
-        if found is None:
+        column = next((p for p in self.columns if p.column.name == name), None)
+        if column is None:
             self.missing.append(name)
-        return found
+        return column
 
     def _add(self, definition: ddl.ColumnDefinition) -> None:
         if any(p.column.name == definition.name for p in self.columns):

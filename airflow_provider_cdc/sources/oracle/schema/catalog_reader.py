@@ -235,12 +235,12 @@ class OracleCatalog:
             " WHERE t.OWNER = :o AND t.TABLE_NAME = :n AND t.SEGMENT_COLUMN_ID IS NOT NULL AND t.VIRTUAL_COLUMN = 'NO'"
             " ORDER BY t.SEGMENT_COLUMN_ID"
         )
-        found, last = [], 0
+        stored, last = [], 0
         for name, hidden, by_user, place in fetch_rows(self.connection, sql, o=table.namespace, n=table.name):
             own = hidden == "NO" or by_user == "YES"
-            found.append((str(name), own, organized is None and place is not None and int(place) > last))
+            stored.append((str(name), own, organized is None and place is not None and int(place) > last))
             last = int(place or last)
-        return found
+        return stored
 
     def read_hidden_columns(self, table: TableId) -> tuple[str, ...]:
         """Return the columns of a table that Oracle keeps for itself.
@@ -358,8 +358,8 @@ class OracleCatalog:
     def _default(self, text: str | None) -> tuple[str | None, bool]:
         """Value of a default and whether it is an expression."""
         value, expression = default_of(text)
-        found = self.evaluate_constant(value) if expression and value else None
-        return (value, expression) if found is None else (found, False)
+        constant = self.evaluate_constant(value) if expression and value else None
+        return (value, expression) if constant is None else (constant, False)
 
     def evaluate_constant(self, text: str) -> str | None:
         """Return the value of a constant expression; ``None`` for other expressions."""

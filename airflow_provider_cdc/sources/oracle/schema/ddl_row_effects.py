@@ -90,11 +90,11 @@ def _moment(t: ColumnType, arrow: str, default: ddl.ColumnDefault) -> str | None
     value = default.value or ""
     if default.kind == "date" and _DATE.fullmatch(value):
         value += " 00:00:00"
-    found = _MOMENT.fullmatch(value) if default.kind in ("date", "timestamp") else None
-    if found is None or (found[3] and (t.base == "DATE" or len(found[3]) > min(t.fraction_digits, 6))):
+    match = _MOMENT.fullmatch(value) if default.kind in ("date", "timestamp") else None
+    if match is None or (match[3] and (t.base == "DATE" or len(match[3]) > min(t.fraction_digits, 6))):
         return None
     if arrow == "date32[day]":
-        return found[1]
+        return match[1]
     return value if arrow == "timestamp[us]" else None
 
 

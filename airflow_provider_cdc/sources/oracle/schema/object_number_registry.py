@@ -91,8 +91,8 @@ class ObjectNames:
         return self._without_number()
 
     def _without_number(self) -> list[TableId]:
-        found = {*self._present.values(), *self._learned.values()}
-        return [t for t in self._tables.list_known_tables() if t not in found and self._tables.is_captured(t)]
+        numbered = {*self._present.values(), *self._learned.values()}
+        return [t for t in self._tables.list_known_tables() if t not in numbered and self._tables.is_captured(t)]
 
     def _now(self, number: int) -> TableId | None:
         """Return the name of an object when it was first asked for."""

@@ -64,12 +64,12 @@ class SchemaVersions:
         :param rows: how many rows there are
         :param columns: how many columns the first of them has, if it shows that
         """
-        found = self._numbers_by_object.get(number)
-        if found is None:
-            found = self._numbers_by_object[number] = self._find(number, owner, name, scn, columns)
-        if found < 0 and is_unnamed(owner, name):
+        table_number = self._numbers_by_object.get(number)
+        if table_number is None:
+            table_number = self._numbers_by_object[number] = self._find(number, owner, name, scn, columns)
+        if table_number < 0 and is_unnamed(owner, name):
             self._objects.pass_over(number, rows, f"{owner}.{name}")
-        return found
+        return table_number
 
     def _find(self, number: int, owner: str, name: str, scn: int, columns: int | None) -> int:
         shown = None if is_unnamed(owner, name) else TableId(namespace=owner, name=name, catalog=self._catalog)
@@ -78,9 +78,9 @@ class SchemaVersions:
             gone = self._objects.is_name_certain(number) and self._lookups.read_table(table) is None
             if self._tables.find_schema(table) is None and not gone:
                 return self._refuse(_unclear(f"{owner}.{name}", number, [table], scn))
-            found = self._number(table)
-            self._objects_of.setdefault(found, set()).add(number)
-            return found
+            table_number = self._number(table)
+            self._objects_of.setdefault(table_number, set()).add(number)
+            return table_number
         if not self._objects.is_name_certain(number) and (missing := self._objects.find_vanished_tables()):
             return self._refuse(_unclear(f"{owner}.{name}", number, missing, scn))
         if (
@@ -147,12 +147,12 @@ class SchemaVersions:
     def find_stored_columns(self, number: int) -> StoredColumns | None:
         """Return the stored columns of a table as they are now; ``None`` if it does not exist any more."""
         names = [self._objects.find_current_name(n) for n in self._objects_of.get(number, ())] or [self._ids[number]]
-        found = [
+        candidates = [
             stored
             for name in names
             if name is not None and (stored := self._lookups.read_stored_columns(name)) is not None
         ]
-        return min(found, key=lambda s: s.plain, default=None)
+        return min(candidates, key=lambda s: s.plain, default=None)
 
     def find_schema(self, number: int, scn: int) -> tuple[TableSchema, int]:
         """Return the schema in force at an SCN, and the SCN at which the next one begins.

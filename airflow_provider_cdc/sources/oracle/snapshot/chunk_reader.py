@@ -114,8 +114,8 @@ class OracleChunkReader(RelationalChunkReader[RangeQuery, OraclePosition]):
         return RangeQuery(rows, self._config, self._connection)
 
     def _find_last_key(self, query: RangeQuery) -> Key | None:
-        found = query.read_last_key()
-        return None if found is None else [c.to_json(value) for c, value in zip(query.key, found, strict=True)]
+        values = query.read_last_key()
+        return None if values is None else [c.to_json(value) for c, value in zip(query.key, values, strict=True)]
 
     def _limit_rows(self, query: RangeQuery, limit: int) -> int:
         return limit if query.key[0].rowid else min(limit, self._fetch_size(query).worth_asking)

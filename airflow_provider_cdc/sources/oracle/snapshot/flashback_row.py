@@ -37,8 +37,8 @@ def row_at(
     :param connection: in the container of the tables
     """
     columns = QueryColumns(schema, config)
-    found = _rows(connection, columns, scn, "t.ROWID = :row_id", {"row_id": row_id})
-    return found if found is not None and len(found) else None
+    rows = _rows(connection, columns, scn, "t.ROWID = :row_id", {"row_id": row_id})
+    return rows if rows is not None and len(rows) else None
 
 
 def row_of_key(
@@ -60,8 +60,8 @@ def row_of_key(
         condition = " AND ".join(
             f"{c.sql} = {c.bind_expression(name)}" for c, name in zip(named, variables, strict=True)
         )
-        found = _rows(connection, columns, scn, condition, variables)
-    return found if found is not None and len(found) <= 1 else None
+        rows = _rows(connection, columns, scn, condition, variables)
+    return rows if rows is not None and len(rows) <= 1 else None
 
 
 def _rows(
@@ -77,5 +77,5 @@ def _rows(
             raise
         log.info("A row of %s cannot be read as of SCN %d: %s", table, scn, e)
         return None
-    found = [columns.read_rows(frame) for frame in frames if frame.num_rows]
-    return pa.concat_arrays(found) if found else pa.array([], columns.type)
+    parts = [columns.read_rows(frame) for frame in frames if frame.num_rows]
+    return pa.concat_arrays(parts) if parts else pa.array([], columns.type)

@@ -92,8 +92,8 @@ class RangeQuery:
     def _first(self, sql: str) -> tuple[Any, ...] | None:
         with self._connection.cursor() as cursor:
             cursor.execute(sql, self._binds(cursor, sql))
-            found: tuple[Any, ...] | None = cursor.fetchone()
-            return found
+            row: tuple[Any, ...] | None = cursor.fetchone()
+            return row
 
     def _from(self, condition: str) -> str:
         where = [condition] if condition else []

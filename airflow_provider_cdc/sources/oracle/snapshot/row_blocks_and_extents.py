@@ -31,8 +31,8 @@ def read_extents(connection: Connection, table: TableId) -> list[tuple[int, int,
 
     Each has its data object, file, first block and number of blocks.
     """
-    found = fetch_rows(connection, _EXTENTS, owner=table.namespace, name=table.name)
-    return [(int(a), int(b), int(c), int(d)) for a, b, c, d in found]
+    rows = fetch_rows(connection, _EXTENTS, owner=table.namespace, name=table.name)
+    return [(int(a), int(b), int(c), int(d)) for a, b, c, d in rows]
 
 
 def read_block(columns: QueryColumns, part: pa.Table, scn: int, ts_us: int, first: int = 0) -> RowBlock:

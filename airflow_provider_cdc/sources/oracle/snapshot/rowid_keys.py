@@ -99,8 +99,8 @@ class RowidKeys:
         yield low, None
 
     def _segments(self) -> list[int]:
-        found = fetch_rows(self._connection, _SEGMENTS, o=self._table.namespace, n=self._table.name)
-        return [int(number) for (number,) in found]
+        rows = fetch_rows(self._connection, _SEGMENTS, o=self._table.namespace, n=self._table.name)
+        return [int(number) for (number,) in rows]
 
     def _extents(self) -> list[str]:
         try:

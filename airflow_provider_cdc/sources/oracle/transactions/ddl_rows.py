@@ -67,9 +67,11 @@ class DdlRowProcessor:
         if self._start.has_commit(scn, thread, transaction) or not row["sql"]:
             return
         text = str(row["sql"])
-        found = self._applier.apply(ddl.parse_ddl_statement(text), str(row["owner"] or row["user"] or ""), f"SCN {scn}")
-        changes, truncated = found.changes, found.truncated
-        self._counters.unknown_ddl += found.unknown
+        effect = self._applier.apply(
+            ddl.parse_ddl_statement(text), str(row["owner"] or row["user"] or ""), f"SCN {scn}"
+        )
+        changes, truncated = effect.changes, effect.truncated
+        self._counters.unknown_ddl += effect.unknown
         self._versions.note_names(changes, int(str(row["object"] or 0)) if len(changes) == 1 else 0, scn)
         if not changes and not truncated:
             return

@@ -172,10 +172,10 @@ class RowDecoder:
             good = find_readable_rows(picked, schema, owner[part], ids)
             part, picked = part[good], picked.filter(pa.array(good)).combine_chunks()
             with values_of(schema.id):
-                found = self._net_changes(picked, schema, self._scns[transaction])
-            if found is not None:
-                if len(found[1]):
-                    net.append((found[0], part[found[1]]))
+                net_change = self._net_changes(picked, schema, self._scns[transaction])
+            if net_change is not None:
+                if len(net_change[1]):
+                    net.append((net_change[0], part[net_change[1]]))
                 continue
             warn_inferred(str(ids[transaction]), schema.id)
             rest.append(part[not_rolled_back(picked.select(COLUMNS), lambda _: [schema]).keep])
@@ -203,12 +203,12 @@ class RowDecoder:
                 origin = np.arange(len(codes))
                 return reader.read(_array(texts), codes), origin, origin
             assembled = read_with_lobs(reader, _array(texts), codes, owner.astype(np.int64), row_ids, undo)
-            found, origin = assembled.rows, assembled.origin
+            redo_rows, origin = assembled.rows, assembled.origin
             if assembled.unknown is not None:
                 ids = row_ids.take(pa.array(assembled.named)).to_pylist()
                 scns = [self._scns[i] for i in owner[origin].tolist()]
-                found = reselect_values(found, assembled.unknown, schema, ids, scns, self._lookups)
-            return found, origin, assembled.named
+                redo_rows = reselect_values(redo_rows, assembled.unknown, schema, ids, scns, self._lookups)
+            return redo_rows, origin, assembled.named
         except CdcError as e:
             scns = rows.column("scn").to_numpy()
             e.where = f"{e.where or schema.id}, redo of SCN {scns.min()} to {scns.max()}"

@@ -34,10 +34,10 @@ def table_numbers(rows: pa.Table, of: npt.NDArray[np.bool_], versions: SchemaVer
             numbers[i] = versions.find_table_number(owner, name)
             if objects[first[i]]:
                 versions.record_object_name(int(objects[first[i]]), owner, name)
-    found: npt.NDArray[np.int32] = numbers[which]
+    resolved: npt.NDArray[np.int32] = numbers[which]
     if old.any():
-        _by_object(rows, objects, np.flatnonzero(old), found, versions)
-    return found
+        _by_object(rows, objects, np.flatnonzero(old), resolved, versions)
+    return resolved
 
 
 def _by_object(

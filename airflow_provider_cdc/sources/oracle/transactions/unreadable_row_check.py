@@ -38,8 +38,8 @@ def find_readable_rows(
         at = int(wrong[0])
         where = f"{schema.id}, SCN {rows.column('scn')[at]}, transaction {ids[int(owner[at])]}"
         raise _error(schema, where, unsupported=bool(codes[at] == UNSUPPORTED))
-    found: npt.NDArray[np.bool_] = pc.invert(pc.starts_with(texts, _NO_CHANGE)).to_numpy(zero_copy_only=False)
-    return found
+    readable: npt.NDArray[np.bool_] = pc.invert(pc.starts_with(texts, _NO_CHANGE)).to_numpy(zero_copy_only=False)
+    return readable
 
 
 def may_be_unlogged(schema: TableSchema) -> bool:

@@ -193,8 +193,8 @@ def collations_of(m: TableMap) -> dict[int, int]:
     """Column index → collation number, for columns that have one."""
     texts = [i for i, t in enumerate(m.types) if t in w.TEXTUAL or (m.mariadb and t == w.T_GEOMETRY)]
     members = [i for i, t in enumerate(m.types) if t in (w.T_ENUM, w.T_SET)]
-    found = {i: m.collations.get_collation(n) for n, i in enumerate(texts)}
-    return found | {i: m.member_collations.get_collation(n) for n, i in enumerate(members)}
+    collations = {i: m.collations.get_collation(n) for n, i in enumerate(texts)}
+    return collations | {i: m.member_collations.get_collation(n) for n, i in enumerate(members)}
 
 
 def _column(m: TableMap, i: int, column: Column, where: str, config: MySqlConfig, charset: str, key: bool) -> _Read:

@@ -97,16 +97,16 @@ class TableMapCache:
 
     def restore_map(self, table_id: int) -> bool:
         """Check whether a map with this table id was seen; if so, put it back where the kernel finds it."""
-        found = self._of_table_id.get(table_id)
-        if found is None:
+        stored = self._of_table_id.get(table_id)
+        if stored is None:
             return False
-        self._remember(table_id, found)
+        self._remember(table_id, stored)
         return True
 
     def is_passed_over(self, table_id: int) -> bool:
         """Check whether a map with this table id was seen, of a table that is not captured."""
-        found = self._of_table_id.get(table_id)
-        return found is not None and found.number == k.NOT_WANTED
+        stored = self._of_table_id.get(table_id)
+        return stored is not None and stored.number == k.NOT_WANTED
 
     def add_map(self, body: bytes, where: str) -> TableSchema | None:
         """Add a new table map.
@@ -147,10 +147,10 @@ class TableMapCache:
         return not there if there is not None else not is_known and table_map.names == _SEQUENCE
 
     def _layout(self, table_map: TableMap, table: TableId, where: str) -> RowImageLayout | TableSchema:
-        found = self._fitting(table_map, table, where)
-        if not isinstance(found, str):
-            return found
-        problem = found
+        result = self._fitting(table_map, table, where)
+        if not isinstance(result, str):
+            return result
+        problem = result
         if self._tables.read_again(table):
             try:
                 layout = counting_layout(table_map, table, self._config)

@@ -101,11 +101,11 @@ def parse_table_map(body: bytes, *, mariadb: bool) -> TableMap:
     for i, (t, m) in enumerate(zip(types, meta, strict=True)):
         if t == w.T_STRING and m >> 8 in (w.T_ENUM, w.T_SET):
             types[i] = m >> 8
-    found = TableMap(mariadb, table_id, database, table, types, meta, nullable)
+    table_map = TableMap(mariadb, table_id, database, table, types, meta, nullable)
     while c.has_more:
         kind = c.read_uint(1)
-        _optional(found, kind, c.read_bytes(c.read_lenenc()), _NUMERIC | {w.T_YEAR} if mariadb else _NUMERIC)
-    return found
+        _optional(table_map, kind, c.read_bytes(c.read_lenenc()), _NUMERIC | {w.T_YEAR} if mariadb else _NUMERIC)
+    return table_map
 
 
 def _column_meta(column_type: int, c: ByteReader) -> int:
@@ -164,15 +164,15 @@ def _optional(table_map: TableMap, kind: int, value: bytes, signed: set[int]) ->
 
 
 def _default_and_others(c: ByteReader) -> ColumnCollations:
-    found = ColumnCollations(c.read_lenenc())
+    collations = ColumnCollations(c.read_lenenc())
     while c.has_more:
         number = c.read_lenenc()
-        found.numbers[number] = c.read_lenenc()
-    return found
+        collations.numbers[number] = c.read_lenenc()
+    return collations
 
 
 def _one_by_one(c: ByteReader) -> ColumnCollations:
-    found = ColumnCollations()
+    collations = ColumnCollations()
     while c.has_more:
-        found.numbers[len(found.numbers)] = c.read_lenenc()
-    return found
+        collations.numbers[len(collations.numbers)] = c.read_lenenc()
+    return collations

@@ -216,6 +216,6 @@ def _members(text: str, values: tuple[str, ...]) -> str | None:
     """Return a SET's value: its members in the order of the declaration, each once."""
     if not text:
         return ""
-    found = [_member(part, values) for part in text.split(",")]
-    members = [v for v in values if v in found or v.rstrip(" ") in found]
-    return None if None in found else ",".join(members)
+    parts = [_member(part, values) for part in text.split(",")]
+    members = [v for v in values if v in parts or v.rstrip(" ") in parts]
+    return None if None in parts else ",".join(members)

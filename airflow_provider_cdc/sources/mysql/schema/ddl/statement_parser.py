@@ -113,8 +113,8 @@ def parse_statements(
     statements: list[Statement] = []
     pos = 0
     while pos < len(sql):
-        found, pos = _next(sql, pos, modes)
-        statements += found
+        parsed, pos = _next(sql, pos, modes)
+        statements += parsed
     return statements or [IgnoredStatement("comment" if sql.strip() else "empty")]
 
 
@@ -155,8 +155,8 @@ def _next(sql: str, pos: int, modes: LexerModes, start: int | None = None) -> tu
         inner, plain = _after_assignments(sql, pos, modes) if start is None else (None, False)
         if inner is None:
             return _unknown(sql, begin, len(sql), "SET STATEMENT without FOR")
-        found, end = _next(sql, inner, modes, begin)
-        return found if plain else [_under_other_variables(s, _text(sql, begin, end)) for s in found], end
+        parsed, end = _next(sql, inner, modes, begin)
+        return parsed if plain else [_under_other_variables(s, _text(sql, begin, end)) for s in parsed], end
     if kind := dml_kind(MySqlTokenCursor(sql, tokens, modes)):
         end = statement_end(sql, pos, modes)
         return [DmlStatement(kind, _text(sql, begin, end))], end + 1

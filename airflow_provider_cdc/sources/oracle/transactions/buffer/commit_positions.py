@@ -46,10 +46,10 @@ def commits_at(
     """
     picked = pa.array(at)
     columns = [rows.column(name).take(picked).to_pylist() for name in ("scn", "thread", "ts_us")]
-    found = zip((met[serial] for serial in serials[at].tolist()), *columns, strict=True)
+    commits = zip((met[serial] for serial in serials[at].tolist()), *columns, strict=True)
     return [
         TransactionCommit(t.serial, t.id, scn, thread, ts_us, t.first_scn)
-        for t, scn, thread, ts_us in found
+        for t, scn, thread, ts_us in commits
         if not t.given_up
     ]
 
@@ -64,8 +64,8 @@ def resume_scns(commits: list[TransactionCommit], open_low: int) -> list[int]:
     first = np.array([c.first_scn for c in commits], np.int64)
     later = np.append(np.minimum.accumulate(first[::-1])[::-1], FOREVER)[1:] if len(first) else first
     scns = np.array([c.scn for c in commits], np.int64)
-    found: list[int] = np.minimum(np.minimum(later, scns), open_low).tolist()
-    return found
+    resume_from: list[int] = np.minimum(np.minimum(later, scns), open_low).tolist()
+    return resume_from
 
 
 def position_after(position: OraclePosition, commits: list[TransactionCommit], low: int) -> OraclePosition:

@@ -130,9 +130,9 @@ class OpenTransactions:
         return transaction
 
     def _find(self, xid: bytes) -> UncommittedTransaction | None:
-        found = self._by_xid.get(xid)
-        if found is not None or len(xid) != _XID_BYTES:
-            return found
+        transaction = self._by_xid.get(xid)
+        if transaction is not None or len(xid) != _XID_BYTES:
+            return transaction
         partial = self._by_xid.pop(xid[:4] + PARTIAL, None)
         if partial is not None:
             partial.xid = xid
@@ -217,10 +217,10 @@ class OpenTransactions:
 
         :param changed: serials of the transactions with changes: their START is read again
         """
-        found = {
+        users = {
             t.id: (t.user, t.client_id) for t in self if t.user and t.serial not in changed and len(t.xid) == _XID_BYTES
         }
-        return self._names | found
+        return self._names | users
 
     # -- state ----------------------------------------------------------------------------------------------------------
 
@@ -242,10 +242,12 @@ class OpenTransactions:
         for serial, (xid, scn, ts_us, given_up, started, user, client_id) in enumerate(
             state["transactions"], self._next
         ):
-            found = UncommittedTransaction(serial, bytes.fromhex(xid), scn, ts_us, given_up, started, user, client_id)
-            found.given_up |= len(found.xid) == _XID_BYTES and found.id in self._earlier
-            found.left_out = not self._users.is_captured_user(user, client_id)
-            self._by_xid[found.xid] = found
+            transaction = UncommittedTransaction(
+                serial, bytes.fromhex(xid), scn, ts_us, given_up, started, user, client_id
+            )
+            transaction.given_up |= len(transaction.xid) == _XID_BYTES and transaction.id in self._earlier
+            transaction.left_out = not self._users.is_captured_user(user, client_id)
+            self._by_xid[transaction.xid] = transaction
             self._next = serial + 1
         self._settled = self._next
         self._hidden = {bytes.fromhex(xid): scn for xid, scn in state["hidden"]}

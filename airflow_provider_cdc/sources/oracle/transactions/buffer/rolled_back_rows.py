@@ -143,8 +143,8 @@ class _LazyTexts(Sequence[str | None]):
         return len(self._column)
 
     def __getitem__(self, i: int) -> str | None:  # type: ignore[override]
-        found: str | None = self._column[i].as_py()
-        return found
+        text: str | None = self._column[i].as_py()
+        return text
 
 
 @jit

@@ -122,15 +122,15 @@ class RowSegment:
     def find_transactions(self, serials: Int64s) -> Int64s:
         """Return the indices of those of the given transactions that this segment still buffers."""
         at = np.minimum(np.searchsorted(self.serials, serials), len(self.serials) - 1)
-        found: Int64s = at[(self.serials[at] == serials) & self.live[at]]
-        return found
+        indices: Int64s = at[(self.serials[at] == serials) & self.live[at]]
+        return indices
 
-    def read(self, found: Int64s, columns: list[str] | None = None) -> pa.Table:
+    def read(self, indices: Int64s, columns: list[str] | None = None) -> pa.Table:
         """Return the rows of the transactions with these indices (from :meth:`find_transactions`)."""
-        index = _ranges(self.starts[found], self.ends[found])
+        index = _ranges(self.starts[indices], self.ends[indices])
         if self._rows is not None:
             rows = self._rows if columns is None else self._rows.select(columns)
-            if len(index) and index[-1] - index[0] == len(index) - 1 and (np.diff(found) == 1).all():
+            if len(index) and index[-1] - index[0] == len(index) - 1 and (np.diff(indices) == 1).all():
                 return rows.slice(int(index[0]), len(index))
             return rows.take(pa.array(index))
         assert self._stored is not None

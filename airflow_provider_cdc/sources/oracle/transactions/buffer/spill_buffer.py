@@ -63,9 +63,9 @@ class SpillBuffer:
         serial_array = np.array(serials, np.int64)
         parts = []
         for segment in self._segments:
-            found = segment.find_transactions(np.sort(serial_array))
-            if len(found):
-                parts.append(segment.read(found, columns if columns is None or "tx" in columns else ["tx", *columns]))
+            indices = segment.find_transactions(np.sort(serial_array))
+            if len(indices):
+                parts.append(segment.read(indices, columns if columns is None or "tx" in columns else ["tx", *columns]))
         if not parts:
             return ROWS.empty_table()
         rows = pa.concat_tables(parts).combine_chunks()

@@ -274,12 +274,12 @@ class UndoneChangeFinder:
         undone = self._read(top)
         columns = set(undone.columns or ())
         doubtful: list[_Change] = []
-        for found in itertools.islice(reversed(self._stack), 1, None):
-            if found.undone:
+        for earlier in itertools.islice(reversed(self._stack), 1, None):
+            if earlier.undone:
                 continue
-            if found.head is not top.head:
+            if earlier.head is not top.head:
                 break
-            change = self._read(found)
+            change = self._read(earlier)
             if not change.is_piece:
                 if change.code == UPDATE and not self._plain(change.rows[0]):
                     if (change.columns or frozenset()) <= columns and not doubtful:

@@ -73,9 +73,9 @@ def _actions(cursor: MySqlTokenCursor) -> list[Action]:
     if read is not None:
         mark = cursor.mark()
         cursor.consume_token()
-        found = read(cursor)
-        if found is not None:
-            return found
+        parsed = read(cursor)
+        if parsed is not None:
+            return parsed
         cursor.reset(mark)
     options = read_table_options(cursor, commas=False)
     if not options.count or options.sequence:

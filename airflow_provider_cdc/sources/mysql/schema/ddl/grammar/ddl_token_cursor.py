@@ -41,17 +41,17 @@ class MySqlTokenCursor(TokenCursor):
         """Parse a table's name; remember it in ``tables`` if the statement changes it."""
         self.accept(".")  # ".t" is t
         first = self.read_name()
-        found = QualifiedName(first, self.read_name()) if self.accept(".") else QualifiedName(None, first)
+        name = QualifiedName(first, self.read_name()) if self.accept(".") else QualifiedName(None, first)
         if changed:
-            self.tables.append(found)
-        return found
+            self.tables.append(name)
+        return name
 
     def read_column_name(self) -> str:
         """Parse a column's name; ``table.column`` is understood."""
-        found = self.read_name()
+        name = self.read_name()
         while self.accept("."):
-            found = self.read_name()
-        return found
+            name = self.read_name()
+        return name
 
     def word_or_text(self) -> str:
         """Parse a word that may be a name or a string: character sets, collations, engines."""

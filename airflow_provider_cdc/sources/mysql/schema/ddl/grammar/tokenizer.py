@@ -146,10 +146,10 @@ def tokenize_statement(sql: str, pos: int, modes: LexerModes, limit: int | None 
     depth = 0  # of executable comments
     length = len(sql)
     while pos < length and (limit is None or len(tokens) < limit):
-        found = match(sql, pos)
-        if found is None:  # cannot be: the last alternative takes anything
+        token_match = match(sql, pos)
+        if token_match is None:  # cannot be: the last alternative takes anything
             break
-        kind, start, pos = found.lastgroup, pos, found.end()
+        kind, start, pos = token_match.lastgroup, pos, token_match.end()
         if kind == "skip":
             continue
         if kind == "op":

@@ -125,10 +125,10 @@ def _constraint(cursor: DdlCursor, draft: _ColumnDraft) -> None:
 
 
 def _key(cursor: DdlCursor, draft: _ColumnDraft, name: str | None) -> None:
-    found = inline_key(cursor, draft.name, name)
-    if found is None:
+    key = inline_key(cursor, draft.name, name)
+    if key is None:
         cursor.fail("a constraint expected")
-    draft.keys.append(found)
+    draft.keys.append(key)
 
 
 def _primary(cursor: DdlCursor, draft: _ColumnDraft) -> None:

@@ -142,11 +142,11 @@ def _interval(cursor: DdlCursor) -> ParsedType:
 def _precision(cursor: DdlCursor, otherwise: int) -> int:
     if not cursor.accept("("):
         return otherwise
-    found = cursor.parse_integer()
-    if found > 9:
+    digits = cursor.parse_integer()
+    if digits > 9:
         cursor.fail("at most nine digits expected")
     cursor.expect(")")
-    return found
+    return digits
 
 
 def _users(cursor: DdlCursor) -> ParsedType:

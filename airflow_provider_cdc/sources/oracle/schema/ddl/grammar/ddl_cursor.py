@@ -48,25 +48,25 @@ class DdlCursor(TokenCursor):
     def object_name(self) -> QualifiedName:
         """``[schema.]name``."""
         first = self.parse_name()
-        found = QualifiedName(first, self.parse_name()) if self.accept(".") else QualifiedName(None, first)
+        name = QualifiedName(first, self.parse_name()) if self.accept(".") else QualifiedName(None, first)
         if self.next_key in (".", "@"):
             self.fail("a name of this database expected")
-        return found
+        return name
 
     def parse_table_name(self) -> QualifiedName:
         """Parse a table that the statement changes; remembered in ``tables``."""
-        found = self.object_name()
-        self.tables.append(found)
-        return found
+        name = self.object_name()
+        self.tables.append(name)
+        return name
 
     def parse_names(self) -> tuple[str, ...]:
         """Parse a list of names, ``(a, b)``."""
         self.expect("(")
-        found = [self.parse_name()]
+        names = [self.parse_name()]
         while self.accept(","):
-            found.append(self.parse_name())
+            names.append(self.parse_name())
         self.expect(")")
-        return tuple(found)
+        return tuple(names)
 
     def text_from_mark(self, mark: int) -> str:
         """Source text from a mark up to the last token taken."""

@@ -41,22 +41,22 @@ def read_default(text: str) -> ColumnDefault:
     """
     cursor = DdlCursor(text, tokenize(text))
     try:
-        found = parse_default_expression(cursor, on_null=False)
+        default = parse_default_expression(cursor, on_null=False)
         cursor.expect_end()
     except StatementNotUnderstood:
         return ColumnDefault(text.strip(), "expression")
-    return found
+    return default
 
 
 def parse_default_expression(cursor: DdlCursor, *, on_null: bool) -> ColumnDefault:
     """Parse the expression at the cursor."""
     start = cursor.mark()
-    found = _literal(cursor)
-    if found is None or _operator(cursor) or cursor.next_key in ("AT", "COLLATE"):
+    literal = _literal(cursor)
+    if literal is None or _operator(cursor) or cursor.next_key in ("AT", "COLLATE"):
         cursor.reset(start)
         skip_expression(cursor)
         return ColumnDefault(cursor.text_from_mark(start), "expression", None, on_null)
-    kind, value = found
+    kind, value = literal
     return ColumnDefault(cursor.text_from_mark(start), kind, value, on_null)
 
 
@@ -68,8 +68,8 @@ def _literal(cursor: DdlCursor) -> tuple[_Kind, str | None] | None:
     depth = 0
     while cursor.accept("("):
         depth += 1
-    found = _bare(cursor)
-    return found if all(cursor.accept(")") for _ in range(depth)) else None
+    literal = _bare(cursor)
+    return literal if all(cursor.accept(")") for _ in range(depth)) else None
 
 
 def _bare(cursor: DdlCursor) -> tuple[_Kind, str | None] | None:
