@@ -103,7 +103,7 @@ def _maker(property_: str, name: str, own: Mapping[str, str | None], group: str)
 def _checked(property_: str, name: str, make: Callable[..., Any]) -> Callable[..., Any]:
     """Name the channel in the errors that a custom channel raises when it is made."""
 
-    def made(*arguments: Any) -> Any:
+    def create(*arguments: Any) -> Any:
         try:
             return make(*arguments)
         except ConfigError:
@@ -111,7 +111,7 @@ def _checked(property_: str, name: str, make: Callable[..., Any]) -> Callable[..
         except Exception as e:
             raise ConfigError(f"{property_}: the channel {name!r} cannot be created: {type(e).__name__}: {e}") from e
 
-    return made
+    return create
 
 
 __all__ = ["NOTIFICATION_GROUP", "SIGNAL_GROUP", "SignalChannel", "open_channels", "open_notifications"]

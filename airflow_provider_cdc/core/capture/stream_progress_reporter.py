@@ -55,9 +55,9 @@ class StreamProgress:
         if self._first is None and self._new():
             self._first = self._reached()
         if self._work.is_due:
-            self._tell(self._work, about)
+            self._report_progress(self._work, about)
 
-    def _tell(self, work: ProgressReporter, about: str) -> None:
+    def _report_progress(self, work: ProgressReporter, about: str) -> None:
         now = [f"now at {self._where()}", about]
         behind_s, way = 0.0, None
         if self._first is not None and self._new(EVERY_S):

@@ -253,12 +253,12 @@ class _UserPolicy(SnapshotPolicy):
         return self._yes(self._policy.should_stream_from_snapshot)
 
     def snapshot_completed(self) -> None:
-        self._tell(self._policy.snapshot_completed)
+        self._call_hook(self._policy.snapshot_completed)
 
     def snapshot_aborted(self) -> None:
-        self._tell(self._policy.snapshot_aborted)
+        self._call_hook(self._policy.snapshot_aborted)
 
-    def _tell(self, hook: Callable[[], None]) -> None:
+    def _call_hook(self, hook: Callable[[], None]) -> None:
         """Call a hook. Its error is only logged: the tables are read already."""
         try:
             hook()

@@ -337,11 +337,11 @@ class Snapshotter:
                 shown = time.monotonic()
                 self._progress(str(item.table.id), done, total, self._metrics.remaining)
             if work.is_due and isinstance(item, RowBlock):
-                self._tell(work, item.table.id, earlier + done, done, total, len(group), tables)
+                self._report_progress(work, item.table.id, earlier + done, done, total, len(group), tables)
         if marks.has_held_rows:
             self._write(session, marks.release_held_rows(rows_follow=items.rows_follow()))
 
-    def _tell(
+    def _report_progress(
         self, work: ProgressReporter, table: TableId, rows: int, done: int, total: int, group: int, tables: int
     ) -> None:
         """Report how many rows were read.

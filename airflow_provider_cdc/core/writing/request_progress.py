@@ -61,7 +61,7 @@ class RequestProgress:
         )  # within a range they say nothing about the table
         shown = self._show(scan, chunk_rows, rows_per_s=round(rate), **keys)
         if self._work.is_due:
-            self._tell(self._work, scan, shown)
+            self._report_progress(self._work, scan, shown)
 
     def scan_ended(self, scan: TableScan, chunk_rows: int) -> None:
         """Record that a table is not read in chunks any more."""
@@ -74,7 +74,7 @@ class RequestProgress:
         if work is not None:
             work.close()
 
-    def _tell(self, work: ProgressReporter, scan: TableScan, shown: SignalProgress) -> None:
+    def _report_progress(self, work: ProgressReporter, scan: TableScan, shown: SignalProgress) -> None:
         scans = self._state.incremental_state.scans
         left, tables = len(scans), max(scan.tables, len(scans))
         part = part_of(shown)

@@ -78,14 +78,14 @@ _TRUNCATE: Final = _CODES["t"]
 class DebeziumEventReader:
     """Reads the records of one stream.
 
-    :param tell: whether it logs the records that it leaves out
+    :param logs_skipped: whether it logs the records that it leaves out
     :ivar left_out: kind of record that is no event of a captured table → number of records
     """
 
     def __init__(
-        self, config: DebeziumConfig, feed: RecordFeed, tables: CapturedTableSchemas, *, tell: bool = True
+        self, config: DebeziumConfig, feed: RecordFeed, tables: CapturedTableSchemas, *, logs_skipped: bool = True
     ) -> None:
-        self._config, self._feed, self._tables, self._tell = config, feed, tables, tell
+        self._config, self._feed, self._tables, self._logs_skipped = config, feed, tables, logs_skipped
         self._filters = Filters(config)
         self._lines = LineParser()
         self._shapes: dict[str, RecordKind] = {}
@@ -198,7 +198,7 @@ class DebeziumEventReader:
 
     def _leave_out(self, topic: str, kind: str) -> None:
         self.left_out[kind] += 1
-        if self._tell and (topic, kind) not in self._reported:
+        if self._logs_skipped and (topic, kind) not in self._reported:
             self._reported.add((topic, kind))
             log.info("Records of %s are skipped: each is %s, not an event of a table.", topic, kind)
 

@@ -55,7 +55,7 @@ class DebeziumSource(Source):
         """List the tables of the first events there are; others come with their own first event."""
         if self._discovered is None:
             self._discovered = _FoundTables(self._config)
-            reader = DebeziumEventReader(self._config, self._feed, self._discovered, tell=False)
+            reader = DebeziumEventReader(self._config, self._feed, self._discovered, logs_skipped=False)
             try:
                 for piece in self._feed.read_sample():
                     for item in reader.read_items(piece):

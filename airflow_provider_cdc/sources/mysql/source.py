@@ -124,7 +124,7 @@ class MySqlSource(Source):
                 if another:
                     identity.verify_last_transaction(position)
         if not another:
-            self._tell_expiry(position, [*files])
+            self._warn_of_expiry(position, [*files])
         # the rest only the server can check: request its log at the position
         self._probe(position)
 
@@ -174,7 +174,7 @@ class MySqlSource(Source):
             if self.server_info.mariadb:
                 verify_beginnings(connection, position, sources, self._first_of)
 
-    def _tell_expiry(self, position: MySqlPosition, files: list[str]) -> None:
+    def _warn_of_expiry(self, position: MySqlPosition, files: list[str]) -> None:
         """Warn if the position's log file may soon be purged."""
         seconds = retention_seconds(self.server_info.variables)
         rest = files[files.index(position.file) + 1 :]

@@ -57,7 +57,7 @@ class LobReader:
         if changes.after is None or self._config.lob_handling_mode is LobHandling.UNAVAILABLE:
             return changes
         if not layout.schema.key:
-            self._tell(layout)
+            self._warn_once(layout)
             return changes
         update = changes.op == UPDATE
         changed = (
@@ -113,7 +113,7 @@ class LobReader:
             values = [_parameter(c, v) for key in part for c, v in zip(columns, key, strict=True)]
             yield self._questions.run_query(lambda c, sql=sql, values=values: _present(c, sql, values), str(schema.id))  # type: ignore[misc]
 
-    def _tell(self, layout: ChangeTableLayout) -> None:
+    def _warn_once(self, layout: ChangeTableLayout) -> None:
         if layout.schema.id not in self._reported_tables:
             self._reported_tables.add(layout.schema.id)
             log.warning(

@@ -295,7 +295,7 @@ class OracleCatalog:
             if iot_type in (None, "IOT"):
                 tables.append(table)
         if misnamed:
-            _tell_once(
+            _warn_once(
                 misnamed,
                 "%s: not captured, because Oracle uses such names for internal tables. Rename your tables.",
             )
@@ -325,7 +325,7 @@ class OracleCatalog:
         if (lost := [f"{c.name} ({_kind(c)})" for c in columns if c.type == NULL]) and self._filters.is_table_captured(
             table
         ):
-            _tell_once([str(table), *lost], f"{table}: these columns cannot be captured and are always NULL: %s.", lost)
+            _warn_once([str(table), *lost], f"{table}: these columns cannot be captured and are always NULL: %s.", lost)
         candidates = [(kind == "P", key, tuple(names)) for (kind, key), names in keys.items()]
         return TableSchema(id=table, columns=tuple(columns), key=row_key(candidates, columns))
 
@@ -373,7 +373,7 @@ def _kind(column: Column) -> str:
     return "virtual" if column.declared.generated else ColumnType.from_column(column).ddl_expression
 
 
-def _tell_once(names: list[str], message: str, shown: list[str] | None = None) -> None:
+def _warn_once(names: list[str], message: str, shown: list[str] | None = None) -> None:
     """Log a warning once per process."""
     key = tuple(names)
     if key not in _warned:

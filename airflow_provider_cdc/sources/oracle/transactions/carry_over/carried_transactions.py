@@ -117,7 +117,7 @@ class CarriedTransactions:
             try:
                 file = self._put(carried, processor, scn)
             except (CarryOverFailed, StorageUnavailable, StorageFull) as e:
-                self._tell(
+                self._warn_once(
                     "failed",
                     "Open transactions are not carried over: %s. The next run mines the log again from SCN "
                             "%d; no changes are lost.",
@@ -132,7 +132,7 @@ class CarriedTransactions:
 
     def _allowed(self) -> bool:
         if self._hidden:
-            self._tell(
+            self._warn_once(
                 "hidden",
                 "Open transactions are not carried over, because the redo SQL of their changes would expose "
                 "hidden columns. To carry them over anyway, set log.mining.buffer.carry.max.bytes.",
@@ -177,7 +177,7 @@ class CarriedTransactions:
     def _too_large(self) -> CarryOverFailed:
         return CarryOverFailed(f"their rows exceed log.mining.buffer.carry.max.bytes ({self._most:,} bytes)")
 
-    def _tell(self, topic: str, text: str, *values: object) -> None:
+    def _warn_once(self, topic: str, text: str, *values: object) -> None:
         """Once a stream."""
         if topic not in self._logged:
             self._logged.add(topic)
