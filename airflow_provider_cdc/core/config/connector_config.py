@@ -165,8 +165,9 @@ class ConnectorConfig(DefaultSourceConfig):
         {},
         alias="signal.allowed.types",
         description="Not in Debezium. Signal types that each channel may send, as channel:type,type. Separate several channels by semicolons. The word "
-        "additional-conditions allows conditions and SELECT statements from the sender, and * allows everything. Of the channels not "
-        "listed, airflow may send everything, and all others everything except position changes and SQL.",
+        "additional-conditions allows conditions and SELECT statements from the sender, replace allows to empty tables in the targets, and * allows "
+        "everything. Of the channels not listed, airflow may send everything, and all others everything except position changes, "
+        "schema-changes, SQL and replace.",
     )
     signal_poll_interval_ms: int = Field(
         1000, alias="signal.poll.interval.ms", description="How often to check the channels for signals.", ge=50

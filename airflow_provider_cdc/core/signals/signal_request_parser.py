@@ -24,7 +24,9 @@ MOST_CHUNK_ROWS: Final = 1_000_000
 """Rows of a chunk that a signal may ask for: a chunk is held in memory, and no signal may end a run."""
 SQL: Final = "additional-conditions"
 """Part of ``execute-snapshot`` that the source runs as its sender has written it: a condition, or the statement of a blocking snapshot."""
-TYPES: Final = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "schema-changes")
+REPLACE: Final = "replace"
+SCHEMA_CHANGES: Final = "schema-changes"
+TYPES: Final = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", SCHEMA_CHANGES)
 """Types that every connector knows. A source may know one more (``Source.POSITION_SIGNAL``)."""
 _JSON_NAMES = {list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
 

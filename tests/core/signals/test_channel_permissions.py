@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.connector_signal import Signal
 from airflow_provider_cdc.core.signals.channel_permissions import check_permission, is_allowed
-from airflow_provider_cdc.core.signals.signal_request_parser import SQL, TYPES, SignalRejected, parse_request
+from airflow_provider_cdc.core.signals.signal_request_parser import REPLACE, SQL, TYPES, SignalRejected, parse_request
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
 from tests.support.signals import send
@@ -29,6 +29,7 @@ WITH_SQL = (
     '{"data-collections": ["a.b"], "additional-conditions": [{"data-collection": "a.b", "filter": "1 = 1"}]}',
     '{"data-collections": ["a.b"], "type": "blocking", "additional-conditions": [{"data-collection": "a.b", "filter": "SELECT 1"}]}',
 )
+REPLACING = '{"data-collections": ["a.b"], "replace": true}'
 
 
 def _config(types: Any = None, channels: str = "source,airflow,file,kafka,queue") -> TableConfig:
@@ -52,7 +53,8 @@ def test_by_default_only_airflow_may_move_the_position_or_bring_sql() -> None:
     config, count = _config(), 0
     for channel in ("source", "file", "kafka", "queue"):
         for type_ in (*TYPES, "one-of-their-own"):
-            assert _may(config, channel, type_)
+            assert _may(config, channel, type_) == (type_ != "schema-changes")
+        assert not _may(config, channel, "execute-snapshot", REPLACING)
         assert not _may(config, channel, POSITION)
         assert not _may(config, channel, f" {POSITION} ")  # a CHAR column fills up with blanks
         for data in WITH_SQL:
@@ -60,13 +62,16 @@ def test_by_default_only_airflow_may_move_the_position_or_bring_sql() -> None:
         count += 1
     for channel, type_ in product(("airflow", "repair"), (*TYPES, POSITION)):
         assert _may(config, channel, type_)
-    assert all(_may(config, "airflow", "execute-snapshot", data) for data in WITH_SQL)
+    assert all(_may(config, "airflow", "execute-snapshot", data) for data in (*WITH_SQL, REPLACING))
     assert count == 4
 
 
 def test_a_channel_that_is_named_may_send_what_is_named_and_nothing_else() -> None:
     config = _config(f"source: execute-snapshot, {SQL} ;kafka:*;airflow:log;file:")
     assert _may(config, "source", "execute-snapshot", WITH_SQL[0])
+    assert not _may(config, "source", "execute-snapshot", REPLACING)
+    assert _may(_config(f"source:execute-snapshot,{REPLACE}"), "source", "execute-snapshot", REPLACING)
+    assert _may(_config("source:schema-changes"), "source", "schema-changes")
     assert not _may(config, "source", "log")
     assert not _may(config, "source", POSITION)
     assert _may(config, "kafka", POSITION)
@@ -74,7 +79,7 @@ def test_a_channel_that_is_named_may_send_what_is_named_and_nothing_else() -> No
     assert _may(config, "airflow", "log")
     assert not _may(config, "airflow", "pause-snapshot")
     assert not any(_may(config, "file", type_) for type_ in TYPES)
-    assert not is_allowed({"source": ("log",)}, "source", "execute-snapshot", sql=True, position=None)
+    assert not is_allowed({"source": ("log",)}, "source", "execute-snapshot", (SQL,), position=None)
 
 
 @pytest.mark.parametrize("wrong", ["source", "source:log;source:log", ":log", "nowhere:log", 5])
@@ -132,10 +137,11 @@ def test_a_row_of_the_signal_table_moves_no_position_and_runs_no_sql(db: MemoryD
     ask(db, "move", "set-memory-position", '{"entry": 0}')
     for number, data in enumerate(WITH_SQL):
         ask(db, f"sql{number}", "execute-snapshot", data.replace("a.b", "shop.a"))
+    ask(db, "empty", "execute-snapshot", REPLACING.replace("a.b", "shop.a"))
     ask(db, "plain", "execute-snapshot", '{"data-collections": ["shop.a"]}')
     found = states(connector)
     assert {id_: state for id_, (state, _) in found.items()} == {
-        "move": "refused", "sql0": "refused", "sql1": "refused", "sql2": "refused", "plain": "done",
+        "move": "refused", "sql0": "refused", "sql1": "refused", "sql2": "refused", "empty": "refused", "plain": "done",
     }  # fmt: skip
     assert "signal.allowed.types=source:set-memory-position" in found["move"][1]
     assert "signal.allowed.types=source:execute-snapshot,additional-conditions" in found["sql0"][1]
