@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_cdc.channels.signal_parser import read_message
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
+from airflow_provider_cdc.core.kafka_client_security import check_client_security
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.signals.signal_request_parser import LARGEST
 
@@ -42,10 +43,6 @@ _OURS: Final = {
     "ssl.truststore.password": "Java only: set signal.consumer.ssl.ca.location to a PEM file",
 }
 """Properties of the consumer that cannot be passed on → the alternative."""
-_UNCHECKED: Final = {
-    ("enable.ssl.certificate.verification", "false"),
-    ("ssl.endpoint.identification.algorithm", "none"),
-}
 
 
 class _TopicMissing(TransientError):
@@ -177,7 +174,7 @@ class KafkaChannel:
         if wrong := sorted(set(passed) & set(_OURS)):
             lines = "\n".join(f"  signal.consumer.{name}: {_OURS[name]}" for name in wrong)
             raise ConfigError(f"Properties of the signal consumer cannot be used:\n{lines}")
-        _check_security(passed)
+        check_client_security(passed, "signal.consumer.", "The signal consumer")
         settings: dict[str, Any] = {
             "client.id": f"{connector}-signal",
             "auto.offset.reset": "earliest",
@@ -274,32 +271,6 @@ class KafkaChannel:
             where=self._brokers,
             remedy="check that the brokers are running and that signal.kafka.bootstrap.servers and signal.consumer.* are correct",
         )
-
-
-def _check_security(passed: Mapping[str, str]) -> None:
-    """Check that the requested security is in force.
-
-    librdkafka speaks plain text unless ``security.protocol`` says otherwise, whatever certificates or passwords it is given.
-
-    :raises ConfigError: encryption or a login was asked for, and there would be none
-    """
-    protocol = passed.get("security.protocol", "plaintext").strip().lower()
-    for prefix, word, right in (("ssl.", "ssl", "SSL or SASL_SSL"), ("sasl.", "sasl", "SASL_SSL")):
-        properties = sorted(f"signal.consumer.{name}" for name in passed if name.startswith(prefix))
-        if properties and word not in protocol:
-            raise ConfigError(
-                f"The signal consumer would use {protocol}, although {', '.join(properties)} {'is' if len(properties) == 1 else 'are'} set.",
-                safe="Nothing was sent or read.",
-                remedy=f"set signal.consumer.security.protocol={right}",
-            )
-    unchecked = _UNCHECKED & {(name, value.strip().lower()) for name, value in passed.items()}
-    if "ssl" in protocol and unchecked:
-        log.warning(
-            "Signals are read over TLS, but the identity of the broker is not verified: %s.",
-            ", ".join(f"signal.consumer.{name}={value}" for name, value in sorted(unchecked)),
-        )
-    if protocol == "sasl_plaintext":
-        log.warning("The login to the brokers of signals is sent over the network without encryption: use SASL_SSL.")
 
 
 def _location(message: Message) -> str:

@@ -12,6 +12,7 @@ import orjson
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SourceUnavailable
+from airflow_provider_cdc.core.kafka_client_security import check_client_security
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.signals.regex_limits import RegexTooComplex, count_match_steps
@@ -279,10 +280,12 @@ class TopicFeed(RecordFeed):
     def _new(self) -> Consumer:
         from confluent_kafka import Consumer, KafkaException
 
+        properties = self._config.build_consumer_properties()
+        check_client_security(properties, "consumer.", "The consumer of the topics")
         settings: dict[str, Any] = {
             "client.id": f"{self._config.topic_prefix}-events",
             "log_level": 0,  # errors come by the callback
-            **self._config.build_consumer_properties(),
+            **properties,
             "bootstrap.servers": self._config.bootstrap_servers,
             "group.id": f"{self._config.topic_prefix}-events",  # the client wants one; nothing is committed
             "enable.auto.commit": False,

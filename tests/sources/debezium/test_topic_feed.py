@@ -124,6 +124,15 @@ def test_an_expression_that_may_be_matched_for_ever_is_rejected_before_a_broker_
         TopicFeed(config)
 
 
+@pytest.mark.parametrize(
+    "properties", [{"consumer.ssl.ca.location": "/ca.pem"}, {"consumer.sasl.username": "cdc", "consumer.sasl.password": "x"}]
+)  # fmt: skip
+def test_a_login_or_encryption_that_would_not_be_used_is_an_error(properties: dict[str, str]) -> None:
+    given = {"topic.prefix": "p", "bootstrap.servers": "127.0.0.1:1", "topics": "a.b"}
+    with pytest.raises(ConfigError, match=r"would use plaintext, although consumer\.s"):
+        TopicFeed(DebeziumConfig.parse(given | properties)).find_begin_position()
+
+
 def _discovered(connector: Connector) -> list[Any]:
     with open_source(connector.definition()) as source:
         return list(source.discover_tables())
