@@ -160,7 +160,7 @@ def key_ranges(table: TableId, columns: Sequence[Column], keys: Sequence[Differi
 
     Databases order texts and bytes by rules of their own: of such keys each one is looked up by itself.
 
-    :raises BadKey: a key cannot be one of the source
+    :raises InvalidKeyValue: a key cannot be one of the source
     """
     named = {"data-collection": format_exact_pattern(table)}
     named_keys = [(_key(key, columns), not key.source) for key in keys]

@@ -114,7 +114,7 @@ class Storage:
         :param scratch: folder in which a local file is written before it gets its name, and where its remains stay if
             the process dies before that; without it they are hidden beside the file
         :raises FileExistsError: it exists
-        :raises Unconfirmed: it may exist now
+        :raises CreationUnconfirmed: it may exist now
         """
         with self._errors(path):
             if not self.local:

@@ -104,7 +104,7 @@ class Streaming:
 
         Everything up to there is committed.
 
-        :raises Stopped: the run was asked to end; the streamed rows are committed
+        :raises SnapshotStopped: the run was asked to end; the streamed rows are committed
         """
         self._progress.start_stretch(bounded=True)
         try:

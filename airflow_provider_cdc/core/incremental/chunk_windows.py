@@ -265,7 +265,7 @@ def deletes_of(schema: TableSchema, key: Sequence[str], keys: Sequence[Key], ts_
 
     :param key: names of the key columns
     :param keys: their values, in JSON
-    :raises BadKey: the columns cannot hold a value
+    :raises InvalidKeyValue: the columns cannot hold a value
     """
     n, type_ = len(keys), row_struct(schema)
     key_arrays = dict(zip(key, build_key_arrays(keys, [schema.get_column(name) for name in key]), strict=True))

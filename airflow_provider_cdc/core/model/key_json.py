@@ -94,7 +94,7 @@ def _from_json(value: Any, type_: str) -> Any:
 def parse_key_value(value: Any, column: Column) -> Any:
     """Parse a value from outside into the one form that :func:`key_to_json` would give it.
 
-    :raises BadKey: it is not a value of this column
+    :raises InvalidKeyValue: it is not a value of this column
     """
     type_ = column.type
     if type_.startswith("int"):
@@ -233,7 +233,7 @@ def build_key_arrays(keys: Sequence[Key], columns: Sequence[Column]) -> list[pa.
     """Build arrays of the columns' types from the values of keys, in the change log's own form.
 
     :param keys: as :func:`parse_key_value` has left them
-    :raises BadKey: one cannot be held by its type, as a nanosecond of the year 3000
+    :raises InvalidKeyValue: one cannot be held by its type, as a nanosecond of the year 3000
     """
     import pyarrow as pa
 

@@ -56,7 +56,7 @@ class RequestedRange:
 def parse_range(entry: object) -> RequestedRange:
     """Parse an entry of ``key-ranges``.
 
-    :raises BadRange: it has another form
+    :raises InvalidKeyRange: it has another form
     """
     if not isinstance(entry, dict) or not isinstance(table := entry.get("data-collection"), str) or not table.strip():
         raise InvalidKeyRange('an entry of "key-ranges" has no string "data-collection"')
@@ -84,7 +84,7 @@ def check_number(ranges: int, absent: int, scans: Sequence[TableScan]) -> None:
     :param ranges: of a signal
     :param absent: keys of the signal
     :param scans: scans that wait already
-    :raises BadRange: there are more than an offset may hold
+    :raises InvalidKeyRange: there are more than an offset may hold
     """
     for unit, name, n, most, there in (
         ("ranges", "key-ranges", ranges, MOST_RANGES, sum(len(scan.ranges) for scan in scans)),
@@ -104,7 +104,7 @@ def ranges_of(schema: TableSchema, key: Sequence[str], entries: Sequence[Request
     """Return the ranges of one table, as they are read: in the order given; overlaps that can be recognized become one range.
 
     :param key: names of the key columns
-    :raises BadRange: a key is not one of the table, lies outside its ranges, or cannot be found at the source
+    :raises InvalidKeyRange: a key is not one of the table, lies outside its ranges, or cannot be found at the source
     """
     if not key:
         raise InvalidKeyRange(

@@ -117,7 +117,7 @@ Request = (
 def parse_request(signal: Signal) -> Request:
     """Parse the request of a signal.
 
-    :raises Refused: its data cannot be used
+    :raises SignalRejected: its data cannot be used
     """
     if signal.data is not None and len(signal.data) > LARGEST:
         raise SignalRejected(f"its data has {len(signal.data):,} characters; the limit is {LARGEST:,}")

@@ -35,7 +35,7 @@ def match_tables(patterns: Iterable[str], tables: list[TableId]) -> tuple[list[T
 def check_work(patterns: Iterable[str], tables: list[TableId]) -> None:
     """Check that finding the tables that patterns name takes no more time than a run has.
 
-    :raises Refused: to find the tables that patterns name may take more time than a run has
+    :raises SignalRejected: to find the tables that patterns name may take more time than a run has
     """
     check_names(patterns, [name for t in tables for name in (str(t), t.full_name)])
 
@@ -43,7 +43,7 @@ def check_work(patterns: Iterable[str], tables: list[TableId]) -> None:
 def check_names(patterns: Iterable[str], names: Iterable[str]) -> None:
     """Check that finding those of these names that patterns match takes no more time than there is.
 
-    :raises Refused: to find those of these names that patterns match may take more time than there is
+    :raises SignalRejected: to find those of these names that patterns match may take more time than there is
     """
     steps, lengths = 0.0, [len(name) for name in names]
     for pattern in patterns:
@@ -73,7 +73,7 @@ def not_found(missing: list[str], captured: list[TableId]) -> str:
 def conditions_by_table(conditions: Mapping[str, str], tables: list[TableId]) -> dict[str, str]:
     """Table → condition.
 
-    :raises Refused: one is for a table that is not asked for
+    :raises SignalRejected: one is for a table that is not asked for
     """
     by_table = dict.fromkeys((str(t) for t in tables), conditions[""]) if "" in conditions else {}
     for pattern, condition in conditions.items():
@@ -90,7 +90,7 @@ def conditions_by_table(conditions: Mapping[str, str], tables: list[TableId]) ->
 def ranges_by_table(ranges: Iterable[RequestedRange], tables: list[TableId]) -> dict[TableId, list[RequestedRange]]:
     """Table → its ranges.
 
-    :raises Refused: one is for a table that is not asked for, or for several
+    :raises SignalRejected: one is for a table that is not asked for, or for several
     """
     by_table: dict[TableId, list[RequestedRange]] = {}
     by_name: dict[str, list[TableId]] = {}

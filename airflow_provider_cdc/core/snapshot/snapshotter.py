@@ -93,7 +93,7 @@ class Snapshotter:
             stay as they are: their changes since that position are still to be streamed
         :param catch_up: streams up to the position at which tables are read; called as soon as the view is open, if some tables were
             captured before
-        :raises Stopped: the run was asked to end; tables that were complete before are committed
+        :raises SnapshotStopped: the run was asked to end; tables that were complete before are committed
         """
         pending = self._state.snapshot_state.pending
         names = [name for name in pending if only is None or name in only]

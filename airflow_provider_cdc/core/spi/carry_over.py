@@ -45,14 +45,14 @@ class CarryOver(Protocol):
         It is given back only under the conditions under which it was put: the same release and properties, and the same tables left
         out of the stream.
 
-        :raises CarriedLost: it is missing, damaged or of other conditions, or a file that it names is missing
+        :raises CarryOverLost: it is missing, damaged or of other conditions, or a file that it names is missing
         :raises StorageUnavailable: the storage does not answer
         """
 
     def read_part(self, name: str, start: int, size: int) -> bytes:
         """Read a part of a file.
 
-        :raises CarriedLost: the file is missing or too short
+        :raises CarryOverLost: the file is missing or too short
         :raises StorageUnavailable: the storage does not answer
         """
 

@@ -55,7 +55,7 @@ class JsonColumnConverter:
     def convert_values(self, values: list[Any]) -> tuple[pa.Array, Mask | None]:
         """Build the array, and a mask of the values that the event does not have; ``None``: it has all.
 
-        :raises BadValue: a value is not one of the column
+        :raises InvalidColumnValue: a value is not one of the column
         """
         missing: Mask | None = None
         if any(value is MISSING for value in values):

@@ -203,7 +203,7 @@ class ImageBuilder:
         """Build one image of each row, and a mask of the values that it does not have (``[column, row]``).
 
         :param keys: of the rows
-        :raises BadValue: a value is not one of its column, or no column has it
+        :raises InvalidColumnValue: a value is not one of its column, or no column has it
         """
         there = np.fromiter((row is not None for row in rows), np.bool_, len(rows))
         if not there.any():

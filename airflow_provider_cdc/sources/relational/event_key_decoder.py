@@ -50,7 +50,7 @@ def key_decimal(column: Column, value: Any, precision: int | None, scale: int) -
 
     :param precision: digits that the database keeps; ``None`` = more than a double does
     :param scale: of them behind the point
-    :raises Irreversible: the value is a double that may stand for several numbers, or no number
+    :raises IrreversibleKey: the value is a double that may stand for several numbers, or no number
     """
     if column.type == "double":
         if precision is None or precision > _EXACT_DIGITS:
@@ -65,7 +65,7 @@ def key_bytes(column: Column, value: str, mode: BinaryHandling) -> bytes:
     """Bytes of a key, from the form that events have.
 
     :param mode: ``binary.handling.mode`` of the connector; columns of bytes are in base64 whatever it is
-    :raises Irreversible: the text is not of this form
+    :raises IrreversibleKey: the text is not of this form
     """
     mode = BinaryHandling.BASE64 if column.type == "binary" else mode
     try:

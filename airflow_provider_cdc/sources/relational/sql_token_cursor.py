@@ -104,7 +104,7 @@ class TokenCursor:
     def expect(self, *keys: str) -> None:
         """Move past these keys.
 
-        :raises NotUnderstood: something else comes
+        :raises StatementNotUnderstood: something else comes
         """
         if not self.accept(*keys):
             self.fail(f"{' '.join(keys)} expected")
@@ -155,7 +155,7 @@ class TokenCursor:
     def expect_end(self) -> None:
         """Check that the statement ends here.
 
-        :raises NotUnderstood: something is left
+        :raises StatementNotUnderstood: something is left
         """
         if not self.is_at_end:
             self.fail("nothing more expected")

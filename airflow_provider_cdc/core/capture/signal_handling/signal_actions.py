@@ -59,7 +59,7 @@ class SignalActions:
         """Carry out a signal.
 
         :return: its result, as text; ``None`` when it is only begun
-        :raises Refused: it cannot be done, or its sender may not ask for it
+        :raises SignalRejected: it cannot be done, or its sender may not ask for it
         """
         request = parse_request(signal)
         channel_permissions.check_permission(self._config, signal, request, self._source.POSITION_SIGNAL)

@@ -55,7 +55,7 @@ class SnapshotActions:
         """``execute-snapshot``: have tables read, whole or in chunks.
 
         :return: the result, as text; ``None`` when it is only begun
-        :raises Refused: it cannot be done
+        :raises SignalRejected: it cannot be done
         """
         if not request.collections:
             return "the signal names no table: nothing to do"

@@ -20,7 +20,7 @@ def event_key(column: Column, value: Any, config: Db2Config) -> Any:
     """Convert a key value of an event to a value of a key column, as :class:`.chunk_keys.Db2KeyColumn` has it.
 
     :param value: as the change log has it, in JSON
-    :raises Irreversible: it may stand for several values
+    :raises IrreversibleKey: it may stand for several values
     """
     t = Db2ColumnType.from_column(column)
     if t.base in ("DECIMAL", "DECFLOAT"):

@@ -44,7 +44,7 @@ def apply_update(before: bytes, description: bytes, *, dotted_names: bool = True
     :param description: ``updateDescription`` of the event
     :param dotted_names: whether fields may have dots in their names, as they may from MongoDB 5.0 on
     :raises AmbiguousPath: a path has several meanings for this document, and the description does not say which it is
-    :raises UpdateDoesNotFit: the document is not the one that was updated
+    :raises UpdateMismatch: the document is not the one that was updated
     :raises DamagedDocument: one of the two is not BSON, or the second no description
     """
     elements = {e.name: e for e in parse_elements(description)}

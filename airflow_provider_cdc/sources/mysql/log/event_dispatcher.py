@@ -75,7 +75,7 @@ class EventDispatcher:
 
         :return: index of the first event that the next call needs again, as its transaction is not complete; ``None`` = none
         :raises SourceLogDamaged: an event cannot be parsed
-        :raises ReadAgain: the log has to be read again from the cursor's position
+        :raises TransactionReread: the log has to be read again from the cursor's position
         """
         if self.cursor.open.id is None:
             self._maps.trim_maps()

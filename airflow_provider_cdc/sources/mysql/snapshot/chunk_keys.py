@@ -139,7 +139,7 @@ class KeyColumn:
     def format_literal(self, value: Any) -> str:
         """Format a value of a key as an SQL literal.
 
-        :raises OrderChanged: it was stored when the column had another type, collation or list of members
+        :raises KeyOrderChanged: it was stored when the column had another type, collation or list of members
         """
         match self.kind, value:
             case "int", int():

@@ -27,7 +27,7 @@ def event_key(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -
     """Convert a value of a key column to the form that :class:`.chunk_keys.KeyColumn` has.
 
     :param value: as the change log has it, in JSON
-    :raises Irreversible: it may stand for several values
+    :raises IrreversibleKey: it may stand for several values
     """
     readers: dict[str, _Reader] = {
         INT: _integer, NUMBER: _number, FLOAT: _float, TEXT: _text, BYTES: _bytes, MEMBER: _member,

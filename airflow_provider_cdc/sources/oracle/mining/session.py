@@ -207,7 +207,7 @@ class MiningSession:
 
         :param read: rows up to this SCN were read before, and are passed over
         :param late: XID → start SCN of transactions whose rows are not passed over
-        :raises MineAgain: the rows before the switch come in another order now
+        :raises MiningRestart: the rows before the switch come in another order now
         :raises SourceUnavailable: the connection is lost, or logs are switched again and again
         :raises PositionLost: logs of the window do not exist any more
         """

@@ -43,7 +43,7 @@ def stored_literal(data: bytes, type_: ColumnType, formats: StoredFormats) -> st
     "'1'"
 
     :param formats: character sets and time zone of the database
-    :raises Unreadable: it is not a value of the type, or the type's format is not known
+    :raises UnreadableRedo: it is not a value of the type, or the type's format is not known
     """
     if type_.base in ("CHAR", "VARCHAR2", *_NATIONAL):
         return _text(data, type_, formats)
@@ -71,7 +71,7 @@ def decode_text(data: bytes, characters: str) -> str:
     """Text in one of Oracle's character sets.
 
     :param characters: name of the character set, as ``NLS_CHARACTERSET`` has it
-    :raises Unreadable: it is not text in this character set, or the character set is not known
+    :raises UnreadableRedo: it is not text in this character set, or the character set is not known
     """
     try:
         if characters == "UTF8":  # CESU-8: characters beyond the first 65,536 are pairs of three bytes each

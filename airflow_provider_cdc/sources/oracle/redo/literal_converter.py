@@ -47,7 +47,7 @@ def read_value(literal: ParsedLiteral | None, how: int, a: int, b: int) -> Any:
     Dates and times are numbers since the epoch, in the unit of the column's type; doubles are decimal text.
 
     :param how: the column's kind in ``kernels.convert``, with its parameters ``a`` and ``b``
-    :raises Unreadable: it is not a value of the column's type
+    :raises UnreadableRedo: it is not a value of the column's type
     """
     if literal is None or how == k.NOT_READ or literal.kind in (LiteralKind.LATER, LiteralKind.UNSUPPORTED):
         return UNAVAILABLE

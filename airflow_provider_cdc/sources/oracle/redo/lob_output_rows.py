@@ -43,7 +43,7 @@ class LobOutputRows:
     def apply_piece(self, group: OpenLongValue, piece: p.Piece) -> None:
         """Apply a piece to a value.
 
-        :raises Unreadable: the piece contradicts the value
+        :raises UnreadableRedo: the piece contradicts the value
         """
         first, group.touched = not group.touched, True
         if group.column < 0:

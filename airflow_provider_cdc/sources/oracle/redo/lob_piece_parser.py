@@ -95,7 +95,7 @@ def read_pieces(code: int, text: str) -> list[Piece]:
     Some versions of Oracle write the locator and the writes into one statement, so there may be several pieces.
 
     :param code: ``OPERATION_CODE``
-    :raises Unreadable: the statement does not have the form of its operation
+    :raises UnreadableRedo: the statement does not have the form of its operation
     """
     if code in (XML_END, STRING_END):
         return []
@@ -117,7 +117,7 @@ def read_begin(code: int, text: str) -> ValueBegin | None:
 
     The text after the beginning of a LOB may be cut off.
 
-    :raises Unreadable: it does not have the form of its operation
+    :raises UnreadableRedo: it does not have the form of its operation
     """
     if code in LOB_CODES:
         return _LobBlockParser(text).parse_locator()

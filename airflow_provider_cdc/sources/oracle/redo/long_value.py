@@ -62,7 +62,7 @@ class LongValue:
         """Write ``data`` at the offset ``at``, which counts from 0.
 
         :param logged_length: the length of ``data`` in the log, in units
-        :raises Unreadable: it contradicts earlier pieces
+        :raises UnreadableRedo: it contradicts earlier pieces
         """
         if isinstance(data, str) is not self.text:
             raise UnreadableRedo(f"a piece of {'bytes' if self.text else 'text'} is written to a value of another kind")
@@ -80,7 +80,7 @@ class LongValue:
     def trim(self, length: int) -> None:
         """Truncate the value to ``length`` units.
 
-        :raises Unreadable: it is shorter
+        :raises UnreadableRedo: it is shorter
         """
         self.touched = True
         if self.length is not None and length > self.length:
@@ -113,7 +113,7 @@ class LongValue:
     def to_bytes(self) -> bytes | bytearray | None:
         """Return the value as UTF-8 or bytes; ``None`` if not all of it is known.
 
-        :raises Unreadable: the text ends in the middle of a character
+        :raises UnreadableRedo: the text ends in the middle of a character
         """
         if self._lost or self.length is None or self.length != self.known_prefix_length:
             return None
@@ -226,7 +226,7 @@ def assemble_document(parts: list[str | bytes | None], *, text: bool, xml: bool)
 
     :param text: it is of a text column; its pieces may still be bytes
     :param xml: it is an XML document
-    :raises Unreadable: the pieces are missing, mixed, or not text
+    :raises UnreadableRedo: the pieces are missing, mixed, or not text
     """
     if not parts:
         raise UnreadableRedo("it has no pieces")

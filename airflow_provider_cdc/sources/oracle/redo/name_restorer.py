@@ -167,7 +167,7 @@ class NameRestorer:
     def _certain(self, columns: list[Column], number: int) -> None:
         """Check that column numbers are positions in the schema.
 
-        :raises Unreadable: the table may have other stored columns than those of its schema
+        :raises UnreadableRedo: the table may have other stored columns than those of its schema
         """
         for column in columns:
             type_ = ColumnType.from_column(column)
@@ -212,7 +212,7 @@ def _by_number(literals: dict[str, ParsedLiteral]) -> dict[int, ParsedLiteral]:
 def _complete(literals: dict[int, ParsedLiteral], columns: list[Column], *, insert: bool) -> None:
     """Check that a statement has values for all columns.
 
-    :raises Unreadable: it has not
+    :raises UnreadableRedo: it has not
     """
     needed = {i for i, c in enumerate(columns, 1) if ColumnType.from_column(c).base not in _LOBS}
     if needed <= set(literals) <= set(range(1, len(columns) + 1)):

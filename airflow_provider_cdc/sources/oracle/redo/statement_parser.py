@@ -55,7 +55,7 @@ def read_statement(text: str, *, relaxed: bool = False) -> RedoStatement:
 
     :param relaxed: if it cannot be parsed as SQL, try again with apostrophes that are not doubled: an apostrophe ends a value only if
         the next characters can follow a value (``internal.log.mining.sql.relaxed.quote.detection``)
-    :raises Unreadable: it is none of them, or is truncated
+    :raises UnreadableRedo: it is none of them, or is truncated
     """
     try:
         return _StatementParser(text).parse_statement()

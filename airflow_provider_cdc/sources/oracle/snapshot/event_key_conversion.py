@@ -23,7 +23,7 @@ def event_key(column: Column, value: Any, config: OracleConfig) -> Any:
     """Return a value of a key column, as :class:`.chunk_key_binds.KeyColumn` has it.
 
     :param value: as the change log has it, in JSON
-    :raises Irreversible: it may stand for several values
+    :raises IrreversibleKey: it may stand for several values
     """
     t = ColumnType.from_column(column)
     if t.base in ("NUMBER", "FLOAT"):

@@ -100,7 +100,7 @@ class RowProcessor:
 
         :param rows: columns of ``mining.query.BATCH``, with whole statements, in the order of their SCNs
         :raises SourceLogDamaged: commits are not in the order of their SCNs, or redo is missing
-        :raises MineAgain: the first rows of a transaction were not read
+        :raises MiningRestart: the first rows of a transaction were not read
         """
         if not rows.num_rows:
             return

@@ -111,7 +111,7 @@ def build_layout(
 
     :param charsets: collation number → character set, as the server has them
     :param counted: the rows are only counted: every value becomes a null
-    :raises Mismatch: they contradict each other: the rows were written under another schema
+    :raises LayoutMismatch: they contradict each other: the rows were written under another schema
     """
     if table_map.names is None:
         raise LayoutMismatch(UNNAMED)
@@ -270,7 +270,7 @@ _COMPRESSED = (w.T_BLOB_COMPRESSED, w.T_VARCHAR_COMPRESSED)
 def _verify(m: TableMap, i: int, column: Column, declared: MySqlColumnType) -> None:
     """Check that the column's type in the log is one that the server writes its declared type with.
 
-    :raises Mismatch: it is not
+    :raises LayoutMismatch: it is not
     """
     wire = m.types[i]
     if declared.base in INTEGERS:
@@ -297,7 +297,7 @@ def _verify(m: TableMap, i: int, column: Column, declared: MySqlColumnType) -> N
 def _verify_bytes(column: Column, declared: MySqlColumnType, charset: str | None) -> None:
     """Check that a binary column is not declared as text, nor a text column as binary.
 
-    :raises Mismatch: it is
+    :raises LayoutMismatch: it is
     """
     if charset is not None and (
         (declared.base in TEXTS and charset == "binary") or (declared.base in BLOBS and charset != "binary")

@@ -51,7 +51,7 @@ def schema_of_table_map(
 
     :param known: schemas of this table at other positions, the likeliest first
     :param charsets: collation number → character set
-    :raises Mismatch: the type of a column is ambiguous or missing
+    :raises LayoutMismatch: the type of a column is ambiguous or missing
     """
     if m.names is None or (m.unsigned is None and any(t in _INTEGERS for t in m.types)):
         raise LayoutMismatch(UNNAMED)
@@ -70,7 +70,7 @@ def schema_of_table_map(
 def counting_layout(m: TableMap, table: TableId, config: MySqlConfig) -> RowImageLayout:
     """Build a layout to count rows whose values cannot be decoded: every value becomes a null.
 
-    :raises Mismatch: a column's length in bytes is not known
+    :raises LayoutMismatch: a column's length in bytes is not known
     """
     named = replace(
         m, names=m.names or [f"column{i}" for i in range(len(m.types))], unsigned=m.unsigned or [False] * len(m.types)

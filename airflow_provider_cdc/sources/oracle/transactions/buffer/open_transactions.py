@@ -148,7 +148,7 @@ class OpenTransactions:
         """Forget transactions that ended.
 
         :param committed: serials of those that were committed
-        :raises MineAgain: the first rows of one were not read
+        :raises MiningRestart: the first rows of one were not read
         """
         for transaction in transactions:
             if transaction.xid in self._waiting and transaction.serial in committed:

@@ -108,7 +108,7 @@ class CarriedTransactions:
         :param scn: all rows up to it were processed, and none after it
         :param last: the stream ends here
         :return: the item that makes it valid; ``None``: the state before stays valid
-        :raises CarriedLost: rows that were carried over cannot be read
+        :raises CarryOverLost: rows that were carried over cannot be read
         """
         carried, transactions = self._carried, processor.transactions
         if carried is None or scn <= self._scn:
@@ -187,7 +187,7 @@ class CarriedTransactions:
 def _fits(state: dict[str, Any], position: OraclePosition) -> None:
     """Check that the state fits the position.
 
-    :raises CarriedLost: the state is of no use to a stream that begins at the position
+    :raises CarryOverLost: the state is of no use to a stream that begins at the position
     """
     if (state["dbid"], state["resetlogs"]) != (position.dbid, position.resetlogs):
         raise CarryOverLost("they belong to another incarnation of the database")

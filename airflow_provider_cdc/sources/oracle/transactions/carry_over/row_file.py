@@ -60,7 +60,7 @@ class RowFile:
     def read(self, index: Int64s, columns: list[str] | None) -> pa.Table:
         """Rows by ascending index.
 
-        :raises CarriedLost: they are missing or damaged
+        :raises CarryOverLost: they are missing or damaged
         """
         names = columns or ROWS.names
         stored_names = tuple(name for name in STORED.names if name in names) or ("code",)
@@ -100,7 +100,7 @@ def write_row_file(carried: CarryOver, segment: RowSegment, most: int) -> RowFil
     """Write the rows of a segment, all of which are live.
 
     :param most: bytes that the file may have
-    :raises TooLarge: it would have more
+    :raises RowFileTooLarge: it would have more
     :raises StorageUnavailable: it could not be written
     """
     rows = segment.read_live_rows().combine_chunks()

@@ -39,7 +39,7 @@ _NATIONAL = "utf8mb3"
 def read_type(cursor: MySqlTokenCursor, draft: ColumnDraft) -> None:
     """Read a type into the draft, without the attributes that follow.
 
-    :raises NotUnderstood: not a type of MySQL or MariaDB
+    :raises StatementNotUnderstood: not a type of MySQL or MariaDB
     """
     # "mariadb_schema.date": how MariaDB shows a type that means something else in the current sql_mode
     qualified = cursor.accept("MARIADB_SCHEMA", ".")

@@ -35,7 +35,7 @@ class ParsedType(NamedTuple):
 def read_type(cursor: DdlCursor) -> ParsedType:
     """Parse the type at the cursor.
 
-    :raises NotUnderstood: something else stands there
+    :raises StatementNotUnderstood: something else stands there
     """
     token = cursor.next_token
     key = token.key
