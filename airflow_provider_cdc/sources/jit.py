@@ -58,7 +58,7 @@ class _KernelCache(FunctionCache):
 def inline_helper(function: _F) -> _F:
     """Compile a helper of kernels that becomes part of each of them, as if its lines stood there.
 
-    For what is done once per value: a call costs more there than what is called.
+    For work that is done once per value: there a call costs more than the called function.
     """
     return cast(_F, nb.njit(inline="always", nogil=True)(function))
 

@@ -1,6 +1,6 @@
 """Removes old rows, piece by piece: a run may be alive meanwhile, and waits for no piece for long.
 
-What stays, however old it is:
+These rows stay, however old they are:
 
 - the offset, the offset before the oldest one that is kept by its age (which was in force when the retention began), and the rows of tables
   (:mod:`.offset_table_states`) that one of those has;

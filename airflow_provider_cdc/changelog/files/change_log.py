@@ -95,7 +95,7 @@ class ChangeLog:
     def delete(self, connector: str) -> None:
         """Delete everything of a connector; manifests first, as nothing reads files that no manifest names.
 
-        Before them it deletes the marks of what is kept, which would be those of a new connector of this name.
+        Before them it deletes the marks of the first kept batch, which would count for a new connector of this name.
         """
         self.storage.abort_uploads(self.storage.join_path(connector))
         self.open_truncation_markers(connector).delete_all()
@@ -166,7 +166,7 @@ class ChangeLog:
             >>> changelog.find_last_batch("shop", after=40)
             43
 
-        The requests grow with the logarithm of what has come since ``after``.
+        The requests grow with the logarithm of the number of batches since ``after``.
 
         :param after: a batch that is there; 0 if none is known
         :raises ChangeLogDamaged: one in between is missing

@@ -82,8 +82,8 @@ class BatchNumbers:
 
         S3 says in one request which name comes next, and nothing is overlooked. Other stores are asked for single numbers, at distances that grow with
         themselves. On a local disk these are so close together that a gap is found if it has up to 15 numbers, or if at least an eighth as many
-        come after it; elsewhere, if at least as many do. A gap after which there is less is found when more has come. Until then the log ends
-        before it for every reader: tables do not get what is behind it, and nothing is passed over.
+        come after it; elsewhere, if at least as many do. A gap after which there are fewer is found when more have come. Until then the log ends
+        before it for every reader: tables do not get the batches behind it, and nothing is passed over.
         """
         listed = self._after(number)
         if listed is not None:

@@ -1,7 +1,7 @@
 """Scratch change logs: a process works in one for a while, and deletes it. If the process was killed, the next one does.
 
-Each has a liveness file, a small file that is written again and again. On the same machine the process itself is looked for, so what was killed a
-moment ago is removed at once, and what is only slow or stopped is not; of other machines the time of the liveness file counts.
+Each has a liveness file, a small file that is written again and again. On the same machine the process itself is looked for, so the folder of a
+process that was killed a moment ago is removed at once, and that of a slow or stopped one is not; of other machines the time of the liveness file counts.
 """
 
 from __future__ import annotations

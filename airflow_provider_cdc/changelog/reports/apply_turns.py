@@ -86,7 +86,7 @@ class ApplyTurns:
     def find_turn(self, owner: str) -> dict[str, Any] | None:
         """Find the file of an owner's last turn; ``None`` if there is none.
 
-        It has ``owner``, ``at`` (seconds since 1970 of its last heartbeat), ``ended``, and ``report``, which is what it did if it has ended by itself.
+        It has ``owner``, ``at`` (seconds since 1970 of its last heartbeat), ``ended``, and ``report``, which has its results if it has ended by itself.
         """
         for number in reversed(self.list_numbers()):
             turn = self.read_turn(number)

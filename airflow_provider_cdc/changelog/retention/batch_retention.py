@@ -1,6 +1,6 @@
 """Removes old batches of a change log that no target needs any more.
 
-What is removed are the first batches, up to the last one that every known target has applied, and has so for ``changelog.retention.ms``; before that, if the
+It removes the first batches, up to the last one that every known target has applied for at least ``changelog.retention.ms``; earlier than that, if the
 log is larger than ``changelog.retention.bytes``. The newest batch stays in any case, since the next capture begins with it.
 
 A removal is killed without harm at any moment: first a mark says which batch is the first one that is kept (:mod:`airflow_provider_cdc.changelog.files.truncation_marker`), then batches before it are deleted

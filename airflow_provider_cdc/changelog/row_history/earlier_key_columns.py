@@ -1,7 +1,7 @@
 """Finds a row under the key columns that its table had before: a primary key was changed, or ``message.key.columns`` was.
 
-What the row's values in the columns of the earlier key were, its oldest event that is known says, or the later key if it has them too. That it is the same row, the
-newest event under the earlier key says: its image must have the later key.
+The row's values in the columns of the earlier key are in its oldest known event, or in the later key if that has these columns, too. The newest event under the
+earlier key shows that it is the same row: its image must have the later key.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 That includes values that were captured before the masking was configured.
 
-A change log, and a target, keep what was written before ``column.mask.with.<length>.chars`` or ``column.truncate.to.<length>.chars`` named a column.
-Both give the same if they are applied twice.
+A change log, and a target, keep values that were written before ``column.mask.with.<length>.chars`` or ``column.truncate.to.<length>.chars`` named a column.
+Both give the same value if they are applied twice.
 """
 
 from __future__ import annotations

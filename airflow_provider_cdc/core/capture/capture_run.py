@@ -5,7 +5,7 @@
 =====================  ==============================================================
 ``RunPlanner``            decides which tables are read, and from where the log is read
 ``Snapshotter``        reads whole tables
-``Streaming``          reads the log; ``LogItemWriter`` writes what it holds
+``Streaming``          reads the log; ``LogItemWriter`` writes its items
 ``SchemaChangeHandler``      applies DDL in the log
 ``SignalProcessor``    takes signals; ``SignalActions`` carries them out
 ``IncrementalWriter``  writes the chunks that ``IncrementalCoordinator`` has read beside the stream
@@ -297,7 +297,7 @@ class CaptureRun:
     def _without_table(self, e: UnreadableValue, planned: Offset | None) -> None:
         """Continue with the tables that are left, without the one of a value that cannot be read.
 
-        If a request asked for it, the request fails, and what was captured of the table stays as it was.
+        If a request asked for it, the request fails, and the captured rows of the table stay as they were.
 
         :param planned: the offset to continue with; ``None``: the committed one, as tables were read meanwhile
         :raises UnreadableValue: no table is left, or it is of no table that could be stopped alone

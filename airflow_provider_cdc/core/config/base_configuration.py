@@ -58,7 +58,7 @@ class ConnectionForm:
     :param placeholders: field → example
     :param extras: further properties in the form, with their description; kept in ``extra`` by their names
     :param stand_ins: properties that a check needs, although they belong to a connector and not to a connection
-    :param places: properties of which each connector needs one, as they say what it reads, and no connection does → example
+    :param places: properties of which each connector needs one, as they select the data that it reads, which no connection does → example
     :param files: those of them that name files, which are the workers'
     """
 

@@ -363,8 +363,8 @@ class ConnectorConfig(DefaultSourceConfig):
     def of_the_source(cls, properties: Mapping[str, Any]) -> dict[str, Any]:
         """Return the connector's properties that may matter when its database is asked for the end of its log.
 
-        These are without those that every source has, the lists of what is captured, and what a check of a connection does with
-        a stand-in for.
+        These are without those that every source has, the lists of captured tables, and those for which a check of a connection has
+        a stand-in.
         """
         others = cls.list_shared_properties() | cls.list_capture_properties().keys() | cls.FORM.stand_ins.keys()
         prefixes = tuple(name[:-1] for name in others if name.endswith(".*"))

@@ -1,6 +1,6 @@
 """Compares the include and exclude lists with those in force when an offset was written.
 
-An offset records every list and switch that decides what is captured, as the source's configuration names them
+An offset records every list and switch that selects the captured rows, as the source's configuration names them
 (:attr:`~.base_configuration.Configuration`). So a run notices when one of them selects more than before: it reads tables that were
 added; if existing rows lack something, it warns, naming the tables and the command that reads them.
 

@@ -8,7 +8,7 @@ An event may lack values that the log does not have (:class:`~.core.model.log_it
 the row is written with them, and with all other columns marked as unavailable, which leaves those as they are.
 
 Keys that were looked up and have no row become deletes, unless an event of their rows came meanwhile: such an event is newer than
-what was looked up, or says the same.
+the looked-up state, or says the same.
 
 The key says which row an event is about. When the key of a table gets other columns or types, rows with the one cannot
 be found by the other: such a chunk is read again (:meth:`ChunkWindow.keyed_by`).

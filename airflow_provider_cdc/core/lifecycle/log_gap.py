@@ -1,13 +1,13 @@
 """A gap: the source's log no longer holds the position that a connector has to continue from.
 
-It says what is lost, and how to repair it.
+It names the lost changes, and the repairs.
 
 There are three repairs. After each, the connector can run again:
 
 * ``snapshot``: all tables are read again before streaming continues. Only the single events in between are lost.
 * ``incremental``: streaming continues at once from the oldest position that the log still has, and all tables are read beside it. The
   result is the same, without a pause; only tables whose schema has changed are read whole first.
-* ``skip``: streaming continues from there, and what was in between is lost for good.
+* ``skip``: streaming continues from there, and the changes in between are lost for good.
 """
 
 from __future__ import annotations

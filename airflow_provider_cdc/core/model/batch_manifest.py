@@ -86,7 +86,7 @@ class LeftOutRecord(_ManifestModel):
     :param start: after this position
     :param end: up to this one
     :param events: how many
-    :param reason: what is not known
+    :param reason: the unknown fact
     """
 
     table: str
@@ -100,7 +100,7 @@ class SignalOutcome(_ManifestModel):
     """The state that a signal has from a commit on.
 
     :param number: of the signal
-    :param message: why, or what was done
+    :param message: the reason, or the result
     """
 
     number: int

@@ -18,7 +18,7 @@ class PendingTable(BaseModel):
     :param held: the target may hold rows of it already: a truncate comes before its rows
     :param request: number of the signal that asked for it; ``None``: no signal did
     :param select: statement that gives its rows instead of all of them
-    :param streamed: its events are captured until it is read, as they were before; otherwise they are part of what is read
+    :param streamed: its events are captured until it is read, as they were before; otherwise they are part of the read
     :param due: it is read even if the request fails, because a statement has rewritten its rows
     """
 

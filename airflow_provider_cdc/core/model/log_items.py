@@ -96,7 +96,7 @@ class LeftOutRows:
     """Row events of a table that is to be read again, in a part of the log where its schema is not known.
 
     :param events: how many
-    :param reason: what is not known
+    :param reason: the unknown fact
     """
 
     table: TableId

@@ -1,7 +1,7 @@
 """Notifications: reports of a connector about its snapshots and signals.
 
 They have the documented form (Debezium connector documents, "Notifications"; ``spec`` names ``id``, ``aggregate_type``, ``type``,
-``additional_data``). All of them are kept in the state tables, in the transaction that makes durable what they report. After
+``additional_data``). All of them are kept in the state tables, in the transaction that makes the reported facts durable. After
 that, the enabled channels get them.
 """
 

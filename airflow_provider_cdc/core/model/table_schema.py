@@ -124,7 +124,7 @@ class DocumentSchema(_FrozenModel):
     :param fields: the fields of a record's value, in this order
     :param wanted: the form of a document in tables that can have both: its text, or a *variant*, which has values with types. The change log
         has the text
-    :param updates: kind of source whose events may have updates that say what has changed of a document instead of the document: see
+    :param updates: kind of source whose events may have the changes of a document instead of the document: see
         :func:`~airflow_provider_cdc.core.spi.partial_update_applier.partial_updates`
     """
 

@@ -1,6 +1,6 @@
 """State that a source carries from one stream to the next, besides its position.
 
-It is what the source has read of the log and cannot deliver yet.
+It has the changes that the source has read of the log and cannot deliver yet.
 
 A source whose log shows changes before their commit would have to read them again in each run, for as long as their transaction is
 open. Such a source (:attr:`Source.CARRIES <airflow_provider_cdc.core.spi.source.Source.CARRIES>`) is given a :class:`CarryOver` before each
@@ -8,10 +8,10 @@ stream. At places of the log that it chooses it adds files, puts a *state* that 
 :class:`~airflow_provider_cdc.core.model.log_items.CarryOverItem`. The next stream, in this run or in another one, gets the state back and continues
 from there::
 
-    rows = carried.add(parts)
-    yield CarriedOver(position, carried.put({"scn": 9, "rows": rows.name}, [rows]))
+    rows = carried.write_file(parts)
+    yield CarryOverItem(position, carried.store_state({"scn": 9, "rows": rows.name}, [rows]))
 
-What is carried is never needed: a source that cannot have it back (:class:`CarryOverLost`) reads the log again from its position, which has to
+A source can do without carried state: if it cannot have it back (:class:`CarryOverLost`), it reads the log again from its position, which has to
 allow that. So nothing is lost if files are deleted or damaged. They become valid with the offset that names the state, in the same commit as
 the events before it; those that no offset names are deleted.
 """

@@ -156,7 +156,7 @@ class ChunkReader(abc.ABC):
     def read_at_position(self, rows: KeyRange, position: Position) -> list[RowBlock] | None:
         """Read the rows of :attr:`KeyRange.keys` as they were when everything up to a position had happened, and nothing behind it.
 
-        Asked of sources whose updates may say what has changed of a document, and not what it is then (:attr:`~.core.model.table_schema.DocumentSettings`).
+        Called for sources whose updates may have the changes of a document, and not the document after them (:attr:`~.core.model.table_schema.DocumentSettings`).
 
         :return: ``None``: the database does not know that any more
         :raises SourceUnavailable: see :meth:`read`
@@ -167,7 +167,7 @@ class ChunkReader(abc.ABC):
     def insert_signal_row(self, id_: str, type_: str, data: str | None = None) -> None:
         """Insert a row into the signal table and commit it.
 
-        When this returns, every transaction that precedes the row in the log is visible to what is read next.
+        When this returns, every transaction that precedes the row in the log is visible to the next read.
 
         :raises QueryRejected: the account may not, or the table does not fit
         """

@@ -1,7 +1,7 @@
 """The interfaces, besides :class:`~airflow_provider_cdc.core.spi.source.Source`, that capture uses: state store, change log, signal channels.
 
 ``state.StateStore`` and ``changelog.ChangeLog`` are the implementations; this module exists so that core needs neither
-SQLAlchemy nor fsspec, and so that what they promise is written in one module.
+SQLAlchemy nor fsspec, and so that their contracts are written in one module.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class StateStore(Protocol):
     ) -> None:
         """Record the state of a signal. The first time of each state is kept.
 
-        A final state stays. ``progress`` replaces what was there.
+        A final state stays. ``progress`` replaces the earlier progress.
         """
 
     def load_control(self, connector: str) -> ConnectorControl:

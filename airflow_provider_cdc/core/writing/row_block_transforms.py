@@ -132,7 +132,7 @@ def split_key_changes(
 ) -> tuple[RowBlock, npt.NDArray[np.int64], Mask | None, npt.NDArray[np.int64] | None, pa.StructArray]:
     """Each update that changes the key becomes two rows: a delete with the image before, a create with the image after.
 
-    The last of what is returned is ``previous_key``.
+    The last returned value is ``previous_key``.
     """
     index = np.repeat(np.arange(len(rows)), np.where(changed, 2, 1))
     pair = changed[index]

@@ -6,7 +6,7 @@ The statements are those of the documents: ``ADDTABLE``, ``REMOVETABLE``, ``ASNC
 that all of the table was captured before its change table goes, a wait until the agent has begun with the new one before the procedure ends, and
 a notification of the connector.
 
-Each step commits. A procedure that failed in the middle is started again, and continues from what it finds.
+Each step commits. A procedure that failed in the middle is started again, and continues from the state that it finds.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ def _connection_string(config: Db2Config) -> str:
 def _password(password: str) -> str:
     """Return a password as a connection string has it.
 
-    The driver takes what is before the semicolon, without blanks at the ends; it knows no quotes.
+    The driver takes the part before the semicolon, without blanks at the ends; it knows no quotes.
     """
     if ";" in password or password != password.strip():
         raise ConfigError(

@@ -1,6 +1,6 @@
 """Connect schemas → columns: the inverse of :func:`airflow_provider_cdc.changelog.debezium.debezium_values.column_schema`.
 
-What the change log has no type for (arrays, maps, structs that are no logical type) is a text of JSON, so that nothing is lost.
+A value that the change log has no type for (an array, a map, a struct that is no logical type) is a text of JSON, so that nothing is lost.
 """
 
 from __future__ import annotations

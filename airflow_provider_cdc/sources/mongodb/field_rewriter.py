@@ -233,7 +233,7 @@ def _none_if_empty(lists: pa.ListArray) -> pa.ListArray:
 
     An update that cuts no array has no list of such, and none of removed fields (spec MG-129, MG-130).
 
-    The lists share what is in them with those given: ``pc.if_else`` would copy it, which took an eighth of a capture.
+    The lists share their values with the given ones: ``pc.if_else`` would copy them, which took an eighth of a capture.
     """
     empty = np.diff(np.asarray(lists.offsets)) == 0
     return pa.ListArray.from_arrays(lists.offsets, lists.values, mask=pa.array(empty | np.asarray(lists.is_null())))

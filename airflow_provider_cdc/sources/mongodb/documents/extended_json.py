@@ -1,13 +1,13 @@
 """BSON values as extended JSON: in Debezium's form, in that of its keys, and in the canonical form.
 
-What each form keeps:
+The values that each form keeps:
 
 - ``STRICT`` keeps every value. Two things look alike in it: a regular expression or pointer, and a document with fields ``$regex`` or ``$ref``. NaN and infinities are
   bare words, which strict readers of JSON refuse.
 - ``RELAXED`` writes 32 and 64 bits alike, and has dates as text.
 - ``CANONICAL`` says the type of every value. It, too, has one form for all NaNs, and for decimals that are not in the usual form of their encoding.
 
-A document that has a field twice has it twice in the text. Java 21 is followed in what a Java version decides: how numbers are shortest, and which characters are escaped.
+A document that has a field twice has it twice in the text. It follows Java 21 where a Java version decides: how numbers are shortest, and which characters are escaped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Documents in Debezium's form of extended JSON (:attr:`.extended_json.JsonForm.STRICT`) as the BSON that they were.
 
-The text of what is read is again the text that was given. The bytes are those that the text was made of, but for what looks alike in it:
+The parsed document has the same text again. The bytes are those that the text was made of, except for values that look alike in it:
 
 - a NaN of other bits than the usual one, and a decimal that is not in the usual form of its encoding;
 - a pointer (``DBPointer``, which no driver writes any more) is read as the document ``{$ref, $id}``;

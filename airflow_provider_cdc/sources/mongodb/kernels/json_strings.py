@@ -1,7 +1,7 @@
 """Texts as JSON strings, escaped as the JSON writer of MongoDB's Java library escapes them, and checked for being UTF-8.
 
 That writer looks at each UTF-16 unit: letters except modifiers, digits, blanks, punctuation and symbols stand for themselves, all others are
-``\\uXXXX``; so are both halves of what is outside the Basic Multilingual Plane. Which is which, Unicode 15 says, which Java 21 has.
+``\\uXXXX``; so are both halves of a character outside the Basic Multilingual Plane. The classes are those of Unicode 15, which Java 21 has.
 """
 # mypy: disable-error-code="assignment, arg-type, return-value, no-any-return"
 

@@ -72,7 +72,7 @@ class BlockBuilder:
     def close_transaction(self) -> Iterator[LogBlock]:
         """Yield the block that ends the open transaction, if there is one.
 
-        The stream shows by what comes next that it has no more rows.
+        The next event of the stream shows that it has no more rows.
         """
         if self._open is not None:
             ended, self._open = self._open, None

@@ -1,7 +1,7 @@
 """The batches of a change stream, over elections, lost connections and invalidated cursors.
 
-After each error that says no more than that the cursor or the member is gone, the stream is opened again behind the last event, at what is the
-primary then.
+After each error that says no more than that the cursor or the member is gone, the stream is opened again behind the last event, at the
+present primary.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The pipeline of a change stream: the events that the server sends, and those that it leaves out.
 
-What the server leaves out must be a part of what the filters of the connector leave out: patterns are pushed down only where they mean the same
-there as here. The connector looks at each event again.
+The events that the server leaves out must be a part of those that the filters of the connector leave out: patterns are pushed down only where they mean
+the same there as here. The connector looks at each event again.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Failover: whether a server has all captured transactions, and the GTIDs to request its log with.
 
 A host name may lead to another server at the next run: a replica that took over, one that lags, or the same server restored from a
-backup. MySQL does not refuse a reader that has more transactions than the server: it sends what comes next, and the tables keep
+backup. MySQL does not refuse a reader that has more transactions than the server: it sends the next ones, and the tables keep
 changes that the server never had. So the captured GTIDs are compared with the server's when a run begins, and by ``airflow cdc gap``.
 
 * MySQL has GTID sets: the server must have executed every captured transaction, and every purged transaction must be captured.
 * MariaDB has the last transaction of each domain and server. A position has the last one of each domain: it must be in the server's
-  log, or be the one at which its log begins. Whether transactions after it were purged, the server itself says when its log is requested.
+  log, or be the one at which its log begins. The server itself reports purged transactions after it when its log is requested.
 
 Excluded sources (``gtid.source.includes``, ``gtid.source.excludes``) are not compared.
 """

@@ -262,7 +262,7 @@ class DdlApplier:
     def _unknown(self, s: ddl.UnknownStatement, query: QueryEvent, where: str, effect: DdlEffect) -> None:
         """Handle a statement that is not understood.
 
-        The catalog says what has become of the tables, and they are read again. A table that it does not have may have disappeared with this
+        The catalog has the present state of the tables, and they are read again. A table that it does not have may have disappeared with this
         statement or with a later one: it is kept until it is read, or the log says more.
         """
         named = [self._id(n, query) for n in s.tables]

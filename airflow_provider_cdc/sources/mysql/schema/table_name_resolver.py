@@ -1,6 +1,6 @@
 """Tables by name, as the server compares names (``lower_case_table_names``).
 
-With 0 names are what they are. With 1 the server has them in lower case everywhere but in the texts of statements. With 2 (macOS) the
+With 0 names stay as they are written. With 1 the server has them in lower case everywhere but in the texts of statements. With 2 (macOS) the
 catalog has them as they were given first, table maps have them in lower case, and statements as they are written.
 """
 

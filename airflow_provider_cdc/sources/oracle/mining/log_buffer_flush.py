@@ -4,7 +4,7 @@ LogMiner reads files. Redo may stay in the log buffer of each instance until som
 were mined before, this redo would be lost, because the next window begins after it. A commit in each instance flushes the buffer (Debezium
 Oracle connector, ``log.mining.flush.table.name``, ``rac.nodes``).
 
-An instance that cannot be reached writes by itself: then the SCN of its last redo on disk (``LAST_REDO_CHANGE#``) bounds what is mined, as a
+An instance that cannot be reached writes by itself: then the SCN of its last redo on disk (``LAST_REDO_CHANGE#``) bounds the mined range, as a
 log writer may be held up for longer than three seconds (Debezium, DBZ-8055 and DBZ-8503).
 
 It does not flush the private redo strands of open transactions: only their end, a full strand or a log switch does. So the transactions that

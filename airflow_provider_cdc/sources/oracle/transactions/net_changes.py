@@ -1,7 +1,7 @@
 """The net changes of a transaction that has undone changes of long values, read from the table.
 
 A statement with long values has several log rows without a ROWID, and no log row says where a statement ends. So an undo row, which has a
-ROWID alone, does not say for certain what it undoes. The table does: each row that the transaction has touched is read as it was before,
+ROWID alone, does not say for certain which change it undoes. The table does: each row that the transaction has touched is read as it was before,
 and as of the commit, by flashback queries. In between, the log has nothing that others have ever seen.
 """
 

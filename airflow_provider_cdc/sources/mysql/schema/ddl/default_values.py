@@ -76,7 +76,7 @@ class TypedColumn(Protocol):
 def resolve_untyped_default(literal: DefaultLiteral) -> MySqlColumnDefault:
     """Return the default of a column that nothing is known of.
 
-    Only strings, numbers and NULL are what they look like.
+    Only strings, numbers and NULL have the value that they look like.
     """
     if literal.kind == "null":
         return MySqlColumnDefault(None)

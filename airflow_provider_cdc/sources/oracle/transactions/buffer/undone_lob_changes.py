@@ -1,7 +1,7 @@
 """Finds the changes of tables with long values that were undone within their transaction.
 
 A statement with long values has several log rows. All of them, or all but the last, have no ROWID, and no row says where a statement
-ends; only the row that undoes it has the ROWID. Three facts lead from it to what it undoes
+ends; only the row that undoes it has the ROWID. Three facts lead from it to the change that it undoes
 (https://github.com/osodevops/kafka-connect-oracle-cdc, reference/lob-redo-shapes.md and ADR-0015):
 
 * the newest change is undone first, one row of one statement by one undo row;

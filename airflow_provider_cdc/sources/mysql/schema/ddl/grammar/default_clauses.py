@@ -122,7 +122,7 @@ def _strings(cursor: MySqlTokenCursor, start: SqlToken) -> DefaultLiteral:
 def _introduced(cursor: MySqlTokenCursor, start: SqlToken) -> DefaultLiteral | None:
     """Parse ``_latin1'abc'`` or ``N'abc'``.
 
-    The first gives the client's bytes another character set: only ASCII stays what it is. ``N'abc'`` converts.
+    The first gives the client's bytes another character set: only ASCII stays the same. ``N'abc'`` converts.
     """
     mark = cursor.mark()
     converts = cursor.sql[start.start] != "_"
