@@ -69,7 +69,7 @@ class RecordedFilterLists:
                 requeried += [t for t in tables if {_folded(str(t)), _folded(t.full_name)} & other]
         return requeried
 
-    def find_retyped_columns(self, known: TableSchema, now: TableSchema) -> list[str]:
+    def find_retyped_columns(self, captured: TableSchema, now: TableSchema) -> list[str]:
         """List unchanged columns of a table whose captured type has changed by a property.
 
         That is the captured type, or the one that tables are to have; the property decides the form of values.
@@ -77,8 +77,10 @@ class RecordedFilterLists:
         if not self.find_changed_properties(PropertyEffect.FORM):
             return []
         present = {c.name: c for c in now.columns}
-        both = [(c, present[c.name]) for c in known.columns if c.name in present]
-        variants = {known.variant_column, now.variant_column} if known.variant_column != now.variant_column else set()
+        both = [(c, present[c.name]) for c in captured.columns if c.name in present]
+        variants = (
+            {captured.variant_column, now.variant_column} if captured.variant_column != now.variant_column else set()
+        )
         return [c.name for c, p in both if c.declared == p.declared and (c.type != p.type or c.name in variants)]
 
     def find_changed_properties(self, *kinds: PropertyEffect) -> list[str]:

@@ -278,9 +278,9 @@ class IncrementalState(BaseModel):
         """Return the state in which some tables are read from their first row again."""
         return self.model_copy(update={"scans": [s.restart_scan() if s.table in tables else s for s in self.scans]})
 
-    def retain_scans(self, kept: Sequence[TableScan]) -> Self:
+    def retain_scans(self, scans: Sequence[TableScan]) -> Self:
         """Only these tables are still to be read."""
-        return self.model_copy(update={"scans": list(kept), "paused": self.paused and bool(kept)})
+        return self.model_copy(update={"scans": list(scans), "paused": self.paused and bool(scans)})
 
     def pause(self) -> Self:
         return self.model_copy(update={"paused": True})

@@ -53,27 +53,27 @@ def find_closed_interval(recent: Sequence[Mapping[str, Any]], now_s: float) -> M
     return MetricsInterval.from_document(recent[-1])
 
 
-def merge_closed_interval(kept: Kept, piece: MetricsInterval, now_s: float) -> dict[str, list[dict[str, Any]]]:
+def merge_closed_interval(longer: Kept, piece: MetricsInterval, now_s: float) -> dict[str, list[dict[str, Any]]]:
     """Return the pieces of the longer spans after one more piece of five minutes is over.
 
-    :param kept: as this returned it the last time
+    :param longer: as this returned it the last time
     """
     return {
-        name: [merged.to_document() for merged in merge_intervals(_pieces(kept, name), [piece], SPANS[name], now_s)]
+        name: [merged.to_document() for merged in merge_intervals(_pieces(longer, name), [piece], SPANS[name], now_s)]
         for name in LONGER
     }
 
 
-def pieces_of(name: str, kept: Kept, recent: Sequence[Mapping[str, Any]], now_s: float) -> list[MetricsInterval]:
+def pieces_of(name: str, longer: Kept, recent: Sequence[Mapping[str, Any]], now_s: float) -> list[MetricsInterval]:
     """Return the pieces of a span up to now, oldest first.
 
     :param name: of :data:`SPANS`
-    :param recent: the pieces of five minutes, of which only the last one is not in ``kept`` yet
+    :param recent: the pieces of five minutes, of which only the last one is not in ``longer`` yet
     """
     span = SPANS[name]
     if name in LONGER:
         return merge_intervals(
-            _pieces(kept, name), [MetricsInterval.from_document(document) for document in recent[-1:]], span, now_s
+            _pieces(longer, name), [MetricsInterval.from_document(document) for document in recent[-1:]], span, now_s
         )
     return [
         MetricsInterval.from_document(document) for document in recent if document["at"] >= span.compute_start(now_s)

@@ -28,21 +28,21 @@ def with_converters(properties: Mapping[str, Any]) -> dict[str, Any]:
     return remaining | {"converters": gathered}
 
 
-def check_converters(converters: Sequence[Mapping[str, str]], known: Mapping[str, Mapping[str, str]]) -> None:
+def check_converters(converters: Sequence[Mapping[str, str]], types: Mapping[str, Mapping[str, str]]) -> None:
     """Check that converters exist and have only known properties.
 
-    :param known: class → its properties → ``patterns`` or ``bool``
+    :param types: class → its properties → ``patterns`` or ``bool``
     :raises ValueError: there is no such converter, or it has no such property
     """
     for converter in converters:
         name, type_ = converter.get("name", ""), converter.get("type", "")
-        if type_ not in known:
+        if type_ not in types:
             problem = f"{type_!r} is not a known type" if type_ else "required and not set"
-            raise ValueError(f"{name}.type: {problem}. Valid values are: {', '.join(known)}")
+            raise ValueError(f"{name}.type: {problem}. Valid values are: {', '.join(types)}")
         for key, value in converter.items():
-            kind = {"name": "", "type": ""}.get(key, known[type_].get(key))
+            kind = {"name": "", "type": ""}.get(key, types[type_].get(key))
             if kind is None:
-                raise ValueError(f"{name}.{key}: unknown property; {name} has {', '.join(known[type_])}")
+                raise ValueError(f"{name}.{key}: unknown property; {name} has {', '.join(types[type_])}")
             if kind == "bool" and value not in ("true", "false"):
                 raise ValueError(f"{name}.{key}: {value!r} is neither true nor false")
             if kind == "patterns":

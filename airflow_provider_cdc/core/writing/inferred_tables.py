@@ -52,26 +52,34 @@ class ImplicitTables:
         rows.table = self.resolve_schema(rows.table, position, int(rows.ts_us[0])) or rows.table
         return rows
 
-    def resolve_schema(self, found: TableSchema | None, position: dict[str, Any], ts_us: int = 0) -> TableSchema | None:
+    def resolve_schema(
+        self, present: TableSchema | None, position: dict[str, Any], ts_us: int = 0
+    ) -> TableSchema | None:
         """Return the schema in force of a table that the source has.
 
         A table that was dropped before, and has rows again, is emptied first: rows of the one that is gone may still be in the targets.
 
-        :param found: as the source has it
+        :param present: as the source has it
         """
-        if found is None:
+        if present is None:
             return None
-        recorded = self._history.find_schema(found.id)
+        recorded = self._history.find_schema(present.id)
         if self._structured:
             return recorded
         if recorded is not None:
-            return self._grown(recorded, found, position, ts_us)
-        again = self._history.has_seen_table(found.id)
-        change = self._history.apply_change(TableChange(type="CREATE", id=found.id, table=found))
+            return self._grown(recorded, present, position, ts_us)
+        again = self._history.has_seen_table(present.id)
+        change = self._history.apply_change(TableChange(type="CREATE", id=present.id, table=present))
         assert change is not None
         assert change.table is not None
         self._writer.schema_change(
-            [change], [change.table], ddl="", database=found.id.database_name, position=position, ts_us=ts_us, source={}
+            [change],
+            [change.table],
+            ddl="",
+            database=present.id.database_name,
+            position=position,
+            ts_us=ts_us,
+            source={},
         )
         if again and self._truncates:
             self._writer.write_truncate(change.table, ts_us or time.time_ns() // 1000, {})

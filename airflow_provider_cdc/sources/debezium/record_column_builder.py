@@ -106,14 +106,14 @@ class TopicRows:
 
 
 def build_needed_schema(
-    rows: TopicRows, described: DescribedColumns, known: TableSchema | None, *, ordered: bool
+    rows: TopicRows, described: DescribedColumns, recorded: TableSchema | None, *, ordered: bool
 ) -> TableSchema:
     """Build the schema that rows need.
 
-    :param known: the one in force
+    :param recorded: the one in force
     :param ordered: all records of the topic are in one order: a column that is not there any more is dropped
     """
-    old = {} if known is None else {column.name: column for column in known.columns}
+    old = {} if recorded is None else {column.name: column for column in recorded.columns}
     columns = dict(described.columns)
     for name, kind in _kinds(rows, described, old).items():
         same = name in old and schema_inference.kind_of(old[name]) == kind
@@ -125,8 +125,8 @@ def build_needed_schema(
     else:  # values of headers, which no schema has
         columns = columns | {name: column for name, column in old.items() if name.startswith(HEADER)}
     key = tuple(name for name in described.key if name in columns)
-    if not key and known is not None and not any(rows.keys):
-        key = known.key
+    if not key and recorded is not None and not any(rows.keys):
+        key = recorded.key
     columns = {n: c.model_copy(update={"nullable": False}) if n in key else c for n, c in columns.items()}
     return TableSchema(id=rows.table, columns=tuple(columns.values()), key=key)
 
@@ -173,13 +173,13 @@ def _wider(old: Column, new: Column | None) -> Column:
     return new
 
 
-def build_schema_change(known: TableSchema | None, schema: TableSchema) -> TableChange | None:
+def build_schema_change(recorded: TableSchema | None, schema: TableSchema) -> TableChange | None:
     """Return the schema change that makes a schema of the one in force; ``None``: it is the same."""
-    if known is None:
+    if recorded is None:
         return TableChange(type="CREATE", id=schema.id, table=schema)
-    if known.same_structure(schema):
+    if recorded.same_structure(schema):
         return None
-    names = set(known.column_names)
+    names = set(recorded.column_names)
     added = {c.name: c.declared.default for c in schema.columns if c.name not in names}
     return TableChange(type="ALTER", id=schema.id, table=schema, added=added)
 
@@ -198,7 +198,7 @@ class ImageBuilder:
         self._names = set(schema.column_names)
 
     def build_images(
-        self, rows: Sequence[Row | None], keys: Sequence[Row], what: str
+        self, rows: Sequence[Row | None], keys: Sequence[Row], image: str
     ) -> tuple[pa.StructArray | None, Mask | None]:
         """Build one image of each row, and a mask of the values that it does not have (``[column, row]``).
 
@@ -211,7 +211,7 @@ class ImageBuilder:
         at = np.flatnonzero(there)
         some = [row for row in rows if row is not None]
         their_keys = [keys[int(i)] for i in at] if len(at) < len(rows) else list(keys)
-        self._refuse_unknown(some, at, what)
+        self._refuse_unknown(some, at, image)
         arrays, masks = [], []
         for column, own, converter in zip(self.schema.columns, self._own, self._converters, strict=True):
             values = _values(column.name, some, their_keys, key=column.name in self.schema.key)
@@ -226,16 +226,16 @@ class ImageBuilder:
                 array, missing = converter.convert_values(values)
                 arrays.append(array if own.type == column.type else array.cast(arrow_type(column.type)))
             except InvalidColumnValue as e:
-                raise InvalidColumnValue(int(at[e.row]), f"{what}.{column.name}: {e}") from None
+                raise InvalidColumnValue(int(at[e.row]), f"{image}.{column.name}: {e}") from None
             except pa.ArrowInvalid as e:
                 raise InvalidColumnValue(
-                    int(at[0]), f"{what}.{column.name} is a {own.type}, which does not fit {column.type}: {e}"
+                    int(at[0]), f"{image}.{column.name} is a {own.type}, which does not fit {column.type}: {e}"
                 ) from None
             masks.append(missing)
         index = np.where(there, np.cumsum(there) - 1, -1)
         return expand_images(arrays, self._type, index), _spread(masks, at, len(rows))
 
-    def _refuse_unknown(self, some: list[Row], at: npt.NDArray[np.int64], what: str) -> None:
+    def _refuse_unknown(self, some: list[Row], at: npt.NDArray[np.int64], image: str) -> None:
         """Reject a value that no column takes: it would be lost."""
         for names in dict.fromkeys(map(tuple, some)):
             if unknown := set(names) - self._names:
@@ -244,7 +244,7 @@ class ImageBuilder:
                 )
                 if lost is not None:
                     raise InvalidColumnValue(
-                        int(at[row]), f"{what} has a field {lost}, which its schema does not contain"
+                        int(at[row]), f"{image} has a field {lost}, which its schema does not contain"
                     )
 
 

@@ -26,12 +26,12 @@ class MongoSnapshotMetrics:
 
     _disconnects: list[str] = field(default_factory=list)
 
-    def count_interruption(self, what: str) -> None:
+    def count_interruption(self, collection: str) -> None:
         """Count a reader that has lost its member, and continues.
 
-        :param what: collection that it reads
+        :param collection: collection that it reads
         """
-        self._disconnects.append(what)  # unlike a sum, one step for all threads
+        self._disconnects.append(collection)  # unlike a sum, one step for all threads
 
     def to_document(self) -> dict[str, Value]:
         """Return the metrics by name."""

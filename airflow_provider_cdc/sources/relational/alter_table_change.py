@@ -28,7 +28,7 @@ class FillValue:
 
 
 def build_alter_change(
-    known: TableSchema,
+    former: TableSchema,
     columns: Sequence[AlteredColumn],
     *,
     added: Mapping[str, str | None],
@@ -42,9 +42,11 @@ def build_alter_change(
     :param update: other new parts of the structure: its key, its character set
     """
     renamed = {p.column.name: p.before.name for p in columns if p.before and p.before.name != p.column.name}
-    table = known.model_copy(update={"columns": tuple(p.column for p in columns), **update})
+    table = former.model_copy(update={"columns": tuple(p.column for p in columns), **update})
     stay = {p.before.name for p in columns if p.before}
-    made_again = tuple(p.column.name for p in columns if not p.before and p.column.name in {*known.column_names} - stay)
+    made_again = tuple(
+        p.column.name for p in columns if not p.before and p.column.name in {*former.column_names} - stay
+    )
     return TableChange(
-        type="ALTER", id=known.id, table=table, renamed=renamed, added=dict(added), dropped=made_again, exact=exact
+        type="ALTER", id=former.id, table=table, renamed=renamed, added=dict(added), dropped=made_again, exact=exact
     )

@@ -79,13 +79,13 @@ def key_bytes(column: Column, value: str, mode: BinaryHandling) -> bytes:
         ) from None
 
 
-def build_query_refused(what: str, why: str, statement: str) -> QueryRejected:
+def build_query_refused(problem: str, why: str, statement: str) -> QueryRejected:
     """Return the error for a user's statement or condition that the database refuses.
 
     :param why: the database's message
     """
     return QueryRejected(
-        f"{what}: {why}",
+        f"{problem}: {why}",
         where=statement,
         safe="None of its rows is captured; capture continues.",
         remedy="run the statement in a SQL client as the capture user, correct it, and send the signal again",

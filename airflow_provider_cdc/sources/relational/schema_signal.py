@@ -61,7 +61,7 @@ class SignalDialect(Protocol):
         :raises ConfigError: it is no text
         """
 
-    def build_column(self, given: SignalColumn) -> Column:
+    def build_column(self, described: SignalColumn) -> Column:
         """Build the change log column of a described one.
 
         :raises ConfigError: there is no such type
@@ -70,7 +70,7 @@ class SignalDialect(Protocol):
     def fold_name(self, name: str) -> str:
         """Return a column's name in the form that is equal for names that the database takes for the same."""
 
-    def build_structure_error(self, what: str) -> ConfigError:
+    def build_structure_error(self, problem: str) -> ConfigError:
         """Return the error for a structure that cannot be used, with its remedy."""
 
 
@@ -145,9 +145,9 @@ class SchemaDialect:
     def fold_name(self, name: str) -> str:
         return name
 
-    def build_structure_error(self, what: str) -> ConfigError:
+    def build_structure_error(self, problem: str) -> ConfigError:
         return ConfigError(
-            f"The table structure is invalid: {what}.",
+            f"The table structure is invalid: {problem}.",
             remedy='write each entry of "changes" like an entry of "tableChanges" in a schema change event',
         )
 

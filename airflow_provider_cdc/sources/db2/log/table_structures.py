@@ -98,18 +98,20 @@ class TableStructures:
         )
 
 
-def altered_table(known: TableSchema, present: TableSchema) -> TableChange:
+def altered_table(captured: TableSchema, present: TableSchema) -> TableChange:
     """Build the change from one structure to another one.
 
     No record shows a renamed column (spec DB2-374). But Db2 adds columns behind all others, and lets those that stay stand in their order: a new column
     that stands before one of these was renamed, whatever its type is now. Behind the last of them it may have been renamed as well, or made when
     another one went: which values existing rows have in it is not known then.
     """
-    stay = {c.name for c in known.columns} & {c.name for c in present.columns}
+    stay = {c.name for c in captured.columns} & {c.name for c in present.columns}
     renamed: dict[str, str] = {}
     exact = True
-    old, new = _stretches(known, stay), _stretches(present, stay)
-    in_order = [c.name for c in known.columns if c.name in stay] == [c.name for c in present.columns if c.name in stay]
+    old, new = _stretches(captured, stay), _stretches(present, stay)
+    in_order = [c.name for c in captured.columns if c.name in stay] == [
+        c.name for c in present.columns if c.name in stay
+    ]
     for at, (gone, come) in enumerate(zip(old, new, strict=True)):
         last = at == len(old) - 1
         if not gone or not come:
@@ -124,7 +126,9 @@ def altered_table(known: TableSchema, present: TableSchema) -> TableChange:
         for c in present.columns
         if c.name not in stay and c.name not in renamed and _is_told(c)
     }
-    return TableChange(type="ALTER", id=known.id, table=present, renamed=renamed, added=added, exact=exact and in_order)
+    return TableChange(
+        type="ALTER", id=captured.id, table=present, renamed=renamed, added=added, exact=exact and in_order
+    )
 
 
 def _stretches(schema: TableSchema, stay: Collection[str]) -> list[list[Column]]:

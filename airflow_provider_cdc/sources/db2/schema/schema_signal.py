@@ -38,15 +38,15 @@ def table_of(document: Mapping[str, Any], database: str, schema: str | None, con
 class _Db2Dialect(SchemaDialect):
     config: Db2Config
 
-    def build_column(self, given: SignalColumn) -> Column:
+    def build_column(self, described: SignalColumn) -> Column:
         return make_column(
-            given.name,
-            _type(given.type_text, given.length, given.scale),
+            described.name,
+            _type(described.type_text, described.length, described.scale),
             self.config,
-            nullable=given.nullable,
-            default=given.default,
-            generated=given.generated,
-            auto_incremented=given.auto_incremented,
+            nullable=described.nullable,
+            default=described.default,
+            generated=described.generated,
+            auto_incremented=described.auto_incremented,
         )
 
 

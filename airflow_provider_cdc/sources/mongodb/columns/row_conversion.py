@@ -69,26 +69,26 @@ class ColumnTables:
         """Begin tables with the columns that they have elsewhere."""
         self._elsewhere |= {table.id: table.model_copy(update={"version": 1}) for table in tables if in_columns(table)}
 
-    def resolve_schema(self, table: TableId, known: TableSchema | None = None) -> TableSchema:
+    def resolve_schema(self, table: TableId, recorded: TableSchema | None = None) -> TableSchema:
         """Build a collection's table: the columns that it has, and those that are declared.
 
         Of a table in another form, it has none of the columns.
         """
-        base = known if known is not None and in_columns(known) else self._first(table)
+        base = recorded if recorded is not None and in_columns(recorded) else self._first(table)
         return _with_columns(base, self._build_fields(table, base.columns))
 
-    def convert_rows(self, rows: RowBlock, known: TableSchema | None) -> RowBlock:
+    def convert_rows(self, rows: RowBlock, recorded: TableSchema | None) -> RowBlock:
         """Rows with the columns of their table; fields that it has no column for get one.
 
-        :param known: the table as it is; one with documents as texts keeps that form
+        :param recorded: the table as it is; one with documents as texts keeps that form
         :raises ConfigError: the table has columns, and the rows have texts
         :raises UnreadableValue: a document is damaged
         """
         table = rows.table.id
         if rows.table != build_bytes_schema(table):  # an equal one may have been made before
-            if known is not None and in_columns(known):
+            if recorded is not None and in_columns(recorded):
                 if rows.table.documents is None:
-                    return _only_keys(rows, known)
+                    return _only_keys(rows, recorded)
                 raise ConfigError(
                     f"The table of {table} has its documents as columns, but they are now captured as text, "
                     "because document.columns.list no longer names the collection.",
@@ -97,10 +97,10 @@ class ColumnTables:
                     "which converts the table to the new form",
                 )
             return rows
-        if known is not None and not in_columns(known):
+        if recorded is not None and not in_columns(recorded):
             return _as_texts(rows)
         try:
-            return self._in_columns(rows, known or self._first(table))
+            return self._in_columns(rows, recorded or self._first(table))
         except DocumentError as e:
             error = UnreadableValue(
                 f"A document of {table} cannot be read: {e}",

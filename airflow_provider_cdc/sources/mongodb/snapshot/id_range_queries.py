@@ -50,10 +50,10 @@ def build_range_options(
     return options
 
 
-def filter_of(text: str | None, what: str) -> dict[str, Any]:
+def filter_of(text: str | None, origin: str) -> dict[str, Any]:
     """Parse a filter from extended JSON.
 
-    :param what: the property or signal that it is of, for errors
+    :param origin: the property or signal that it is of, for errors
     :raises QueryRejected: it is no document
     """
     if not text:
@@ -62,12 +62,12 @@ def filter_of(text: str | None, what: str) -> dict[str, Any]:
         document = json_util.loads(text, json_options=_CANONICAL)
     except (ValueError, TypeError, bson.errors.BSONError) as e:
         raise QueryRejected(
-            f"A filter is not extended JSON: {e}", where=f"{what}: {text[:200]}", safe="Nothing was read; capture continues.",
+            f"A filter is not extended JSON: {e}", where=f"{origin}: {text[:200]}", safe="Nothing was read; capture continues.",
             remedy='write it as a document, such as {"paid": true}',
         ) from None  # fmt: skip
     if not isinstance(document, Mapping):
         raise QueryRejected(
-            "A filter is not a document.", where=f"{what}: {text[:200]}", safe="Nothing was read; capture continues.",
+            "A filter is not a document.", where=f"{origin}: {text[:200]}", safe="Nothing was read; capture continues.",
             remedy='write it as a document, such as {"paid": true}',
         )  # fmt: skip
     return dict(document)

@@ -59,24 +59,24 @@ class _Dialect:
             raise self.build_structure_error(f'"defaultCharsetName" of {table} is {charset!r}, not a text')
         return charset
 
-    def build_column(self, given: SignalColumn) -> Column:
+    def build_column(self, described: SignalColumn) -> Column:
         return captured_column(
-            given.table,
-            given.name,
-            self._type(given),
+            described.table,
+            described.name,
+            self._type(described),
             self.config,
-            nullable=given.nullable,
-            default=given.default,
-            auto_incremented=given.auto_incremented,
-            generated=given.generated,
+            nullable=described.nullable,
+            default=described.default,
+            auto_incremented=described.auto_incremented,
+            generated=described.generated,
         )
 
     def fold_name(self, name: str) -> str:
         return name.lower()
 
-    def build_structure_error(self, what: str) -> ConfigError:
+    def build_structure_error(self, problem: str) -> ConfigError:
         return ConfigError(
-            f"A change in a schema-changes signal is invalid: {what}.",
+            f"A change in a schema-changes signal is invalid: {problem}.",
             remedy="write it like tableChanges of a schema change event, see docs/sources/mysql.md",
         )
 

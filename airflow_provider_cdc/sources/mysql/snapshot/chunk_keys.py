@@ -100,15 +100,15 @@ class KeyColumn:
             return f"CAST(CAST({name} AS UNSIGNED) AS CHAR)"
         return f"CAST({name}{'+0' if self.kind == INT else ''} AS CHAR)"
 
-    def to_json_value(self, found: pa.Scalar) -> Any:
+    def to_json_value(self, value: pa.Scalar) -> Any:
         """Convert a value of the row image, or of :attr:`exact_expression`, to its JSON form."""
-        if not found.is_valid:
+        if not value.is_valid:
             return None
         if self.kind in (TEXT, BYTES):
-            return self._bytes(found.as_buffer().to_pybytes())
+            return self._bytes(value.as_buffer().to_pybytes())
         if self.by_image:
-            return found.as_py()
-        text = found.as_py().decode("ascii")
+            return value.as_py()
+        text = value.as_py().decode("ascii")
         if self.kind == INT:
             return int(text)
         if self.kind == MEMBER:

@@ -71,18 +71,18 @@ class WatermarkStatements(abc.ABC):
 
     @abc.abstractmethod
     def compute_watermarks(
-        self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool
+        self, results: Sequence[Rows], after: Sequence[Rows], *, transactional: bool
     ) -> ChunkWatermarks:
         """Return the watermarks, from the results of the statements.
 
-        :param found: results of :attr:`before`, :attr:`begin`, the metadata lock, :attr:`inside` and others, in this order
+        :param results: results of :attr:`before`, :attr:`begin`, the metadata lock, :attr:`inside` and others, in this order
         :param after: results of :attr:`after`
         :param transactional: the table's engine is transactional, so its rows come from a consistent view
         """
 
-    def parse_log_end(self, found: Sequence[Rows]) -> MySqlPosition:
+    def parse_log_end(self, results: Sequence[Rows]) -> MySqlPosition:
         """Return the end of the log, from the results of :attr:`log_end`."""
-        return end_of(found[0], self._server, str(found[1][0][0] or "") if self._server.mariadb else "")
+        return end_of(results[0], self._server, str(results[1][0][0] or "") if self._server.mariadb else "")
 
     def check_server(self, connection: Connection) -> None:  # noqa: B027 MariaDB's need nothing
         """Check the server's settings.
@@ -99,9 +99,9 @@ class WrittenWatermarks(WatermarkStatements):
         super().__init__(connection, server)
 
     def compute_watermarks(
-        self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool
+        self, results: Sequence[Rows], after: Sequence[Rows], *, transactional: bool
     ) -> ChunkWatermarks:
-        return ChunkWatermarks(end_of(found[1], self._server), int(found[0][0][0]))
+        return ChunkWatermarks(end_of(results[1], self._server), int(results[0][0][0]))
 
     def check_server(self, connection: Connection) -> None:
         if not self._server.mariadb and not query_scalar(connection, "SELECT @@GLOBAL.binlog_order_commits"):
@@ -123,17 +123,17 @@ class ViewWatermarks(WatermarkStatements):
     isolation = "REPEATABLE READ"
 
     def compute_watermarks(
-        self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool
+        self, results: Sequence[Rows], after: Sequence[Rows], *, transactional: bool
     ) -> ChunkWatermarks:
-        status = {str(name).lower(): str(value) for name, value in found[4]}
+        status = {str(name).lower(): str(value) for name, value in results[4]}
         position = MySqlPosition(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
         # GTIDs are compared if the stream's position is of another server: the view has at least the GTIDs executed before it was
         # opened, and none that were not executed afterwards
-        low = replace(position, gtids=str(found[1][0][0] or ""), server=self._server.identity)
+        low = replace(position, gtids=str(results[1][0][0] or ""), server=self._server.identity)
         high = replace(low, gtids=str(after[1][0][0] or ""))
         if not transactional:  # such a table has no views: its rows are those of the moment of reading
             high = end_of(after[0], self._server, high.gtids)
-        return ChunkWatermarks(high, int(found[0][0][0]), low, high)
+        return ChunkWatermarks(high, int(results[0][0][0]), low, high)
 
 
 class GtidWatermarks(WatermarkStatements):
@@ -146,12 +146,12 @@ class GtidWatermarks(WatermarkStatements):
         super().__init__(connection, server)
 
     def compute_watermarks(
-        self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool
+        self, results: Sequence[Rows], after: Sequence[Rows], *, transactional: bool
     ) -> ChunkWatermarks:
         # without a file and a server, positions are compared with it by their GTIDs only
-        low = MySqlPosition("", 0, str(found[1][0][0] or "").replace("\n", ""))
+        low = MySqlPosition("", 0, str(results[1][0][0] or "").replace("\n", ""))
         high = end_of(after[0], self._server)
-        return ChunkWatermarks(high, int(found[0][0][0]), low, high)
+        return ChunkWatermarks(high, int(results[0][0][0]), low, high)
 
     def check_server(self, connection: Connection) -> None:
         _verify_gtids(connection)

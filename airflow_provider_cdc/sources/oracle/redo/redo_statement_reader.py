@@ -243,7 +243,7 @@ class RedoReader:
         return _Image(struct, np.array(unavailable, np.bool_).reshape(len(children), len(literals)))
 
     def build_unreadable_error(
-        self, what: str, text: str = "", *, column: str | None = None, quotes: bool = False
+        self, problem: str, text: str = "", *, column: str | None = None, quotes: bool = False
     ) -> CdcError:
         """Return the error for a statement that cannot be read.
 
@@ -252,7 +252,7 @@ class RedoReader:
         relaxed = "set internal.log.mining.sql.relaxed.quote.detection=true, if apostrophes in texts are not doubled"
         excluded = f"exclude the column with column.exclude.list={escape_name(f'{self.schema.id}.{column}')}"
         return UnreadableValue(
-            what,
+            problem,
             where=f"{self.schema.id}{f'.{column}' if column else ''}{f': {_excerpt(text)}' if text else ''}",
             safe=_SAFE,
             remedy=excluded if column else relaxed if quotes and not self._relaxed else f"`{self._read_whole}`",

@@ -171,13 +171,13 @@ def _without(layout: RowImageLayout, absent: frozenset[int], places: Sequence[in
     return replace(layout, columns=columns, stores=stores, finishers=finishers, minimum=0, logged=logged, absent=absent)
 
 
-def places_of_columns(logged: Sequence[str], known: Collection[str] = ()) -> list[int]:
+def places_of_columns(logged: Sequence[str], table_columns: Collection[str] = ()) -> list[int]:
     """Return the places in a table map of the columns that rows have.
 
     :param logged: the names that the map has
-    :param known: the columns of the table; one that is among them is not hidden, whatever it is called
+    :param table_columns: the columns of the table; one that is among them is not hidden, whatever it is called
     """
-    return [i for i, name in enumerate(logged) if name in known or not _HIDDEN.fullmatch(name)]
+    return [i for i, name in enumerate(logged) if name in table_columns or not _HIDDEN.fullmatch(name)]
 
 
 def _columns(schema: TableSchema, config: MySqlConfig) -> tuple[frozenset[str], tuple[str, ...]]:

@@ -45,17 +45,17 @@ _LOBS = {1: "tiny", 2: "", 3: "medium", 4: "long"}
 
 
 def schema_of_table_map(
-    m: TableMap, table: TableId, known: Iterable[TableSchema], config: MySqlConfig, charsets: Mapping[int, str]
+    m: TableMap, table: TableId, candidates: Iterable[TableSchema], config: MySqlConfig, charsets: Mapping[int, str]
 ) -> TableSchema:
     """Return the schema that a table map describes.
 
-    :param known: schemas of this table at other positions, the likeliest first
+    :param candidates: schemas of this table at other positions, the likeliest first
     :param charsets: collation number → character set
     :raises LayoutMismatch: the type of a column is ambiguous or missing
     """
     if m.names is None or (m.unsigned is None and any(t in _INTEGERS for t in m.types)):
         raise LayoutMismatch(UNNAMED)
-    others: list[TableSchema] = list(known)
+    others: list[TableSchema] = list(candidates)
     variants: list[tuple[int, tuple[Column, ...]]] = []
     for variant in _signs(m):
         described = [_column(variant, i, table, others, config, charsets) for i in places_of_columns(m.names)]
