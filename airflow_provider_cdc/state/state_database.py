@@ -82,7 +82,7 @@ class StateDatabase:
         if missing := sorted(set(Base.metadata.tables) - names):
             raise StateError(
                 f"The state tables are missing: {', '.join(missing)}.",
-                where=self.engine.url.render_as_string(hide_password=True),
+                where=self.engine.url.set(query={}).render_as_string(hide_password=True),
                 safe="Nothing was read or changed.",
                 remedy="airflow db migrate",
             )
@@ -126,7 +126,7 @@ class StateDatabase:
         reason = getattr(error, "orig", None) or error
         raise StateUnavailable(
             f"The state database cannot be reached, or is locked, for {self._patience_s:g} s: {reason}",
-            where=self.engine.url.render_as_string(hide_password=True),
+            where=self.engine.url.set(query={}).render_as_string(hide_password=True),
             safe="Committed data stays; the next run finds a batch that was being committed.",
             remedy="check the database, then run the capture again",
         ) from error

@@ -92,7 +92,7 @@ def build_unavailable_error(engine: sa.Engine, error: sa.exc.DBAPIError) -> Targ
     """Build the error for a database that cannot be reached."""
     return TargetUnavailable(
         f"The target database is not available: {error.orig}",
-        where=engine.url.render_as_string(hide_password=True),
+        where=engine.url.set(query={}).render_as_string(hide_password=True),
         safe="Its tables are complete up to the batch of their marker, and contain no row of the next batch.",
         remedy="check that the database is running and that the connection is correct; the next attempt resumes the apply",
     )

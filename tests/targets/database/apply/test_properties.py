@@ -16,7 +16,7 @@ from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of
 from airflow_provider_cdc.targets.database.dialects.target_dialect import ExistingTable
 from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
-from airflow_provider_cdc.targets.database.target_engine import open_engine, place_of
+from airflow_provider_cdc.targets.database.target_engine import build_unavailable_error, open_engine, place_of
 from tests.support.connectors import memory_connector
 from tests.support.servers.derby import adapted
 from tests.targets.database.apply.test_database_apply import in_order, rows, sink
@@ -44,6 +44,20 @@ def test_the_connection_is_that_of_the_url_with_user_and_password(url: str, expe
     assert engine.url.render_as_string(hide_password=False) == expected
     assert engine.pool._recycle == 60
     assert "it's" not in place_of(engine, config)
+
+
+def test_the_error_about_a_database_that_is_not_reached_has_no_secret_of_its_url() -> None:
+    engine = open_engine(
+        DatabaseTargetConfig.parse(
+            {"connection.url": "postgresql+psycopg://me:s3same@127.0.0.1:1/d?sslpassword=p3pper"}
+        )
+    )
+    with pytest.raises(sa.exc.DBAPIError) as caught:
+        engine.connect()
+    text = str(build_unavailable_error(engine, caught.value))
+    assert "postgresql+psycopg://me:***@127.0.0.1:1/d" in text
+    assert "s3same" not in text
+    assert "p3pper" not in text
 
 
 def test_a_connection_without_a_url_is_refused() -> None:
