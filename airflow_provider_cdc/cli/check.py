@@ -32,27 +32,27 @@ def check_source(args: argparse.Namespace) -> None:
             "Name a connector or a connection to check.",
             remedy="give the name of a connector that `airflow cdc connectors` lists, or --conn-id with a connection to a database",
         )
-    found = (
+    readiness = (
         Readiness(CdcSourceHook(args.conn_id, source=args.source).check_prerequisites())
         if access is None
         else check_readiness(access)
     )
     if args.output == "json":
-        findings = [{"what": f.what, "fix": f.fix, "fatal": f.fatal} for f in found.findings]
-        where = {} if found.position is None else {"position": found.position, "waiting": found.waiting}
-        print_json({"ready": found.is_ready, "findings": findings, **where})
+        findings = [{"what": f.what, "fix": f.fix, "fatal": f.fatal} for f in readiness.findings]
+        where = {} if readiness.position is None else {"position": readiness.position, "waiting": readiness.waiting}
+        print_json({"ready": readiness.is_ready, "findings": findings, **where})
     else:
-        for line in _check_lines(found):
+        for line in _check_lines(readiness):
             print(line)
-    if not found.is_ready:
+    if not readiness.is_ready:
         raise SystemExit(1)
 
 
-def _check_lines(found: Readiness) -> Iterator[str]:
-    yield "Ready for capture." if found.is_ready else "Not ready for capture."
-    for f in found.findings:
+def _check_lines(readiness: Readiness) -> Iterator[str]:
+    yield "Ready for capture." if readiness.is_ready else "Not ready for capture."
+    for f in readiness.findings:
         yield f"  {'✗' if f.fatal else '!'} {f.what}"
         yield f"    {f.fix}"
-    if found.position is not None:
-        yield f"The log ends at {found.position}."
-        yield f"Pending work: {found.waiting}." if found.waiting else "All changes are captured."
+    if readiness.position is not None:
+        yield f"The log ends at {readiness.position}."
+        yield f"Pending work: {readiness.waiting}." if readiness.waiting else "All changes are captured."

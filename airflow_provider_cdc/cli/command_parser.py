@@ -267,10 +267,10 @@ def _procedures() -> list[GroupCommand]:
         GroupCommand(
             name=kind,
             help=f"Change a {kind} database so that tables can be captured",
-            subcommands=[_procedure(procedure) for procedure in found.values()],
+            subcommands=[_procedure(procedure) for procedure in procedures.values()],
         )
         for kind in sorted(SOURCES)
-        if (found := load_procedures(kind))
+        if (procedures := load_procedures(kind))
     ]
 
 

@@ -38,23 +38,24 @@ def show_status(args: argparse.Namespace) -> None:
     with open_store(args) as store:
         row = find_connector(store, args.connector)
         tables = known_tables(store, row)
-        found = ConnectorLifecycle(args.connector, store).inspect_status()
+        status = ConnectorLifecycle(args.connector, store).inspect_status()
     targets, works, trouble = status_texts.beside_changelog(row)
     if args.output == "json":
         print_json(
-            found.to_document() | {"tables": tables, "targets": targets, "work": [one.to_document() for one in works]}
+            status.to_document()
+            | {"tables": tables, "targets": targets, "work": [work.to_document() for work in works]}
         )
     else:
-        for line in status_texts.status_lines(found):
+        for line in status_texts.status_lines(status):
             print(line)
         for line in status_texts.work_lines(works):
             print(line)
         print(f"  Tables:     {len(tables)}: {format_names(tables)}" if tables else "  Tables:     none known yet")
-        for line in status_texts.metrics_lines(found.metrics):
+        for line in status_texts.metrics_lines(status.metrics):
             print(line)
         for line in status_texts.target_lines(targets, trouble):
             print(line)
-    if found.state == "failed":
+    if status.state == "failed":
         raise SystemExit(1)
 
 
@@ -207,12 +208,12 @@ def check_gap(args: argparse.Namespace) -> None:
     from airflow_provider_cdc.core.lifecycle.log_gap import GapRepair
 
     with lifecycle_with_source(args) as lifecycle:
-        found = lifecycle.find_gap()
+        gap = lifecycle.find_gap()
         if args.output == "json" and args.repair is None:
-            print_json({"gap": None if found is None else found.to_document()})
+            print_json({"gap": None if gap is None else gap.to_document()})
         else:
-            print(gap_text(found, args.connector))
-        if found is None:
+            print(gap_text(gap, args.connector))
+        if gap is None:
             return
         if args.repair is None:
             if args.output != "json":

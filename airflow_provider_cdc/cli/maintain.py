@@ -36,8 +36,8 @@ def run_maintenance(args: argparse.Namespace) -> None:
         return
     access, targets = connector_and_targets(args)
     tasks = _tasks(args, access, targets)  # arguments are checked before anything is removed
-    found = _retained(args) if args.only is None else None
-    _tell(args, found, [_maintained(task) for task in tasks])
+    retained = _retained(args) if args.only is None else None
+    _tell(args, retained, [_maintained(task) for task in tasks])
     if args.only == "tables" and not tasks and args.output != "json":
         print("Nothing to do: a database maintains its tables itself.")
 
@@ -100,8 +100,8 @@ def _tell(args: argparse.Namespace, retained: RetentionResult | None, reports: l
         for report in reports:
             _print(report)
     problems = retained.problem_texts if retained is not None else []
-    if found := [*problems, *(report["problem"] for report in reports if report["problem"])]:
-        raise SystemExit("\n".join(found))
+    if all_problems := [*problems, *(report["problem"] for report in reports if report["problem"])]:
+        raise SystemExit("\n".join(all_problems))
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -124,22 +124,22 @@ def list_targets(args: argparse.Namespace) -> None:
         changelog, args.connector, RetentionLimits.from_properties(access.definition.properties)
     ).plan_removal()
     holds = {(hold.need.target, hold.need.location): hold for hold in plan.holds}
-    found = []
+    entries = []
     for need in needs_of(changelog.storage, args.connector):
         hold = holds.get((need.target, need.location))
         silent = hold is not None and hold.silent
-        found.append({**need.to_document(), "since": "" if hold is None else hold.since, "silent": silent})
+        entries.append({**need.to_document(), "since": "" if hold is None else hold.since, "silent": silent})
     if args.output == "json":
-        print_json({"first": plan.first, "last": plan.last, "targets": found})
+        print_json({"first": plan.first, "last": plan.last, "targets": entries})
         return
     print_table(
         ("target", "location", "applied up to batch", "behind since", "last apply", "tables behind"),
         [
             (
-                one["target"], one["location"], one["after"], one["since"] + (" (silent)" if one["silent"] else ""), one["applied_at"],
-                ", ".join(one["tables"][:5]) + (" …" if len(one["tables"]) > 5 else ""),
+                entry["target"], entry["location"], entry["after"], entry["since"] + (" (silent)" if entry["silent"] else ""), entry["applied_at"],
+                ", ".join(entry["tables"][:5]) + (" …" if len(entry["tables"]) > 5 else ""),
             )
-            for one in found
+            for entry in entries
         ],
         f"No target has applied changes of {args.connector}: no batch of its change log is removed.",
     )  # fmt: skip

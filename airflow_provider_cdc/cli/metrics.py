@@ -16,13 +16,15 @@ def show_metrics(args: argparse.Namespace) -> None:
     with open_store(args) as store:
         if args.connector:
             find_connector(store, args.connector)
-        found = store.metrics.load_series(args.connector)
+        all_series = store.metrics.load_series(args.connector)
     if args.openmetrics:
-        print(format_openmetrics(found), end="")
+        print(format_openmetrics(all_series), end="")
         return
     if args.output == "json":
-        print_json([one.to_document() for one in found])
+        print_json([series.to_document() for series in all_series])
         return
     head = ("connector", "by", "topic", "metric", "value")
-    rows = [(one.connector, one.producer, one.topic, *row) for one in found for row in series_rows(one)]
+    rows = [
+        (series.connector, series.producer, series.topic, *row) for series in all_series for row in series_rows(series)
+    ]
     print_table(head, rows, "Nothing was measured yet.")

@@ -32,12 +32,12 @@ _SPOKEN_S = 2.0
 @cli_command
 def show_row_history(args: argparse.Namespace) -> None:
     """Show all changes of a row."""
-    asked = RowQuery(
+    query = RowQuery(
         args.table, args.key, find_current_user(), args.connector or "", _time(args.as_of), args.compare, args.database_conn_id or (), args.timeout
     )  # fmt: skip
     without_pandas()
     with open_store(args) as store:
-        story = load_row_history(store, asked, _IndexProgress())
+        story = load_row_history(store, query, _IndexProgress())
     if args.json or args.output == "json":
         print(story.model_dump_json(indent=2))
     else:
@@ -54,14 +54,14 @@ def _time(text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
             f"--as-of is {text!r}, which is not a time.",
             safe="Nothing was shown.",
             remedy="for example 2026-03-01T12:00:00+00:00",
         ) from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 class _IndexProgress:
@@ -125,7 +125,7 @@ def _change(change: RowChange) -> Iterator[str]:
     yield f"  at {where or 'no position'}{transaction}; seq {change.seq:,}, batch {change.batch:,}"
     times = [f"captured {change.captured_at}"]
     times += [f"in the change log {change.batch_at}"] if change.batch_at else []
-    times += [_applied(one) for one in change.applied]
+    times += [_applied(outcome) for outcome in change.applied]
     yield f"  {'; '.join(times)}"
 
 
@@ -151,22 +151,22 @@ def _image(image: dict[str, Any] | None, name: str, unavailable: list[str]) -> s
     return _value(image[name]) if name in image else "(left out)"
 
 
-def _applied(one: TargetOutcome) -> str:
-    where = f"{one.target} {one.location}"
-    if one.state == "waits":
+def _applied(outcome: TargetOutcome) -> str:
+    where = f"{outcome.target} {outcome.location}"
+    if outcome.state == "waits":
         return f"not yet in {where}"
-    if one.state == "unknown" or one.at is None:
+    if outcome.state == "unknown" or outcome.at is None:
         return f"in {where}: not known"
-    return f"in {where} {'by' if one.at_latest else 'at'} {one.at}"
+    return f"in {where} {'by' if outcome.at_latest else 'at'} {outcome.at}"
 
 
 def _elsewhere(story: RowHistory) -> Iterator[str]:
     yield from map(_target, story.targets)
     if (source := story.source) is not None:
-        found = "the row does not exist" if source.row is None else _values(source.row)
+        row_text = "the row does not exist" if source.row is None else _values(source.row)
         same = {True: "equal", False: "not equal", None: "cannot be compared"}[source.equal]
         which = f" ({', '.join(source.different)})" if source.different else ""
-        yield f"The source at log position {source.position}: {found}: {same}{which}"
+        yield f"The source at log position {source.position}: {row_text}: {same}{which}"
 
 
 def _target(target: CurrentTargetRow) -> str:
@@ -192,5 +192,5 @@ def _values(row_: dict[str, Any]) -> str:
 def _value(value: Any) -> str:
     """Format a value as JSON, so that a text cannot be taken for NULL or a number, nor move the cursor."""
     text = "NULL" if value is None else json.dumps(value, ensure_ascii=False)
-    text = "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+    text = "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in text)
     return text if len(text) <= 200 else f"{text[:200]}… ({len(text):,} characters)"

@@ -45,26 +45,27 @@ def _airflows_url() -> str:
     from sqlalchemy import make_url
 
     url = make_url(conf.get_mandatory_value("database", "sql_alchemy_conn"))
-    given: Any = None
+    connect_args: Any = None
     if conf.has_option("database", "sql_alchemy_connect_args"):
-        given = conf.getimport("database", "sql_alchemy_connect_args")
-    query = {**_arguments(given or {}), **url.query}
+        connect_args = conf.getimport("database", "sql_alchemy_connect_args")
+    query = {**_arguments(connect_args or {}), **url.query}
     return url.set(query=query).render_as_string(hide_password=False)
 
 
-def _arguments(given: Mapping[str, Any]) -> dict[str, str]:
+def _arguments(connect_args: Mapping[str, Any]) -> dict[str, str]:
     """``[database] sql_alchemy_connect_args`` as SQLAlchemy reads them from a URL.
 
     >>> _arguments({"sslmode": "verify-full", "ssl": {"ca": "/ca.pem"}})
     {'sslmode': 'verify-full', 'ssl_ca': '/ca.pem'}
     """
-    found: dict[str, str] = {}
-    for name, value in given.items():
+    arguments: dict[str, str] = {}
+    for name, value in connect_args.items():
         if isinstance(value, (str, int)):
-            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+            arguments[name] = str(value).lower() if isinstance(value, bool) else str(value)
         elif name == "ssl" and isinstance(value, Mapping) and set(value) <= set(_SSL):
-            found |= {
-                f"ssl_{part}": str(one).lower() if isinstance(one, bool) else str(one) for part, one in value.items()
+            arguments |= {
+                f"ssl_{part}": str(setting).lower() if isinstance(setting, bool) else str(setting)
+                for part, setting in value.items()
             }
         else:
             raise ConfigError(
@@ -72,7 +73,7 @@ def _arguments(given: Mapping[str, Any]) -> dict[str, str]:
                 safe="No connection was created.",
                 remedy=f"write a SQLAlchemy URL with the driver's arguments to a file, and pass the file to `{format_cdc_command('setup', url='-')}` on standard input",
             )
-    return found
+    return arguments
 
 
 def _with_role(url: str, role: str, schema: str | None, conn_id: str) -> tuple[str, list[str]]:
@@ -86,11 +87,11 @@ def _with_role(url: str, role: str, schema: str | None, conn_id: str) -> tuple[s
 
     parsed = make_url(url)
     before = _stored(conn_id)
-    known = make_url(before) if before else None
-    kept = known.password if known is not None and known.username == role else None
-    password = str(kept or secrets.token_urlsafe(24))
-    made = parsed.set(username=role, password=password)
-    return made.render_as_string(hide_password=False), role_sql(parsed, role, password, schema)
+    stored_url = make_url(before) if before else None
+    stored_password = stored_url.password if stored_url is not None and stored_url.username == role else None
+    password = str(stored_password or secrets.token_urlsafe(24))
+    role_url = parsed.set(username=role, password=password)
+    return role_url.render_as_string(hide_password=False), role_sql(parsed, role, password, schema)
 
 
 def _stored(conn_id: str) -> str | None:

@@ -86,10 +86,10 @@ def _wait(store: StateStore, connector: str, number: int) -> None:
 
     shown = ""
     while True:
-        found = store.signals_of(connector, 1, number=number)
-        if not found:
+        rows = store.signals_of(connector, 1, number=number)
+        if not rows:
             raise CdcError(f"Signal {number} no longer exists: connector {connector} was deleted.")
-        row = found[0]
+        row = rows[0]
         line = ": ".join(filter(None, (row.state, row.message, progress_text(row.progress))))
         if row.state.is_final:
             print(line)

@@ -50,16 +50,21 @@ def apply_dag(
         ``threads``, ``driver_memory``, …)
     :param dag: further arguments of ``DAG``
     """
-    given = [one.definition if isinstance(one, ConnectorApplyOptions) else one for one in connectors]
-    names = ", ".join(f"**{definition.name}**" for definition in given)
-    captured = [watched_table_asset(one, poll_interval=poll_interval, state_conn_id=state_conn_id) for one in given]
+    definitions = [
+        connector.definition if isinstance(connector, ConnectorApplyOptions) else connector for connector in connectors
+    ]
+    names = ", ".join(f"**{definition.name}**" for definition in definitions)
+    captured = [
+        watched_table_asset(definition, poll_interval=poll_interval, state_conn_id=state_conn_id)
+        for definition in definitions
+    ]
     schedule, arguments = arguments_of(
         AssetAny(*captured) if schedule == CAPTURED else schedule,
         run_for=run_for, continuous=continuous, refused=schedule != CAPTURED, dag=dag,
     )  # fmt: skip
     arguments = {"tags": ["cdc"], "doc_md": f"Keeps the tables of the connectors {names} up to date.", **arguments}
     length = length_of(run_for) + OVERLAP if continuous else run_for
-    with DAG(dag_id, schedule=schedule, **arguments) as made:
+    with DAG(dag_id, schedule=schedule, **arguments) as built_dag:
         ApplyConnectorsOperator(
             task_id="apply",
             connectors=connectors,
@@ -70,4 +75,4 @@ def apply_dag(
             storage_conn_id=storage_conn_id,
             **(apply or {}),
         )
-    return made
+    return built_dag

@@ -191,7 +191,7 @@ def cdc_dag(
         schedule, run_for=group.get("run_for"), continuous=continuous, refused=schedule != CONTINUOUS, dag=dag
     )
     arguments = {"tags": ["cdc", definition.source], "doc_md": f"Keeps {done}.", **arguments}
-    with DAG(dag_id or f"cdc_{definition.name}", schedule=schedule, **arguments) as made:
+    with DAG(dag_id or f"cdc_{definition.name}", schedule=schedule, **arguments) as built_dag:
         cdc_task_group(
             definition,
             conn_id=conn_id,
@@ -202,7 +202,7 @@ def cdc_dag(
             on_spark=on_spark,
             **group,
         )
-    return made
+    return built_dag
 
 
 def arguments_of(

@@ -86,16 +86,16 @@ def cdc_dags(directory: str | Path, *, default_args: Mapping[str, Any] | None = 
     :raises ConfigError: the directory is not there, or cannot be listed
     """
     folder, shared = Path(directory), dict(default_args or {})
-    found = [_parsed(stack) for stack in _listed(folder)]
-    _refuse_twice(found)
-    wanted, fleet = get_parsing_context().dag_id, ConnectorDags()
-    for dag_id, of_it in _by_id(found).items():
+    files = [_parsed(stack) for stack in _listed(folder)]
+    _refuse_twice(files)
+    context_dag_id, fleet = get_parsing_context().dag_id, ConnectorDags()
+    for dag_id, of_it in _by_id(files).items():
         # a task's process needs its own DAG only
-        if wanted in (None, dag_id):
-            fleet.dags[dag_id] = made = _made(dag_id, of_it, shared)
-            with made:
+        if context_dag_id in (None, dag_id):
+            fleet.dags[dag_id] = built_dag = _build_or_stub_dag(dag_id, of_it, shared)
+            with built_dag:
                 pass  # what a block was entered for, Airflow finds without a variable
-    for file in found:
+    for file in files:
         if file.error is not None:
             fleet.broken[file.name] = file.error
         elif file.connector is not None:
@@ -127,7 +127,7 @@ def _parsed(stack: LayeredDefinition) -> _DefinitionFile:
     file = _DefinitionFile(stack, stack.name, _fit(f"cdc_{stack.path.stem}"))
     try:
         values = stack.merge_values()
-        file.dag_id = _said_id(values) or file.dag_id
+        file.dag_id = _stated_id(values) or file.dag_id
         definition, wrong = parse_definition(values)
         if definition is None:
             raise DefinitionFileError([stack.locate_problem(path, text) for path, text in wrong])
@@ -150,36 +150,36 @@ def _parsed(stack: LayeredDefinition) -> _DefinitionFile:
     return file
 
 
-def _said_id(values: Mapping[str, Any]) -> str | None:
+def _stated_id(values: Mapping[str, Any]) -> str | None:
     """Return the id that a file gives, even if something else is wrong with it.
 
     People look for the error at the DAG that they know.
     """
-    said, name = values.get("dag_id"), values.get("name")
-    if not isinstance(said, str) and isinstance(name, str) and name:
-        said = f"cdc_{name}"
-    return _fit(said) if isinstance(said, str) and said else None
+    dag_id, name = values.get("dag_id"), values.get("name")
+    if not isinstance(dag_id, str) and isinstance(name, str) and name:
+        dag_id = f"cdc_{name}"
+    return _fit(dag_id) if isinstance(dag_id, str) and dag_id else None
 
 
 def _fit(dag_id: str) -> str:
     return _NOT_IN_IDS.sub("_", dag_id)[:_LONGEST_ID]
 
 
-def _refuse_twice(found: Sequence[_DefinitionFile]) -> None:
+def _refuse_twice(files: Sequence[_DefinitionFile]) -> None:
     """Two captures of one name would take the source from each other, and of two DAGs of one id Airflow takes any."""
     by: dict[tuple[str, str], list[_DefinitionFile]] = defaultdict(list)
-    for file in found:
+    for file in files:
         if file.definition is not None:
             by["connector", file.definition.name].append(file)
             by["DAG", file.dag_id].append(file)
     problems: dict[str, list[str]] = defaultdict(list)
-    for (what, name), same in by.items():
+    for (kind, name), same in by.items():
         if len(same) > 1:
-            text = f"the {what} {name} is defined more than once: in {_listing([file.name for file in same])}"
+            text = f"the {kind} {name} is defined more than once: in {_listing([file.name for file in same])}"
             for file in same:
                 problems[file.name].append(text)
     together: dict[tuple[str, ...], list[_DefinitionFile]] = defaultdict(list)
-    for file in found:
+    for file in files:
         if file.name in problems:
             together[tuple(problems[file.name])].append(file)
     for texts, same in together.items():
@@ -194,22 +194,22 @@ def _listing(names: Sequence[str]) -> str:
     return (", " if more else " and ").join(names[:_SHOWN]) + more
 
 
-def _by_id(found: Sequence[_DefinitionFile]) -> dict[str, list[_DefinitionFile]]:
+def _by_id(files: Sequence[_DefinitionFile]) -> dict[str, list[_DefinitionFile]]:
     """Files by the DAG that they have. None that cannot be read takes the DAG of one that can."""
     by: dict[str, list[_DefinitionFile]] = {}
-    for file in found:
+    for file in files:
         if file.definition is not None:
             by.setdefault(file.dag_id, []).append(file)
-    for file in found:
+    for file in files:
         if file.definition is None:
-            wanted, number = file.dag_id[: _LONGEST_ID - 20], 1
+            base_id, number = file.dag_id[: _LONGEST_ID - 20], 1
             while file.dag_id in by:
-                file.dag_id, number = f"{wanted}_broken{number if number > 1 else ''}", number + 1
+                file.dag_id, number = f"{base_id}_broken{number if number > 1 else ''}", number + 1
             by[file.dag_id] = [file]
     return dict(sorted(by.items()))
 
 
-def _made(dag_id: str, of_it: Sequence[_DefinitionFile], shared: Mapping[str, Any]) -> DAG:
+def _build_or_stub_dag(dag_id: str, of_it: Sequence[_DefinitionFile], shared: Mapping[str, Any]) -> DAG:
     """Build the DAG of a file; or one that reports what is wrong with it, or with several that want the same id."""
     if len(of_it) == 1 and of_it[0].error is None:
         (file,) = of_it
@@ -232,12 +232,12 @@ def _built(file: _DefinitionFile, shared: Mapping[str, Any]) -> DAG:
     names = config_class(file.connector.source).wrong_names(file.connector.properties)
     if wrong := [file.stack.locate_problem(("properties", name), f"{name}: {text}") for name, text in names.items()]:
         raise DefinitionFileError(wrong)
-    given = build_arguments(file.definition)
+    arguments = build_arguments(file.definition)
     for name in ConnectorPart.model_fields:
-        given.pop(name, None)
-    given["default_args"] = {**shared, **given.get("default_args", {})}
+        arguments.pop(name, None)
+    arguments["default_args"] = {**shared, **arguments.get("default_args", {})}
     # a block that an error leaves counts for Airflow, too: it is entered again when the DAG is complete
-    dag = cdc_dag(file.connector, **given, auto_register=False)
+    dag = cdc_dag(file.connector, **arguments, auto_register=False)
     try:
         dag.validate()  # type: ignore[no-untyped-call]
     except Exception as e:

@@ -58,7 +58,7 @@ class DefaultsFolder:
         return self._read
 
     def _first_read(self) -> list[tuple[str, ParsedFile]]:
-        found = [] if self.above is None else list(self.above.read_defaults())
+        layers = [] if self.above is None else list(self.above.read_defaults())
         if len(self.names) > 1:
             raise DefinitionFileError(
                 [DefinitionProblem(None, None, f"the folder has two files with defaults: {' and '.join(self.names)}")]
@@ -67,14 +67,14 @@ class DefaultsFolder:
             try:
                 read = read_file(path)
             except DefinitionFileError as e:
-                raise DefinitionFileError([one._replace(file=name) for one in e.problems]) from None
+                raise DefinitionFileError([problem._replace(file=name) for problem in e.problems]) from None
             if wrong := [key for key in ONLY_OF_ONE if key in read.values]:
                 text = "cannot be the same for all definitions"
                 raise DefinitionFileError(
                     [DefinitionProblem(name, read.lines.get((key,)), f"{key} {text}") for key in wrong]
                 )
-            found.append((name, read))
-        return found
+            layers.append((name, read))
+        return layers
 
 
 @dataclass(slots=True)
@@ -137,19 +137,21 @@ def find_definition_files(folder: Path) -> Iterator[LayeredDefinition]:
     yield from _files(folder, folder, None, set())
 
 
-def _files(top: Path, folder: Path, above: DefaultsFolder | None, seen: set[Path]) -> Iterator[LayeredDefinition]:
+def _files(top: Path, folder: Path, above: DefaultsFolder | None, visited: set[Path]) -> Iterator[LayeredDefinition]:
     inside = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     named = [path for path in inside if path.suffix.lower() in ENDINGS and not _is_folder(path)]
     defaults = [path for path in named if path.stem == DEFAULTS]
     here = DefaultsFolder([_name(top, path) for path in defaults], defaults, above)
     yield from (LayeredDefinition(_name(top, path), path, here) for path in named if path not in defaults)
     for path in inside:
-        if _is_folder(path) and (real := path.resolve()) not in seen | {folder.resolve()}:
+        if _is_folder(path) and (real := path.resolve()) not in visited | {folder.resolve()}:
             try:
-                found = list(_files(top, path, here, seen | {folder.resolve(), real}))
+                definitions = list(_files(top, path, here, visited | {folder.resolve(), real}))
             except OSError:
-                found = [LayeredDefinition(_name(top, path), path, here)]  # to be told as a file that cannot be read
-            yield from found
+                definitions = [
+                    LayeredDefinition(_name(top, path), path, here)
+                ]  # to be told as a file that cannot be read
+            yield from definitions
 
 
 def _name(top: Path, path: Path) -> str:

@@ -105,20 +105,20 @@ def _read(path: Path) -> ParsedFile:
     text = _decoded(path.read_bytes())
     if not text.strip():
         raise DefinitionFileError([DefinitionProblem(None, None, "the file is empty")])
-    found = _from_json(text) if path.suffix.lower() == ".json" else _from_yaml(text)
-    if found.values is None:
+    parsed = _from_json(text) if path.suffix.lower() == ".json" else _from_yaml(text)
+    if parsed.values is None:
         raise DefinitionFileError([DefinitionProblem(None, None, "the file is empty")])
-    if not isinstance(found.values, dict):
+    if not isinstance(parsed.values, dict):
         raise DefinitionFileError(
             [
                 DefinitionProblem(
-                    None, 1, f"it contains {_called(found.values)} instead of a mapping: name: …, source: …"
+                    None, 1, f"it contains {_called(parsed.values)} instead of a mapping: name: …, source: …"
                 )
             ]
         )
-    if problems := [DefinitionProblem(None, found.lines.get(where), text) for where, text in _unfit(found.values)]:
+    if problems := [DefinitionProblem(None, parsed.lines.get(where), text) for where, text in _unfit(parsed.values)]:
         raise DefinitionFileError(problems)
-    return found
+    return parsed
 
 
 def _decoded(content: bytes) -> str:
@@ -148,12 +148,12 @@ class _InvalidValue(ValueError):
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in mapping:
             raise _InvalidValue(f"{key!r} occurs twice")
-        found[key] = value
-    return found
+        mapping[key] = value
+    return mapping
 
 
 def _no_number(text: str) -> Any:
@@ -232,7 +232,7 @@ def _loader() -> Any:
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
         yaml_implicit_resolvers = {
-            first: [one for one in resolvers if one[0] != _TIMESTAMP]
+            first: [resolver for resolver in resolvers if resolver[0] != _TIMESTAMP]
             for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
 
@@ -244,7 +244,7 @@ def _wrong_keys(document: Any) -> Iterator[DefinitionProblem]:
     for _, node in _nodes(document):
         if node.id != "mapping":
             continue
-        seen: dict[str, int] = {}
+        first_lines: dict[str, int] = {}
         for key, _ in node.value:
             line = key.start_mark.line + 1
             if key.id != "scalar":
@@ -253,25 +253,27 @@ def _wrong_keys(document: Any) -> Iterator[DefinitionProblem]:
                 )
             elif key.tag not in (_TEXT, _MERGE):
                 yield DefinitionProblem(None, line, f"the key {key.value} is not a string: put it into quotes")
-            elif key.value in seen and key.tag == _TEXT:
-                yield DefinitionProblem(None, line, f"{key.value!r} occurs twice, first in line {seen[key.value]}")
+            elif key.value in first_lines and key.tag == _TEXT:
+                yield DefinitionProblem(
+                    None, line, f"{key.value!r} occurs twice, first in line {first_lines[key.value]}"
+                )
             else:
-                seen[key.value] = line
+                first_lines[key.value] = line
 
 
 def _lines(document: Any) -> dict[ValuePath, int]:
-    found: dict[ValuePath, int] = {}
+    lines: dict[ValuePath, int] = {}
     for path, node in _nodes(document):
         if node.id == "mapping":
-            found |= {(*path, key.value): key.start_mark.line + 1 for key, _ in node.value if key.id == "scalar"}
+            lines |= {(*path, key.value): key.start_mark.line + 1 for key, _ in node.value if key.id == "scalar"}
         elif node.id == "sequence":
-            found |= {(*path, number): one.start_mark.line + 1 for number, one in enumerate(node.value)}
-    return found
+            lines |= {(*path, number): item.start_mark.line + 1 for number, item in enumerate(node.value)}
+    return lines
 
 
 def _nodes(document: Any) -> Iterator[tuple[ValuePath, Any]]:
     """Return lists and mappings of a document with their paths, each once, however often it is referred to."""
-    seen = {id(document)}
+    visited = {id(document)}
     waiting: list[tuple[ValuePath, Any]] = [((), document)]
     while waiting:
         path, node = waiting.pop()
@@ -282,30 +284,30 @@ def _nodes(document: Any) -> Iterator[tuple[ValuePath, Any]]:
         elif node.id == "sequence":
             inside = list(enumerate(node.value))
         for name, value in inside:
-            if value.id != "scalar" and id(value) not in seen:
-                seen.add(id(value))
+            if value.id != "scalar" and id(value) not in visited:
+                visited.add(id(value))
                 waiting.append(((*path, name), value))
 
 
 def _unfit(document: Mapping[str, Any]) -> Iterator[tuple[ValuePath, str]]:
     """Find values that neither JSON nor Airflow's database can keep: they would break the DAGs of the other files too."""
     waiting: list[tuple[ValuePath, Any]] = [((), document)]
-    seen = 0
+    count = 0
     while waiting:
         path, value = waiting.pop()
-        seen += 1
+        count += 1
         if len(path) > MOST_LEVELS:
             yield path[:1], "values are nested too deeply"
             return
-        if seen > MOST_VALUES:
+        if count > MOST_VALUES:
             yield path[:1], f"it has more than {MOST_VALUES:,} values"
             return
         if isinstance(value, Mapping):
             if not all(map(_storable, value)):
                 yield path, f"{_shown(path)}a key has a character that cannot be stored"
-            waiting += [((*path, key), one) for key, one in value.items()]
+            waiting += [((*path, key), item) for key, item in value.items()]
         elif isinstance(value, list):
-            waiting += [((*path, number), one) for number, one in enumerate(value)]
+            waiting += [((*path, number), item) for number, item in enumerate(value)]
         elif wrong := _wrong(value):
             yield path, _shown(path) + wrong
 

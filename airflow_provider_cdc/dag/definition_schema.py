@@ -29,8 +29,8 @@ def _duration(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError("must be a number of seconds, or a duration such as 90s, 10m, 6h, 1d 12h")
     if isinstance(value, str):
-        found = _DURATION.fullmatch(value)
-        parts = {name: int(text) for name, text in found.groupdict().items() if text} if found else {}
+        match = _DURATION.fullmatch(value)
+        parts = {name: int(text) for name, text in match.groupdict().items() if text} if match else {}
         if not parts or any(number > _LONGEST_S for number in parts.values()):
             raise ValueError("must be a number of seconds, or a duration such as 90s, 10m, 6h, 1d 12h")
         value = timedelta(**parts).total_seconds()
@@ -43,13 +43,13 @@ def _moment(value: Any) -> Any:
     try:
         if not isinstance(value, str):
             raise ValueError
-        found = datetime.fromisoformat(value)
-        found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-        if not 1970 <= found.astimezone(UTC).year <= 9000:
+        moment = datetime.fromisoformat(value)
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        if not 1970 <= moment.astimezone(UTC).year <= 9000:
             raise ValueError
     except (ValueError, OverflowError):
         raise ValueError("must be a time such as 2025-01-31 or 2025-01-31T06:00:00+00:00") from None
-    return found
+    return moment
 
 
 def _schedule(value: Any) -> Any:
@@ -184,7 +184,7 @@ class DagDefinition(ConnectorPart, DagPart):
     group: GroupPart | None = None
 
 
-_WANTED = {
+_EXPECTED_TEXTS = {
     "string_type": "must be a string", "int_type": "must be a whole number", "float_type": "must be a number", "bool_type": "must be true or false",
     "dict_type": "must be a mapping", "model_type": "must be a mapping", "list_type": "must be a list", "missing": "is required",
 }  # fmt: skip
@@ -198,8 +198,8 @@ def parse_definition(values: Mapping[str, Any]) -> tuple[DagDefinition | None, l
     try:
         return DagDefinition.model_validate(dict(values)), []
     except ValidationError as e:
-        found = dict.fromkeys((path, text) for path, text in _explained(e))
-        return None, list(found)
+        problems = dict.fromkeys((path, text) for path, text in _explained(e))
+        return None, list(problems)
 
 
 def build_arguments(part: _FormPart) -> dict[str, Any]:
@@ -207,30 +207,35 @@ def build_arguments(part: _FormPart) -> dict[str, Any]:
 
     What was not said, or is ``null``, is left to what is called; but a DAG without a schedule is possible.
     """
-    said = {name: getattr(part, name) for name in type(part).model_fields if name in part.model_fields_set}
+    given_values = {name: getattr(part, name) for name in type(part).model_fields if name in part.model_fields_set}
     return {
         name: build_arguments(value) if isinstance(value, _FormPart) else value
-        for name, value in said.items()
+        for name, value in given_values.items()
         if value is not None or name == "schedule"
     }
 
 
 def _explained(error: ValidationError) -> Iterator[tuple[ValuePath, str]]:
-    for one in error.errors(include_url=False, include_input=True, include_context=False):
-        path = tuple(one["loc"])
+    for entry in error.errors(include_url=False, include_input=True, include_context=False):
+        path = tuple(entry["loc"])
         # of a value that may have several types, the last part of the place is the type
-        model, known = _part_of(path)
-        path = path[:known]
+        model, depth = _part_of(path)
+        path = path[:depth]
         name = ".".join(str(part) for part in path)
-        if one["type"] == "extra_forbidden":
+        if entry["type"] == "extra_forbidden":
             yield (
                 path,
                 f"{'.'.join(map(str, path[:-1]))}{': ' if len(path) > 1 else ''}{describe_unknown_name(str(path[-1]), sorted(model.model_fields))}",
             )
             continue
-        found = "" if one["type"] == "missing" else f", but is {type_names.get(type(one['input']), 'something else')}"
-        wanted = _WANTED.get(one["type"])
-        yield path, f"{name} {wanted}{found}" if wanted else f"{name}: {one['msg'].removeprefix('Value error, ')}"
+        actual = (
+            "" if entry["type"] == "missing" else f", but is {type_names.get(type(entry['input']), 'something else')}"
+        )
+        expected = _EXPECTED_TEXTS.get(entry["type"])
+        yield (
+            path,
+            f"{name} {expected}{actual}" if expected else f"{name}: {entry['msg'].removeprefix('Value error, ')}",
+        )
 
 
 def _part_of(path: ValuePath) -> tuple[type[_FormPart], int]:

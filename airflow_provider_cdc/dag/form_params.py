@@ -33,13 +33,13 @@ def known_tables(
 
     :param tables: connector → names that its definition does not contain
     """
-    found: dict[str, list[str]] = {}
+    owners: dict[str, list[str]] = {}
     for connector in connectors:
         name = connector if isinstance(connector, str) else connector.name
         named = [] if isinstance(connector, str) else named_tables(connector.properties)
         for table in dict.fromkeys([*named, *tables.get(name, ())]):
-            found.setdefault(table, []).append(name)
-    return dict(sorted(found.items()))
+            owners.setdefault(table, []).append(name)
+    return dict(sorted(owners.items()))
 
 
 def connector_param(names: Sequence[str], section: str | None) -> Param:

@@ -65,11 +65,11 @@ def cdc_group_dag(
     if not applied and apply:
         raise ConfigError("apply needs location: without location, no changes are applied.")
     common: dict[str, Any] = {"connectors": connectors, "state_conn_id": state_conn_id}
-    names = ", ".join(f"**{one.definition.name}**" for one in connectors)
+    names = ", ".join(f"**{connector.definition.name}**" for connector in connectors)
     schedule, arguments = arguments_of(schedule, run_for=None, continuous=False, refused=False, dag=dag)
     done = f"Keeps the captured changes of the connectors {names} up to date."
     arguments = {"tags": ["cdc"], "doc_md": done, **arguments}
-    with DAG(dag_id, schedule=schedule, **arguments) as made:
+    with DAG(dag_id, schedule=schedule, **arguments) as built_dag:
         # a source that is down is asked by the sensor of the next run: there is nothing to try again meanwhile
         captured = CaptureGroupOperator(task_id="capture", **common, **{"skip_unreachable": wait, **(capture or {})})
         if wait:
@@ -87,21 +87,23 @@ def cdc_group_dag(
             )
             # of a run, the last tasks decide: one for the capture, too. It takes no process
             captured >> [apply_changes, EmptyOperator(task_id="captured")]
-    return made
+    return built_dag
 
 
 def _applied(
     connectors: Sequence[GroupedConnector], tables_of: Sequence[ConnectorApplyOptions]
 ) -> list[ConnectorApplyOptions]:
-    different = {one.definition.name: one for one in tables_of}
-    found = []
-    for one in connectors:
-        tables = different.pop(one.definition.name, None) or ConnectorApplyOptions(definition=one.definition)
-        found.append(replace(tables, storage_conn_id=tables.storage_conn_id or one.storage_conn_id))
+    different = {options.definition.name: options for options in tables_of}
+    all_options = []
+    for connector in connectors:
+        tables = different.pop(connector.definition.name, None) or ConnectorApplyOptions(
+            definition=connector.definition
+        )
+        all_options.append(replace(tables, storage_conn_id=tables.storage_conn_id or connector.storage_conn_id))
     if different:
         raise ConfigError(
             f"tables_of names connectors that the group does not capture: {', '.join(different)}.",
-            where=f"captured: {', '.join(one.definition.name for one in connectors)}",
+            where=f"captured: {', '.join(captured.definition.name for captured in connectors)}",
             remedy="add them to this group, or apply them in the DAG that captures them",
         )
-    return found
+    return all_options

@@ -56,7 +56,7 @@ def lifecycle_dag(
         "confirm": form_params.build_text_param("Confirm", "the connector's name, typed", _SURE),
         "with_changelog": form_params.build_switch_param("Delete the change log too", "when the connector is deleted", _SURE),
     }  # fmt: skip
-    with _manual(dag_id, params, _DOC, "CDC: control a connector", dag) as made:
+    with _manual(dag_id, params, _DOC, "CDC: control a connector", dag) as built_dag:
         ConnectorLifecycleOperator(
             task_id="steer",
             connector="{{ params.connector }}",
@@ -71,7 +71,7 @@ def lifecycle_dag(
             with_changelog="{{ params.with_changelog | lower }}",
             state_conn_id=state_conn_id,
         )
-    return made
+    return built_dag
 
 
 _DOC = """

@@ -20,11 +20,11 @@ def named_tables(properties: Mapping[str, Any]) -> list[str]:
     >>> named_tables({"table.include.list": r"inventory\\.(customers|orders),archive\\..*"})
     ['inventory.customers', 'inventory.orders']
     """
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for name in _LISTS:
         for pattern in _patterns(properties.get(name)):
-            found |= dict.fromkeys(list_literals(pattern))
-    return list(found)
+            names |= dict.fromkeys(list_literals(pattern))
+    return list(names)
 
 
 def list_literals(pattern: str) -> list[str]:
@@ -55,8 +55,8 @@ def _choice(pattern: str, at: int) -> tuple[list[str], int]:
     """Alternatives up to the end of the group."""
     texts: list[str] = []
     while True:
-        found, at = _sequence(pattern, at)
-        texts += found
+        more_texts, at = _sequence(pattern, at)
+        texts += more_texts
         if at >= len(pattern) or pattern[at] != "|":
             return texts, at
         at += 1
@@ -70,10 +70,10 @@ def _sequence(pattern: str, at: int) -> tuple[list[str], int]:
             at += 3 if pattern.startswith("(?:", at) else 1
             if pattern.startswith("?", at):
                 raise _OpenPattern
-            found, at = _choice(pattern, at)
+            alternatives, at = _choice(pattern, at)
             if at >= len(pattern):
                 raise _OpenPattern
-            parts.append(found)
+            parts.append(alternatives)
         elif letter == "\\":
             at += 1
             if at >= len(pattern) or pattern[at].isalnum():

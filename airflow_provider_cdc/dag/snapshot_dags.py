@@ -51,9 +51,9 @@ def ad_hoc_snapshot_dag(
     :param dag: further arguments of ``DAG``
     """
     names = form_params.connector_names(connectors)
-    known = form_params.known_tables(connectors, tables or {})
-    params = _snapshot_params(names, known)
-    with _manual(dag_id, params, _SNAPSHOT_DOC, "CDC: snapshot tables again", dag) as made:
+    known_tables = form_params.known_tables(connectors, tables or {})
+    params = _snapshot_params(names, known_tables)
+    with _manual(dag_id, params, _SNAPSHOT_DOC, "CDC: snapshot tables again", dag) as built_dag:
         connector = "{{ params.connector }}"
         request: Any = _check.override(task_id="check")(state_conn_id=state_conn_id)
         send: Any = SendSignalOperator(
@@ -67,7 +67,7 @@ def ad_hoc_snapshot_dag(
             poll_interval=poll_interval,
             timeout=timeout.total_seconds(),
         )
-    return made
+    return built_dag
 
 
 def signal_dag(
@@ -94,7 +94,7 @@ def signal_dag(
         "data": form_params.build_json_param("Data", 'data of the signal, for example {"message": "we were here at {}"}', None),
         "id": form_params.build_text_param("Id", "id of the signal in notifications (default: the id of the run)", None),
     }  # fmt: skip
-    with _manual(dag_id, params, _SIGNAL_DOC, "CDC: send a signal", dag) as made:
+    with _manual(dag_id, params, _SIGNAL_DOC, "CDC: send a signal", dag) as built_dag:
         send: Any = SendSignalOperator(
             task_id="send",
             connector="{{ params.connector }}",
@@ -111,7 +111,7 @@ def signal_dag(
             poll_interval=poll_interval,
             timeout=timeout.total_seconds(),
         )
-    return made
+    return built_dag
 
 
 @task
@@ -127,22 +127,24 @@ def _check(state_conn_id: str, **context: Any) -> dict[str, Any]:
     try:
         with CdcStateHook(state_conn_id).open_store() as store:
             row = find_connector(store, params["connector"])
-            found = access_of(row)
-            config = TableConfig if found is None else config_class(found.definition.source)
+            access = access_of(row)
+            config = TableConfig if access is None else config_class(access.definition.source)
             return snapshot_request(params, captured_tables(store, row), config)
     except CdcError as e:
         raise to_airflow_exception(e) from e
 
 
-def _snapshot_params(names: Sequence[str], known: Mapping[str, Sequence[str]]) -> dict[str, Param]:
+def _snapshot_params(names: Sequence[str], known_tables: Mapping[str, Sequence[str]]) -> dict[str, Param]:
     several = len(names) > 1
-    shown = {table: f"{table} ({', '.join(owners)})" for table, owners in known.items()} if several else {}
+    shown = {table: f"{table} ({', '.join(owners)})" for table, owners in known_tables.items()} if several else {}
     tables = Param(
         None,
-        "tables from the connectors' include lists" if known else "the include lists name no tables: type them below",
+        "tables from the connectors' include lists"
+        if known_tables
+        else "the include lists name no tables: type them below",
         type=["null", "array"],
         items={"type": "string"},
-        examples=list(known),
+        examples=list(known_tables),
         values_display=shown,
         title="Tables",
     )
@@ -195,7 +197,7 @@ def _snapshot_params(names: Sequence[str], known: Mapping[str, Sequence[str]]) -
 
 def _manual(dag_id: str, params: Mapping[str, Any], doc: str, title: str, dag: dict[str, Any]) -> DAG:
     """Build a DAG that only people start."""
-    given = {
+    arguments = {
         "schedule": None,
         "catchup": False,
         "tags": ["cdc"],
@@ -204,7 +206,7 @@ def _manual(dag_id: str, params: Mapping[str, Any], doc: str, title: str, dag: d
         "params": dict(params),
         **dag,
     }
-    return DAG(dag_id, **given)
+    return DAG(dag_id, **arguments)
 
 
 _SNAPSHOT_DOC = """

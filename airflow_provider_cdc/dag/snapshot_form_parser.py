@@ -73,10 +73,10 @@ def chosen_tables(params: Mapping[str, Any], captured: Mapping[str, str]) -> lis
     return select_tables([*chosen, *typed], captured)
 
 
-def _filters(given: Mapping[str, Any], tables: Sequence[str], captured: Mapping[str, str]) -> dict[str, str]:
+def _filters(conditions: Mapping[str, Any], tables: Sequence[str], captured: Mapping[str, str]) -> dict[str, str]:
     """Build filters by the exact names of chosen tables."""
     filters: dict[str, str] = {}
-    for name, text in given.items():
+    for name, text in conditions.items():
         if isinstance(text, dict):  # of a database whose conditions are documents
             text = json.dumps(text, ensure_ascii=False)
         if not isinstance(text, str):
@@ -103,11 +103,11 @@ def _since(params: Mapping[str, Any]) -> tuple[str, datetime] | None:
     if not column or not moment:
         raise _wrong("Changed since needs both a column and a time.", "fill in both, or neither")
     try:
-        found = datetime.fromisoformat(moment)
+        parsed_moment = datetime.fromisoformat(moment)
     except ValueError:
         raise _wrong(f"{moment!r} is not a time.", "for example 2025-01-31T00:00:00+00:00") from None
-    return column, found.astimezone(UTC) if found.tzinfo is not None else found
+    return column, parsed_moment.astimezone(UTC) if parsed_moment.tzinfo is not None else parsed_moment
 
 
-def _wrong(what: str, remedy: str | None = None) -> ConfigError:
-    return ConfigError(what, safe="Nothing was sent.", remedy=remedy)
+def _wrong(problem: str, remedy: str | None = None) -> ConfigError:
+    return ConfigError(problem, safe="Nothing was sent.", remedy=remedy)

@@ -47,7 +47,7 @@ def tables_dag(
         "location": form_params.build_text_param("Location of its tables", "as given to its apply, if the connector has several targets", None),
         "confirm": form_params.build_text_param("Confirm", "the connector's name; not needed to verify", None),
     }  # fmt: skip
-    with _manual(dag_id, params, _DOC, "CDC: verify, repair and rebuild tables", dag) as made:
+    with _manual(dag_id, params, _DOC, "CDC: verify, repair and rebuild tables", dag) as built_dag:
         WorkOnTablesOperator(
             task_id="work",
             connector="{{ params.connector }}",
@@ -60,7 +60,7 @@ def tables_dag(
             spark=spark,
             state_conn_id=state_conn_id,
         )
-    return made
+    return built_dag
 
 
 _DOC = """

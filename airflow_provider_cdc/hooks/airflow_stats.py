@@ -12,15 +12,15 @@ from airflow_provider_cdc.core.model.metric_samples import MetricSamples
 PREFIX = "cdc"
 
 
-def to_airflow(found: MetricSamples) -> None:
+def to_airflow(samples: MetricSamples) -> None:
     """Emit everything: values now as gauges, what was added as counts, freshness as timings.
 
     Tags are ``connector``, those of the producer, and ``topic`` where it is that of one table.
     """
     from airflow.sdk.observability import stats
 
-    for topic, series in found.series.items():
-        tags = {"connector": found.connector, **found.tags} | ({"topic": topic} if topic else {})
+    for topic, series in samples.series.items():
+        tags = {"connector": samples.connector, **samples.tags} | ({"topic": topic} if topic else {})
         for name, value in series.gauges.items():
             stats.gauge(f"{PREFIX}.{name}", value, tags=tags)
         for name, more in series.counters.items():

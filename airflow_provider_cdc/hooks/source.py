@@ -88,7 +88,7 @@ class CdcSourceHook(BaseHook):
 
         :raises ConfigError: there is no such connection, or it cannot be one to a source
         """
-        connection = self._found()
+        connection = self._find_connection()
         return properties_of(connection, self._kind(connection))
 
     def check_prerequisites(self) -> list[Finding]:
@@ -110,7 +110,7 @@ class CdcSourceHook(BaseHook):
         :raises ConfigError: another property is among them
         :raises CdcError: the database cannot be reached, or does not allow the queries
         """
-        config = config_class(self._kind(self._found()))
+        config = config_class(self._kind(self._find_connection()))
         form = config.FORM
         if wrong := sorted(places.keys() - form.places.keys()):
             raise ConfigError(
@@ -126,16 +126,16 @@ class CdcSourceHook(BaseHook):
             try:
                 return SourceInspection(findings, source.discover_tables())
             except CdcError:
-                if any(found.fatal for found in findings):  # which say better what is missing
+                if any(finding.fatal for finding in findings):  # which say better what is missing
                     return SourceInspection(findings, {})
                 raise
 
     @contextlib.contextmanager
     def _opened(self, more: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Source]:
-        connection = self._found()
+        connection = self._find_connection()
         kind = self._kind(connection)
-        found = {**config_class(kind).FORM.stand_ins, **properties_of(connection, kind)}
-        with open_source(ConnectorDefinition(NO_CONNECTOR, kind, "", dict(more)), found) as source:
+        properties = {**config_class(kind).FORM.stand_ins, **properties_of(connection, kind)}
+        with open_source(ConnectorDefinition(NO_CONNECTOR, kind, "", dict(more)), properties) as source:
             yield source
 
     def test_connection(self) -> tuple[bool, str]:
@@ -150,7 +150,7 @@ class CdcSourceHook(BaseHook):
         lines = [f"- {f.what} {'Repair' if f.fatal else 'Advice'}: {f.fix}" for f in findings]
         return not fatal, "\n".join(["Not ready for capture:" if fatal else "Ready for capture.", *lines])
 
-    def _found(self) -> Connection:
+    def _find_connection(self) -> Connection:
         from airflow.sdk.exceptions import AirflowNotFoundException
 
         try:
@@ -177,6 +177,6 @@ def __getattr__(kind: str) -> type[CdcSourceHook]:
     if kind not in SOURCES:
         raise AttributeError(kind)
     attributes = {"conn_type": f"{PREFIX}{kind}", "hook_name": f"CDC: {kind}"}
-    made = type(f"Cdc{kind.capitalize()}Hook", (CdcSourceHook,), attributes)
-    globals()[kind] = made
-    return made
+    hook_class = type(f"Cdc{kind.capitalize()}Hook", (CdcSourceHook,), attributes)
+    globals()[kind] = hook_class
+    return hook_class

@@ -63,9 +63,9 @@ class CdcDatabaseHook(BaseHook):
             url = _of_oracle(url)
         if driver == "sqlite":
             url = sa.URL.create(driver, database=connection.host or connection.schema)
-        found = {"connection.url": url.render_as_string(), "connection.username": connection.login}
-        found["connection.password"] = connection.password
-        return {name: value for name, value in found.items() if value}
+        properties = {"connection.url": url.render_as_string(), "connection.username": connection.login}
+        properties["connection.password"] = connection.password
+        return {name: value for name, value in properties.items() if value}
 
 
 @contextlib.contextmanager
@@ -87,8 +87,8 @@ def open_database(conn_id: str, sink: Mapping[str, Any]) -> Iterator[tuple[sa.En
 
 def describe_database(conn_id: str, sink: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the report of an apply says of its database, so that commands reach it later. No secrets."""
-    kept = {name: value for name, value in sink.items() if not name.startswith("connection.")}
-    return {"database": {"conn_id": conn_id, "sink": kept}}
+    sink_properties = {name: value for name, value in sink.items() if not name.startswith("connection.")}
+    return {"database": {"conn_id": conn_id, "sink": sink_properties}}
 
 
 def _of_oracle(url: Any) -> Any:

@@ -54,8 +54,8 @@ class CdcNotifier(BaseNotifier):
     def notify(self, context: Context) -> None:
         began = getattr(context.get("dag_run"), "start_date", None)
         with CdcStateHook(self.state_conn_id).open_store(patience_s=10) as store:
-            found = _since(store.list_notifications(self.connector, limit=self.limit), began)
-            text = _text(store, self.connector, found)
+            rows = _since(store.list_notifications(self.connector, limit=self.limit), began)
+            text = _text(store, self.connector, rows)
         if self.callback is None:
             self.log.info("%s", text)
             return
@@ -65,7 +65,7 @@ class CdcNotifier(BaseNotifier):
                 **context,
                 "cdc_text": text,
                 "cdc_html": html,
-                "cdc_notifications": [row.notification.to_document() for row in found],
+                "cdc_notifications": [row.notification.to_document() for row in rows],
             }
         )
 

@@ -102,36 +102,36 @@ class ApplyConnectorsOperator(ApplyJobOperator):
             "location": location, "profile": profile, "writes": writes, "tables": tables, "threads": threads, "check_crc": check_crc,
             "storage_conn_id": storage_conn_id,
         }  # fmt: skip
-        given = [
-            one if isinstance(one, ConnectorApplyOptions) else ConnectorApplyOptions(definition=one)
-            for one in connectors
+        all_options = [
+            connector if isinstance(connector, ConnectorApplyOptions) else ConnectorApplyOptions(definition=connector)
+            for connector in connectors
         ]
-        by_name = {one.definition.name: _checked(one, common) for one in given}
-        if not given or len(by_name) < len(given):
+        by_name = {options.definition.name: _checked(options, common) for options in all_options}
+        if not all_options or len(by_name) < len(all_options):
             raise ConfigError(
                 "ApplyConnectorsOperator needs at least one connector, and each connector only once.",
-                where=f"given: {', '.join(one.definition.name for one in given) or 'none'}",
+                where=f"given: {', '.join(options.definition.name for options in all_options) or 'none'}",
                 remedy="use a separate operator for each target of a connector",
             )
         kwargs.setdefault("name", "cdc-apply-connectors")
         kwargs["outlets"] = [*(kwargs.get("outlets") or []), *map(build_connector_alias, by_name)]
         super().__init__(target=target, conn_id=conn_id, **kwargs)
         self._set_run_for(run_for)
-        self._given = by_name
-        self._told: Sequence[ConnectorTables] = ()
+        self._options_by_name = by_name
+        self._submitted: Sequence[ConnectorTables] = ()
         self.connectors: list[dict[str, Any]] = [
             {
-                "connector": name, "changelog": one.definition.changelog, "changelog_options": dict(one.definition.changelog_options),
-                "location": one.location, "adopt": list(one.adopt), "storage_conn_id": one.storage_conn_id,
+                "connector": name, "changelog": options.definition.changelog, "changelog_options": dict(options.definition.changelog_options),
+                "location": options.location, "adopt": list(options.adopt), "storage_conn_id": options.storage_conn_id,
             }
-            for name, one in by_name.items()
+            for name, options in by_name.items()
         ]  # fmt: skip
-        """What is rendered; the rest is in ``_given``: rules for tables may have braces of their own."""
+        """What is rendered; the rest is in ``_options_by_name``: rules for tables may have braces of their own."""
 
     def _connectors(self) -> list[ConnectorTables]:
         return [
             ConnectorTables(
-                self._access(rendered), self.target, rendered["location"], self._given[rendered["connector"]].tables,
+                self._access(rendered), self.target, rendered["location"], self._options_by_name[rendered["connector"]].tables,
                 rendered["adopt"], _SHOWN, self.log, memory=rendered["connector"],
             )
             for rendered in self.connectors
@@ -142,68 +142,76 @@ class ApplyConnectorsOperator(ApplyJobOperator):
 
         :raises ConfigError: a template has put a secret into what is shown
         """
-        definition = self._given[rendered["connector"]].definition
-        made = replace(definition, changelog=rendered["changelog"], changelog_options=rendered["changelog_options"])
-        refuse_secrets(made)
-        return ConnectorAccess(made, "", storage_conn_id=rendered["storage_conn_id"] or None)
+        definition = self._options_by_name[rendered["connector"]].definition
+        rendered_definition = replace(
+            definition, changelog=rendered["changelog"], changelog_options=rendered["changelog_options"]
+        )
+        refuse_secrets(rendered_definition)
+        return ConnectorAccess(rendered_definition, "", storage_conn_id=rendered["storage_conn_id"] or None)
 
     def _tell_job(self, connectors: Sequence[ConnectorTables], *more: str) -> None:
-        self._told = connectors
-        told = [
-            argument for one in connectors for argument in ("--apply", json.dumps(self._spec(one), ensure_ascii=False))
+        self._submitted = connectors
+        job_arguments = [
+            argument
+            for connector in connectors
+            for argument in ("--apply", json.dumps(self._spec(connector), ensure_ascii=False))
         ]
-        self._prepare_job("apply_connectors.py", *told, "--target", self.target, *more)
+        self._prepare_job("apply_connectors.py", *job_arguments, "--target", self.target, *more)
 
-    def _spec(self, one: ConnectorTables) -> dict[str, Any]:
+    def _spec(self, connector: ConnectorTables) -> dict[str, Any]:
         """Build the specification of a connector that the job gets."""
-        given = self._given[one.connector_name]
-        found = {
-            "connector": one.connector_name, "changelog": one.access.definition.changelog, "location": one.location, "profile": given.profile,
-            "writes": given.writes, "threads": given.threads,
+        options = self._options_by_name[connector.connector_name]
+        specification = {
+            "connector": connector.connector_name, "changelog": connector.access.definition.changelog, "location": connector.location, "profile": options.profile,
+            "writes": options.writes, "threads": options.threads,
         }  # fmt: skip
-        more = {"tables": json.loads(one.rules.format_rules()), "adopt": one.adopt, "check_crc": given.check_crc}
-        return found | {name: value for name, value in more.items() if value}
+        more = {
+            "tables": json.loads(connector.rules.format_rules()),
+            "adopt": connector.adopt,
+            "check_crc": options.check_crc,
+        }
+        return specification | {name: value for name, value in more.items() if value}
 
     def _storage_options(self) -> dict[str, Any]:
         """By connector."""
-        found = {
-            one.connector_name: {
-                **one.access.definition.changelog_options,
-                **storage_options(one.access.storage_conn_id),
+        options_by_connector = {
+            connector.connector_name: {
+                **connector.access.definition.changelog_options,
+                **storage_options(connector.access.storage_conn_id),
             }
-            for one in self._told
+            for connector in self._submitted
         }
-        return {name: options for name, options in found.items() if options}
+        return {name: options for name, options in options_by_connector.items() if options}
 
     def _with_secrets(self) -> list[str]:
         shown = super()._with_secrets()
         for rendered in self.connectors:
             name = rendered["connector"]
             shown += [f"location of {name}"] if find_credentials("location.url", rendered["location"]) else []
-            shown += [f"{text} of {name}" for text in secret_places(self._given[name].tables)]
+            shown += [f"{text} of {name}" for text in secret_places(self._options_by_name[name].tables)]
         return shown
 
     def _result(self, done: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return {
             "target": self.target,
-            "events": sum(one["events"] for one in done),
-            "seconds": max(one["seconds"] for one in done),
-            "connectors": {one["connector"]: one for one in done},
+            "events": sum(result["events"] for result in done),
+            "seconds": max(result["seconds"] for result in done),
+            "connectors": {result["connector"]: result for result in done},
         }
 
 
-def _checked(given: ConnectorApplyOptions, common: dict[str, Any]) -> ConnectorApplyOptions:
+def _checked(options: ConnectorApplyOptions, common: dict[str, Any]) -> ConnectorApplyOptions:
     """With what all have in common where it says nothing else.
 
     :raises ConfigError: something cannot be used
     """
     from airflow_provider_cdc.targets.lake.formats import known_profile, known_writes
 
-    left_out = {name: value for name, value in common.items() if getattr(given, name) is None}
-    whole = replace(given, **left_out)
+    left_out = {name: value for name, value in common.items() if getattr(options, name) is None}
+    whole = replace(options, **left_out)
     if not whole.location:
         raise ConfigError(
-            f"The tables of connector {given.definition.name} have no location.",
+            f"The tables of connector {options.definition.name} have no location.",
             remedy='give a location for all connectors, such as location="s3a://lake/{connector}/{database}/{table}", or one for this connector in ConnectorApplyOptions',
         )
     refuse_secrets(whole.definition)

@@ -108,12 +108,12 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
     def _over(self, run_for: float, sink: DatabaseApply) -> Callable[[float], bool]:
         """Build the check for the end of the time; what is applied until then is measured meanwhile."""
         until = time.monotonic() + run_for
-        told = time.monotonic()
+        reported_at = time.monotonic()
 
         def over(seconds: float) -> bool:
-            nonlocal told
-            if time.monotonic() - told >= EVERY_S and sink.done.tables:
-                told = time.monotonic()
+            nonlocal reported_at
+            if time.monotonic() - reported_at >= EVERY_S and sink.done.tables:
+                reported_at = time.monotonic()
                 self._measure(sink.take_result(), ended=False)
             left = until - time.monotonic()
             return self._ended.wait(max(min(seconds, left), 0)) or left <= 0

@@ -80,26 +80,26 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        began, told = time.monotonic(), dict[str, Any]()
+        began, report = time.monotonic(), dict[str, Any]()
         failed = True
         try:
-            self._run(context, told)
+            self._run(context, report)
             failed = False
         except CdcError as e:
             raise to_airflow_exception(e) from e
         finally:
-            if "place" in told:
+            if "place" in report:
                 report_database_metrics(
-                    self.connector_access, told, self.log, seconds=time.monotonic() - began, failed=failed
+                    self.connector_access, report, self.log, seconds=time.monotonic() - began, failed=failed
                 )
                 if failed:
-                    left_to_next_run(context, self.connector_access, told, self.log)
-        return emit_asset_events(context, self.connector_access, told, self.log)
+                    left_to_next_run(context, self.connector_access, report, self.log)
+        return emit_asset_events(context, self.connector_access, report, self.log)
 
-    def _run(self, context: Context, told: dict[str, Any]) -> None:
+    def _run(self, context: Context, report: dict[str, Any]) -> None:
         """Run the job.
 
-        :param told: becomes what it has reported, also if it fails or is killed
+        :param report: becomes what it has reported, also if it fails or is killed
         :raises AirflowException: it has failed
         """
         from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -116,11 +116,11 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
                 error = self._submit(context)
             finally:
                 if file.exists():
-                    told |= json.loads(file.read_text())
-        if not told.get("ended"):
+                    report |= json.loads(file.read_text())
+        if not report.get("ended"):
             raise error or AirflowException("The Spark job succeeded, but reported no result.")
-        if "error" in told:
-            raise (AirflowFailException if told["terminal"] else AirflowException)(told["error"]) from error
+        if "error" in report:
+            raise (AirflowFailException if report["terminal"] else AirflowException)(report["error"]) from error
 
     def _properties(self) -> dict[str, Any]:
         return {**self.sink, **CdcDatabaseHook(self.database_conn_id).resolve_properties()}

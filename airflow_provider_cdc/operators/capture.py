@@ -96,13 +96,13 @@ class CaptureOperator(ConnectorFields, BaseOperator):
             raise to_airflow_exception(e) from e
         self.batch = result.batches[-1] if result.batches else None
         self._captured = result.tables
-        told = report_result(result, self.connector_access.definition, _SHOWN, self.log)
+        summary = report_result(result, self.connector_access.definition, _SHOWN, self.log)
         if self.hand_over and self._ended and datetime.now(UTC) < self._time_is_over(context):
             # a success would leave the source to nobody until the next run begins; if the state is decided already, this changes nothing
             raise AirflowException(
                 "The task was stopped before run_for ended: the captured changes are committed, and the next try continues."
             )
-        return told
+        return summary
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
         """Return what the run has captured, for Airflow's OpenLineage provider."""

@@ -89,41 +89,44 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
             looked = self._looked()
         except CdcError as e:
             raise to_airflow_exception(e) from e
-        found = _GroupResult()
-        for one in looked:
+        results = _GroupResult()
+        for inspection in looked:
             if self._ended:
                 break
-            self._attempt(one, context, found)
+            self._attempt(inspection, context, results)
         if self._ended:
-            told = f" Earlier failures: {_texts(found.failed)}" if found.failed else ""
+            earlier_failures = f" Earlier failures: {_texts(results.failed)}" if results.failed else ""
             raise AirflowException(
-                f"The task was stopped before all connectors were captured: the captured changes are committed, and the next try continues.{told}"
+                f"The task was stopped before all connectors were captured: the captured changes are committed, and the next try continues.{earlier_failures}"
             )
-        if not found.done:  # what the sensor has seen is out of reach here: its next run would see it again, at once
-            found.failed |= found.unreachable
-        if found.failed:
-            self._record(found.failed)
-            raise _failure(found.failed, len(self.connectors))
-        quiet = len(self.connectors) - len(found.done) - len(found.unreachable)
-        self.log.info("Captured %d connectors; %d had nothing to capture.", len(found.done), quiet)
-        return {"connectors": found.done, "quiet": quiet, "unreachable": list(found.unreachable)}
+        if not results.done:  # what the sensor has seen is out of reach here: its next run would see it again, at once
+            results.failed |= results.unreachable
+        if results.failed:
+            self._record(results.failed)
+            raise _failure(results.failed, len(self.connectors))
+        quiet = len(self.connectors) - len(results.done) - len(results.unreachable)
+        self.log.info("Captured %d connectors; %d had nothing to capture.", len(results.done), quiet)
+        return {"connectors": results.done, "quiet": quiet, "unreachable": list(results.unreachable)}
 
     def _looked(self) -> Iterable[ChangeInspection]:
         accesses = self.connector_accesses
         return (
-            look_at(accesses) if self.look_first else [ChangeInspection(one, "a run was requested") for one in accesses]
+            look_at(accesses)
+            if self.look_first
+            else [ChangeInspection(access, "a run was requested") for access in accesses]
         )
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
         """Return what the run has captured, for Airflow's OpenLineage provider."""
         from airflow.providers.openlineage.extractors import OperatorLineage
 
-        told = [
-            build_capture_lineage(tables, one.definition.changelog, one.definition.name)
-            for one, tables in self._captured
+        lineages = [
+            build_capture_lineage(tables, access.definition.changelog, access.definition.name)
+            for access, tables in self._captured
         ]
         return OperatorLineage(
-            inputs=[data for one in told for data in one.inputs], outputs=[data for one in told for data in one.outputs]
+            inputs=[data for lineage in lineages for data in lineage.inputs],
+            outputs=[data for lineage in lineages for data in lineage.outputs],
         )
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any]:
@@ -136,26 +139,28 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
             self.log.warning("Ending at the next transaction boundary.")
             capture.stop()
 
-    def _attempt(self, one: ChangeInspection, context: Context, found: _GroupResult) -> None:
+    def _attempt(self, inspection: ChangeInspection, context: Context, results: _GroupResult) -> None:
         """Capture a connector if there is anything to do, and note what came of it."""
-        name = one.access.definition.name
+        name = inspection.access.definition.name
         try:
-            if one.error is not None:
-                if self.skip_unreachable and isinstance(one.error, SourceUnavailable):
-                    found.unreachable[name] = one.error
-                    self.log.warning("Skipped connector %s, because its source cannot be reached. %s", name, one.error)
+            if inspection.error is not None:
+                if self.skip_unreachable and isinstance(inspection.error, SourceUnavailable):
+                    results.unreachable[name] = inspection.error
+                    self.log.warning(
+                        "Skipped connector %s, because its source cannot be reached. %s", name, inspection.error
+                    )
                     return
-                raise one.error
-            if one.reason is not None:
-                found.done[name] = self._one(one.access, one.reason, context)
+                raise inspection.error
+            if inspection.reason is not None:
+                results.done[name] = self._capture_connector(inspection.access, inspection.reason, context)
         except ConnectorHalted as e:
             self.log.warning("Skipped: %s", e)
         except CdcError as e:
-            found.failed[name] = e
+            results.failed[name] = e
             self.log.error("Connector %s failed; the other connectors continue. %s", name, e)
         except Exception as e:
             # whatever it is, it must not keep the others from being captured; the task fails with it
-            found.failed[name] = e
+            results.failed[name] = e
             self.log.exception("Connector %s failed; the other connectors continue.", name)
 
     def _record(self, failed: dict[str, Exception]) -> None:
@@ -168,7 +173,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         except Exception as e:  # the task fails anyway, with errors that matter more
             self.log.warning("The errors of the captures could not be recorded: %s", e)
 
-    def _one(self, access: ConnectorAccess, reason: str, context: Context) -> dict[str, Any]:
+    def _capture_connector(self, access: ConnectorAccess, reason: str, context: Context) -> dict[str, Any]:
         definition = access.definition
         self.log.info(
             "Capturing connector %s (%s) into %s: %s.", definition.name, definition.source, definition.changelog, reason

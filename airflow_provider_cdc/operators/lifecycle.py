@@ -211,13 +211,13 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
             except ValueError:
                 raise AirflowFailException(f"{self.version!r} is not the version of an offset.") from None
         try:
-            found = json.loads(self.position) if isinstance(self.position, str) else self.position
+            position = json.loads(self.position) if isinstance(self.position, str) else self.position
         except ValueError:
-            found = None
-        if not isinstance(found, Mapping) or not found:
+            position = None
+        if not isinstance(position, Mapping) or not position:
             raise AirflowFailException(f"{self.position!r} is not a position: give a JSON object.")
         assert lifecycle.source is not None
-        return lifecycle.plan_offset(lifecycle.source.position_of(found))
+        return lifecycle.plan_offset(lifecycle.source.position_of(position))
 
     def _show(self, plan: OffsetPlan) -> None:
         self.log.info("Connector %s from %s to %s: %s", self.connector, plan.now, plan.target, plan.effect.value)
@@ -245,13 +245,13 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
     def _look_at_gap(self, lifecycle: ConnectorLifecycle, how: GapRepair) -> dict[str, Any]:
         gap = lifecycle.find_gap()
         self.log.info("%s", gap_text(gap, self.connector))
-        found: dict[str, Any] = {"plan_only": True, "connector": self.connector, "gap": None, "plan": None}
+        result: dict[str, Any] = {"plan_only": True, "connector": self.connector, "gap": None, "plan": None}
         if gap is None:
-            return found
+            return result
         plan = lifecycle.plan_repair(how)
         for problem in plan.problems:
             self.log.warning("  %s", problem)
-        return {**found, "gap": gap.to_document(), "plan": plan.to_document()}
+        return {**result, "gap": gap.to_document(), "plan": plan.to_document()}
 
     def _planned(self) -> int | None:
         """Return the version of the offset that the confirmed plan was about."""
@@ -264,12 +264,12 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
 
     def _delete(self, lifecycle: ConnectorLifecycle, dry: bool) -> dict[str, Any]:
         status, too = self._status(lifecycle), _yes(self.with_changelog, "with_changelog")
-        what = f"The state of {self.connector}{' and its change log' if too else ''}"
+        deleted = f"The state of {self.connector}{' and its change log' if too else ''}"
         if dry:
-            self.log.info("%s would be deleted; nothing was deleted.", what)
+            self.log.info("%s would be deleted; nothing was deleted.", deleted)
             return {"plan_only": True, **status}
         lifecycle.delete(self.confirm, with_changelog=too)
-        self.log.info("%s: deleted. Targets were not touched.", what)
+        self.log.info("%s: deleted. Targets were not touched.", deleted)
         return {"connector": self.connector, "deleted": True}
 
     @contextmanager

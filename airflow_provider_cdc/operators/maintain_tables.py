@@ -91,24 +91,24 @@ class MaintainTablesOperator(SparkJobOperator):
     def _run(self, context: Context) -> dict[str, Any]:
         self._refuse_secrets()  # before anything is done
         instance = context["ti"]
-        found = RetentionResult(self.connector)
+        retained = RetentionResult(self.connector)
         if self.retention:
-            found = run_retention(self.connector_access, CdcStateHook(self.state_conn_id).open_store)
-            log_retention(found, self.log)
+            retained = run_retention(self.connector_access, CdcStateHook(self.state_conn_id).open_store)
+            log_retention(retained, self.log)
         run = f"{instance.dag_id}/{instance.task_id}/{instance.run_id}/{instance.try_number}"
-        report = self._maintained(context, run, found)
-        if found.step_errors:
-            raise failure_of(found) from found.step_errors[0]
+        report = self._maintained(context, run, retained)
+        if retained.step_errors:
+            raise failure_of(retained) from retained.step_errors[0]
         changed = {t["topic"]: [n for n, s in t["steps"].items() if s["changed"]] for t in report["tables"]}
         return {
             "connector": self.connector,
             "target": self.target,
             "tables": {topic: names for topic, names in changed.items() if names},
             "seconds": report["seconds"],
-            **(found.to_document() if self.retention else {"changelog": None, "state": None}),
+            **(retained.to_document() if self.retention else {"changelog": None, "state": None}),
         }
 
-    def _maintained(self, context: Context, run: str, found: RetentionResult) -> dict[str, Any]:
+    def _maintained(self, context: Context, run: str, retained: RetentionResult) -> dict[str, Any]:
         """Run the maintenance.
 
         :raises AirflowException: some tables could not be maintained; and what is the matter with change log or state tables
@@ -118,9 +118,9 @@ class MaintainTablesOperator(SparkJobOperator):
         try:
             return self.run_maintenance(context, run)
         except (AirflowException, CdcError) as e:
-            if not found.step_errors:
+            if not retained.step_errors:
                 raise
-            raise AirflowException("\n".join([str(e), *found.problem_texts])) from e
+            raise AirflowException("\n".join([str(e), *retained.problem_texts])) from e
 
     def run_maintenance(self, context: Context, run: str) -> dict[str, Any]:
         """Submit the job.
@@ -157,10 +157,10 @@ class MaintainTablesOperator(SparkJobOperator):
         """Read what this run's job has written beside the change log."""
         from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
 
-        found = MaintenanceReports(self.connector_access.open_change_log().storage, self.connector).read(
+        report = MaintenanceReports(self.connector_access.open_change_log().storage, self.connector).read(
             self.target, self.location
         )
-        return found if found is not None and found["run"] == run else None
+        return report if report is not None and report["run"] == run else None
 
     def _tell(self, report: dict[str, Any]) -> dict[str, str]:
         """Log what was done.

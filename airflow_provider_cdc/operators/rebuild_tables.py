@@ -131,7 +131,7 @@ class RebuildTablesOperator(SparkJobOperator):
         """Read what this run's job has written beside the change log."""
         from airflow_provider_cdc.changelog.reports.rebuild_report_store import RebuildReports
 
-        found = RebuildReports(self.connector_access.open_change_log().storage, self.connector).read(
+        report = RebuildReports(self.connector_access.open_change_log().storage, self.connector).read(
             self.target, self.location
         )
-        return found if found is not None and found["run"] == run else None
+        return report if report is not None and report["run"] == run else None

@@ -63,31 +63,31 @@ class RetentionOperator(ConnectorFields, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
-            found = run_retention(
+            result = run_retention(
                 self.connector_access, CdcStateHook(self.state_conn_id).open_store, dry_run=self.only_plan
             )
         except CdcError as e:
             raise to_airflow_exception(e) from e
-        log_retention(found, self.log)
-        if found.step_errors:
-            raise failure_of(found) from found.step_errors[0]
-        return found.to_document()
+        log_retention(result, self.log)
+        if result.step_errors:
+            raise failure_of(result) from result.step_errors[0]
+        return result.to_document()
 
 
-def log_retention(found: RetentionResult, log: Any) -> None:
+def log_retention(result: RetentionResult, log: Any) -> None:
     """Log what became of change log and state tables; what failed, and what holds batches back, is a warning."""
-    held_back = found.held_back()
-    for line in [*found.problem_texts, *found.format_lines()]:
-        (log.warning if line in held_back or line in found.problem_texts else log.info)("%s", line)
+    held_back = result.held_back()
+    for line in [*result.problem_texts, *result.format_lines()]:
+        (log.warning if line in held_back or line in result.problem_texts else log.info)("%s", line)
 
 
-def failure_of(found: RetentionResult) -> Exception:
+def failure_of(result: RetentionResult) -> Exception:
     """Build the Airflow exception for what has failed: one that is tried again if any of it may succeed then."""
     from airflow.sdk.exceptions import AirflowException
 
-    (first, *others) = found.step_errors
+    (first, *others) = result.step_errors
     return (
         to_airflow_exception(first)
         if isinstance(first, CdcError) and not others
-        else AirflowException("\n".join(found.problem_texts))
+        else AirflowException("\n".join(result.problem_texts))
     )

@@ -111,8 +111,8 @@ class SendSignalOperator(StateFields, BaseOperator):
         return dict(self.data) if isinstance(self.data, Mapping) else self.data
 
     def _send(self, context: Context) -> dict[str, Any]:
-        found = self.build_signal_data()
-        data = found if found is None or isinstance(found, str) else json.dumps(found)
+        signal_data = self.build_signal_data()
+        data = signal_data if signal_data is None or isinstance(signal_data, str) else json.dumps(signal_data)
         ti = context["ti"]
         called = self.id or f"{ti.dag_id}.{ti.task_id} {ti.run_id}"
         try:
@@ -232,15 +232,15 @@ def execute_snapshot(
     return data
 
 
-def _number(given: int | str | None) -> int | str | None:
+def _number(value: int | str | None) -> int | str | None:
     """Parse a number from a template's text.
 
     A text that is no number is left as it is, and rejected when the signal is sent.
     """
-    if not isinstance(given, str):
-        return given
-    text = given.strip()
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
     try:
         return int(text) if text else None
     except ValueError:
-        return given
+        return value

@@ -93,18 +93,18 @@ class WorkOnTablesOperator(StateFields, BaseOperator):
     def execute(self, context: Context) -> Any:
         with record_outcome(self.connector, self.state_conn_id, self.work, context, self.log) as lines:
             try:
-                self._task = self._made()
+                self._task = self._build_task()
             except CdcError as e:
                 raise to_airflow_exception(e) from e
-            found = self._task.execute(context)
-            lines += _said(found)
-        return found
+            result = self._task.execute(context)
+            lines += _format_result(result)
+        return result
 
     def on_kill(self) -> None:
         if self._task is not None:
             self._task.on_kill()
 
-    def _made(self) -> Any:
+    def _build_task(self) -> Any:
         """Build the task that does the work.
 
         :raises CdcError: it is not known how, or not confirmed
@@ -136,19 +136,19 @@ class WorkOnTablesOperator(StateFields, BaseOperator):
         return work
 
 
-def _said(found: Mapping[str, Any]) -> list[str]:
+def _format_result(result: Mapping[str, Any]) -> list[str]:
     """Format what a comparison or a rebuild has found or done, for people.
 
-    >>> _said({"tables": {"shop.a": 2}, "not_compared": {"shop.b": "it has no key"}})
+    >>> _format_result({"tables": {"shop.a": 2}, "not_compared": {"shop.b": "it has no key"}})
     ['Equal to the source: shop.a (2 rows).', 'Not compared: shop.b: it has no key']
     """
-    tables = found["tables"]
-    if "not_compared" not in found:
+    tables = result["tables"]
+    if "not_compared" not in result:
         return [f"Rebuilt: {', '.join(tables)}."]
     equal = ", ".join(f"{name} ({rows:,} row{'' if rows == 1 else 's'})" for name, rows in tables.items())
     return [
         f"Equal to the source: {equal or 'none'}.",
-        *(f"Not verified: {t}: {why}" for t, why in found["not_compared"].items()),
+        *(f"Not verified: {t}: {why}" for t, why in result["not_compared"].items()),
     ]
 
 
@@ -161,10 +161,10 @@ def _listed(tables: Sequence[str] | str) -> list[str]:
     if not isinstance(tables, str):
         return list(tables)
     try:
-        found = json.loads(tables)
+        names = json.loads(tables)
     except ValueError:
-        found = None
-    return [str(one) for one in found] if isinstance(found, list) else [tables] if tables else []
+        names = None
+    return [str(name) for name in names] if isinstance(names, list) else [tables] if tables else []
 
 
 def build_verify_task(

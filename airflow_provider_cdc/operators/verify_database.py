@@ -119,7 +119,7 @@ class VerifyDatabaseOperator(ConnectorFields, BaseOperator):
             scratch = verification.scratch
             keys = self.keys or (scratch.storage.build_uri("keys") if self.repair else "")
             changelog = self.connector_access.open_change_log()
-            found = VerifyDatabase(engine, config, plan, scratch, changelog, values=self.values, keys=keys).run()
-            self.repaired = send_repairs(verification, found.to_document(), by) if self.repair else []
-            measure_comparison(self.connector_access, TARGET, place_of(engine, config), found)
-        return found
+            report = VerifyDatabase(engine, config, plan, scratch, changelog, values=self.values, keys=keys).run()
+            self.repaired = send_repairs(verification, report.to_document(), by) if self.repair else []
+            measure_comparison(self.connector_access, TARGET, place_of(engine, config), report)
+        return report

@@ -57,14 +57,14 @@ class KnownDag:
 
 def known_dags(ids: Iterable[str]) -> dict[str, KnownDag]:
     """DAGs by their ids, from Airflow's database; by three queries, however many there are."""
-    wanted = sorted(set(ids))
-    if not wanted:
+    sorted_ids = sorted(set(ids))
+    if not sorted_ids:
         return {}
     columns = sa.select(DagModel.dag_id, DagModel.next_dagrun_create_after, DagModel.is_paused, DagModel.is_stale)
     with create_session() as session:
-        teams = DagModel.get_dag_id_to_team_name_mapping(wanted, session=session)
-        rows = session.execute(columns.where(DagModel.dag_id.in_(wanted))).all()
-        tagged = session.execute(sa.select(DagTag.dag_id, DagTag.name).where(DagTag.dag_id.in_(wanted))).all()
+        teams = DagModel.get_dag_id_to_team_name_mapping(sorted_ids, session=session)
+        rows = session.execute(columns.where(DagModel.dag_id.in_(sorted_ids))).all()
+        tagged = session.execute(sa.select(DagTag.dag_id, DagTag.name).where(DagTag.dag_id.in_(sorted_ids))).all()
     tags: dict[str, list[str]] = {}
     for id_, tag in tagged:
         tags.setdefault(id_, []).append(tag)
@@ -119,29 +119,29 @@ def known_of(records: Iterable[ConnectorRecord]) -> AuthorizationContext:
     return AuthorizationContext(dags, [source for record in records if (source := source_of(record)) is not None])
 
 
-def has_right(user: BaseUser, record: ConnectorRecord, right: ConnectorRight, known: AuthorizationContext) -> bool:
+def has_right(user: BaseUser, record: ConnectorRecord, right: ConnectorRight, context: AuthorizationContext) -> bool:
     """Check whether a user has a right on a connector.
 
     Where no DAG has captured it, the connection to its source decides instead of one.
 
-    :param known: of :func:`known_of`
+    :param context: of :func:`known_of`
     """
     match right:
         case ConnectorRight.READ:
-            return _dag(user, record, known, writes=False)
+            return _dag(user, record, context, writes=False)
         case ConnectorRight.OPERATE:
-            return _dag(user, record, known, writes=False) and _dag(user, record, known, writes=True)
+            return _dag(user, record, context, writes=False) and _dag(user, record, context, writes=True)
         case ConnectorRight.ADMINISTER:
-            return has_right(user, record, ConnectorRight.OPERATE, known) and _connection(
-                user, record, known, writes=True
+            return has_right(user, record, ConnectorRight.OPERATE, context) and _connection(
+                user, record, context, writes=True
             )
         case ConnectorRight.ROWS:
-            seen = get_auth_manager().is_authorized_custom_view(method="GET", resource_name=ROWS, user=user)
-            return bool(seen) and has_right(user, record, ConnectorRight.OPERATE, known)
+            view_allowed = get_auth_manager().is_authorized_custom_view(method="GET", resource_name=ROWS, user=user)
+            return bool(view_allowed) and has_right(user, record, ConnectorRight.OPERATE, context)
 
 
 def filter_readable(
-    user: BaseUser, records: Iterable[ConnectorRecord], known: AuthorizationContext
+    user: BaseUser, records: Iterable[ConnectorRecord], context: AuthorizationContext
 ) -> list[ConnectorRecord]:
     """Return the connectors on which a user has :attr:`ConnectorRight.READ`.
 
@@ -151,10 +151,10 @@ def filter_readable(
     dags, connections = defaultdict[str | None, set[str]](set), defaultdict[str | None, set[str]](set)
     for record in records:
         if (dag := dag_of(record)) is not None:
-            found = known.find_dag(record)
-            dags[None if found is None else found.team].add(dag)
+            known_dag = context.find_dag(record)
+            dags[None if known_dag is None else known_dag.team].add(dag)
         elif (source := source_of(record)) is not None:
-            connections[known.find_team(record)].add(source)
+            connections[context.find_team(record)].add(source)
     manager = get_auth_manager()
     read = {
         id_ for team, ids in dags.items()
@@ -165,18 +165,18 @@ def filter_readable(
         for id_ in manager.filter_authorized_connections(conn_ids=ids, user=user, method="GET", team_name=team)
     }  # fmt: skip
 
-    def seen(record: ConnectorRecord) -> bool:
+    def is_readable(record: ConnectorRecord) -> bool:
         dag, source = dag_of(record), source_of(record)
         if dag is not None:
             return dag in read
-        return has_right(user, record, ConnectorRight.READ, known) if source is None else source in linked
+        return has_right(user, record, ConnectorRight.READ, context) if source is None else source in linked
 
-    return [record for record in records if seen(record)]
+    return [record for record in records if is_readable(record)]
 
 
-def rights_on(user: BaseUser, record: ConnectorRecord, known: AuthorizationContext) -> list[ConnectorRight]:
+def rights_on(user: BaseUser, record: ConnectorRecord, context: AuthorizationContext) -> list[ConnectorRight]:
     """All rights that a user has on a connector."""
-    return [right for right in ConnectorRight if has_right(user, record, right, known)]
+    return [right for right in ConnectorRight if has_right(user, record, right, context)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +205,8 @@ def known_connections(prefix: str, kinds: Iterable[str]) -> list[KnownConnection
 
 def teams_of(conn_ids: Iterable[str]) -> dict[str, str | None]:
     """Return connections of Airflow's database → the team of each; ``None``: of all teams."""
-    found: dict[str, str | None] = Connection.get_conn_id_to_team_name_mapping(sorted(set(conn_ids)))
-    return found
+    teams: dict[str, str | None] = Connection.get_conn_id_to_team_name_mapping(sorted(set(conn_ids)))
+    return teams
 
 
 def team_of(conn_id: str) -> str | None:
@@ -221,21 +221,21 @@ def may_connect(user: BaseUser, conn_id: str, team: str | None, *, edit: bool) -
     return bool(manager.is_authorized_connection(method="PUT" if edit else "GET", details=details, user=user))
 
 
-def _dag(user: BaseUser, record: ConnectorRecord, known: AuthorizationContext, *, writes: bool) -> bool:
+def _dag(user: BaseUser, record: ConnectorRecord, context: AuthorizationContext, *, writes: bool) -> bool:
     if (dag := dag_of(record)) is None:
-        return _connection(user, record, known, writes=writes)
-    found = known.find_dag(record)
+        return _connection(user, record, context, writes=writes)
+    known_dag = context.find_dag(record)
     return bool(
         get_auth_manager().is_authorized_dag(
             method="POST" if writes else "GET",
             access_entity=DagAccessEntity.RUN if writes else None,
-            details=DagDetails(id=dag, team_name=None if found is None else found.team),
+            details=DagDetails(id=dag, team_name=None if known_dag is None else known_dag.team),
             user=user,
         )
     )
 
 
-def _connection(user: BaseUser, record: ConnectorRecord, known: AuthorizationContext, *, writes: bool) -> bool:
-    details = ConnectionDetails(conn_id=source_of(record), team_name=known.find_team(record))
+def _connection(user: BaseUser, record: ConnectorRecord, context: AuthorizationContext, *, writes: bool) -> bool:
+    details = ConnectionDetails(conn_id=source_of(record), team_name=context.find_team(record))
     manager = get_auth_manager()
     return bool(manager.is_authorized_connection(method="PUT" if writes else "GET", details=details, user=user))

@@ -32,8 +32,8 @@ from airflow_provider_cdc.services.dashboards.overview_models import LastError
 STATIC = Path(__file__).parent / "static"
 """The pages, built by ``dev/setup``."""
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": response_models.ProblemAnswer, "description": what}
-    for status, what in {
+    status: {"model": response_models.ProblemAnswer, "description": description}
+    for status, description in {
         401: "No user is logged in",
         403: "The user may not do this",
         404: "The connector does not exist, or the user may not see it",
@@ -80,10 +80,10 @@ app.include_router(_api)
 def export_metrics(store: Store, user: GetUserDep) -> Response:
     """Return what was measured of all connectors that the user may see, as OpenMetrics text."""
     records = store.list_connectors()
-    known = known_of(records)
-    seen = {record.connector for record in filter_readable(user, records, known)}
-    found = [series for series in store.metrics.load_series() if series.connector in seen]
-    return Response(format_openmetrics(found), media_type=CONTENT_TYPE)
+    context = known_of(records)
+    visible = {record.connector for record in filter_readable(user, records, context)}
+    visible_series = [series for series in store.metrics.load_series() if series.connector in visible]
+    return Response(format_openmetrics(visible_series), media_type=CONTENT_TYPE)
 
 
 class _BuiltFiles(StaticFiles):
@@ -116,8 +116,8 @@ def _refused(request: Request, error: HTTPException) -> Response:
 @app.exception_handler(RequestValidationError)
 def _malformed(request: Request, error: RequestValidationError) -> Response:
     """FastAPI's own answer without the values that were sent: some of them (NaN, halves of characters) no JSON can have."""
-    found = [{"type": one["type"], "loc": list(one["loc"]), "msg": one["msg"]} for one in error.errors()]
-    return _answer(422, {"detail": found})
+    errors = [{"type": entry["type"], "loc": list(entry["loc"]), "msg": entry["msg"]} for entry in error.errors()]
+    return _answer(422, {"detail": errors})
 
 
 def _answer(status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:

@@ -59,10 +59,10 @@ class AirflowDagRuns:
         )  # fmt: skip
 
     def find_obstacle(self, dag: str) -> str | None:
-        found = known_dags([dag]).get(dag)
-        if found is None or found.stale:
+        known_dag = known_dags([dag]).get(dag)
+        if known_dag is None or known_dag.stale:
             return f"Airflow does not have the DAG {dag} (any more): check its file."
-        if found.paused:
+        if known_dag.paused:
             return f"The DAG {dag} is paused in Airflow, and its runs wait: unpause it first."
         return None if self._may_begin(dag) else f"You may not start a run of {dag}: ask for the right to trigger it."
 
@@ -87,8 +87,8 @@ class AirflowDagRuns:
         }
 
     def _may_begin(self, dag: str) -> bool:
-        known = known_dags([dag]).get(dag)
-        details = DagDetails(id=dag, team_name=None if known is None else known.team)
+        known_dag = known_dags([dag]).get(dag)
+        details = DagDetails(id=dag, team_name=None if known_dag is None else known_dag.team)
         ask = get_auth_manager().is_authorized_dag
         return bool(ask(method="POST", access_entity=DagAccessEntity.RUN, details=details, user=self._user))
 
@@ -101,8 +101,8 @@ def list_form_dags() -> dict[str, dict[str, Any]]:
         ids = session.scalars(columns.where(DagTag.name == TAG, ~DagModel.is_stale, manual)).all()
         bag = DBDagBag()
         dags = [bag.get_latest_version_of_dag(id_, session=session) for id_ in ids]
-    found = {dag.dag_id: _parameters(dict(dag.params.items())) for dag in dags if dag is not None}  # type: ignore[no-untyped-call]
-    return {id_: taken for id_, taken in found.items() if "connector" in taken}
+    forms = {dag.dag_id: _parameters(dict(dag.params.items())) for dag in dags if dag is not None}  # type: ignore[no-untyped-call]
+    return {id_: taken for id_, taken in forms.items() if "connector" in taken}
 
 
 def _parameters(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,11 +55,11 @@ class AnyChangesSensor(GroupFields, WaitingSensor):
         self._set_group(connectors, state_conn_id)
 
     def poke(self, context: Context) -> bool:
-        return any(one.reason is not None or _not_by_itself(one.error) for one in self._looked())
+        return any(inspection.reason is not None or _not_by_itself(inspection.error) for inspection in self._looked())
 
     def poke_at_timeout(self, context: Context) -> bool:
         """Have a connector that cannot be asked captured, too: the capture fails and names it."""
-        return any(one.reason is not None or one.error is not None for one in self._looked())
+        return any(inspection.reason is not None or inspection.error is not None for inspection in self._looked())
 
     def start_waiting(self, context: Context) -> None:
         try:
@@ -70,21 +70,23 @@ class AnyChangesSensor(GroupFields, WaitingSensor):
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
         """Take the event of the trigger."""
-        self._found(event["connector"], event["reason"])
+        self._log_reason(event["connector"], event["reason"])
 
     def _looked(self) -> list[ChangeInspection]:
         try:
             looked = list(look_at(self.connector_accesses))
         except CdcError as e:
             raise to_airflow_exception(e) from e
-        for one in looked:
-            if one.reason is not None:
-                self._found(one.access.definition.name, one.reason)
-            if one.error is not None:
-                self.log.warning("Connector %s cannot be checked: %s", one.access.definition.name, one.error)
+        for inspection in looked:
+            if inspection.reason is not None:
+                self._log_reason(inspection.access.definition.name, inspection.reason)
+            if inspection.error is not None:
+                self.log.warning(
+                    "Connector %s cannot be checked: %s", inspection.access.definition.name, inspection.error
+                )
         return looked
 
-    def _found(self, connector: str, reason: str) -> None:
+    def _log_reason(self, connector: str, reason: str) -> None:
         self.log.info("Connector %s needs a capture run: %s.", connector, reason)
 
 

@@ -63,8 +63,8 @@ class AppliedSensor(StateSensor):
     def poke(self, context: Context) -> bool | PokeReturnValue:
         store, point = context.get("task_state_store"), self._point
         if point is None and store is not None:
-            found = store.get(_POINT)  # each poke of mode "reschedule" is a process of its own
-            point = None if found is None else int(str(found))
+            stored_batch = store.get(_POINT)  # each poke of mode "reschedule" is a process of its own
+            point = None if stored_batch is None else int(str(stored_batch))
         trigger = self.build_trigger()
         if point is not None:
             trigger.batch = point
@@ -80,8 +80,8 @@ class AppliedSensor(StateSensor):
             "seq": _number(self.seq),
             "position": _object(self.position),
         }
-        if len(given := [name for name, value in points.items() if value is not None]) > 1:
-            raise AirflowFailException(f"Give only one of batch, seq and position, not {' and '.join(given)}.")
+        if len(names := [name for name, value in points.items() if value is not None]) > 1:
+            raise AirflowFailException(f"Give only one of batch, seq and position, not {' and '.join(names)}.")
         return AppliedTrigger(
             self.connector,
             target=self.target,
@@ -106,9 +106,9 @@ def _object(value: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
     if value in (None, ""):
         return None
     try:
-        found = json.loads(value) if isinstance(value, str) else value
+        position = json.loads(value) if isinstance(value, str) else value
     except ValueError:
-        found = None
-    if not isinstance(found, Mapping):
+        position = None
+    if not isinstance(position, Mapping):
         raise AirflowFailException(f"{value!r} is not a position: give a JSON object.")
-    return dict(found)
+    return dict(position)

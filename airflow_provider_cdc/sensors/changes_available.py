@@ -73,7 +73,7 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
         """Take the event of the trigger."""
         if "error" in event:
             raise AirflowFailException(event["error"])
-        self._found(str(event["reason"]))
+        self._log_reason(str(event["reason"]))
 
     def _look(self) -> bool:
         probe = self.connector_access.open_probe()
@@ -82,8 +82,8 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
         finally:
             probe.close()
         if reason is not None:
-            self._found(reason)
+            self._log_reason(reason)
         return reason is not None
 
-    def _found(self, reason: str) -> None:
+    def _log_reason(self, reason: str) -> None:
         self.log.info("Connector %s needs a capture run: %s.", self.connector, reason)

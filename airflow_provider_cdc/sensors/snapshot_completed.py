@@ -42,11 +42,11 @@ class SnapshotCompletedSensor(StateSensor):
         common: dict[str, Any] = {"state_conn_id": self.state_conn_id, "poll_interval": self.poll_interval}
         if self.number in (None, ""):
             return InitialSnapshotTrigger(self.connector, **common)
-        found = self.number.get("number") if isinstance(self.number, Mapping) else self.number
+        raw_number = self.number.get("number") if isinstance(self.number, Mapping) else self.number
         try:
-            number = int(str(found))
+            number = int(str(raw_number))
         except ValueError:
-            raise AirflowFailException(f"{found!r} is not the number of a signal.") from None
+            raise AirflowFailException(f"{raw_number!r} is not the number of a signal.") from None
         return SignalCompletedTrigger(self.connector, number, **common)
 
     def build_result(self, event: dict[str, Any]) -> dict[str, Any]:

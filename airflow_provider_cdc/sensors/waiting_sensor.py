@@ -57,10 +57,10 @@ class WaitingSensor(BaseSensorOperator):
         except (AirflowSensorTimeout, AirflowSkipException) as e:
             if not _is_timeout(e):
                 raise
-            found = self._last_poke(context)
-            if not found:
+            poke_result = self._last_poke(context)
+            if not poke_result:
                 raise
-        return found.xcom_value if isinstance(found, PokeReturnValue) else None
+        return poke_result.xcom_value if isinstance(poke_result, PokeReturnValue) else None
 
     def defer_to(self, trigger: BaseTrigger) -> NoReturn:
         """Let a trigger wait, for as long as ``timeout`` says. Its event is the argument of ``execute_complete``."""

@@ -85,35 +85,37 @@ class WrittenDefinition(BaseModel):
     lacks: list[str] = Field(description="Values to fill in before the connector can run")
 
 
-def properties_of(asked: DefinitionRequest) -> dict[str, Any]:
+def properties_of(request: DefinitionRequest) -> dict[str, Any]:
     """Build the properties of the connector.
 
     :raises ConfigError: there is no such kind of source, or a property cannot be used
     """
-    config = config_class(asked.source)
-    found: dict[str, Any] = {name: _stand_in(asked.name) for name in config.FORM.stand_ins}
-    found |= _place(config, asked.properties)
-    _refuse(asked, config)
-    if asked.tables:
-        found[config.TABLES[0]] = _patterns(asked, config.parse(_least(config, asked.name, found | asked.properties)))
-    if asked.mode != "initial":
-        found["snapshot.mode"] = asked.mode
-    found |= asked.properties
-    config.parse(_least(config, asked.name, found))
-    return found
+    config = config_class(request.source)
+    properties: dict[str, Any] = {name: _stand_in(request.name) for name in config.FORM.stand_ins}
+    properties |= _place(config, request.properties)
+    _refuse(request, config)
+    if request.tables:
+        properties[config.TABLES[0]] = _patterns(
+            request, config.parse(_least(config, request.name, properties | request.properties))
+        )
+    if request.mode != "initial":
+        properties["snapshot.mode"] = request.mode
+    properties |= request.properties
+    config.parse(_least(config, request.name, properties))
+    return properties
 
 
-def _patterns(asked: DefinitionRequest, config: ConnectorConfig) -> list[str]:
+def _patterns(request: DefinitionRequest, config: ConnectorConfig) -> list[str]:
     """Build the include list.
 
     :raises ConfigError: two tables would have one topic
     """
-    tables = [config.format_listed_name(table) for table in asked.tables]
-    beside = {config.format_listed_name(table).casefold() for table in {*asked.left_out} - {*asked.tables}}
+    tables = [config.format_listed_name(table) for table in request.tables]
+    beside = {config.format_listed_name(table).casefold() for table in {*request.left_out} - {*request.tables}}
     topics: dict[str, str] = {}
     for table in tables:
-        topic = sanitize_name(f"{asked.name}.{table}")
-        if topics.setdefault(topic, table) != table and "topic.delimiter" not in asked.properties:
+        topic = sanitize_name(f"{request.name}.{table}")
+        if topics.setdefault(topic, table) != table and "topic.delimiter" not in request.properties:
             raise ConfigError(
                 f"{topics[topic]} and {table} would both have the topic {topic}: in topics, characters other than letters, digits, dots and hyphens become underscores.",
                 remedy="remove one of them, and capture it with a separate connector",
@@ -121,19 +123,19 @@ def _patterns(asked: DefinitionRequest, config: ConnectorConfig) -> list[str]:
     return [format_exact_pattern(table, case=table.casefold() in beside) for table in tables]
 
 
-def write_definition(asked: DefinitionRequest) -> WrittenDefinition:
+def write_definition(request: DefinitionRequest) -> WrittenDefinition:
     """Write the definition as texts.
 
     :raises ConfigError: it could not be used
     """
-    properties = properties_of(asked)
-    refuse_secrets(ConnectorDefinition(asked.name, asked.source, asked.changelog, properties))
-    lacks = [f"{name}: {value}" for name, value in _place(config_class(asked.source), asked.properties).items()]
+    properties = properties_of(request)
+    refuse_secrets(ConnectorDefinition(request.name, request.source, request.changelog, properties))
+    lacks = [f"{name}: {value}" for name, value in _place(config_class(request.source), request.properties).items()]
     return WrittenDefinition(
-        python=_python(asked, properties),
-        python_file=f"{asked.name}.py",
-        yaml=_yaml(asked, properties),
-        yaml_file=f"{asked.name}.yaml",
+        python=_python(request, properties),
+        python_file=f"{request.name}.py",
+        yaml=_yaml(request, properties),
+        yaml_file=f"{request.name}.yaml",
         lacks=lacks,
     )
 
@@ -161,50 +163,50 @@ def _stand_in(name: str) -> int:
     return 100_000 + zlib.crc32(name.encode()) % 1_000_000_000
 
 
-def _refuse(asked: DefinitionRequest, config: type[ConnectorConfig]) -> None:
+def _refuse(request: DefinitionRequest, config: type[ConnectorConfig]) -> None:
     """Check what would make a definition that does not run.
 
     :raises ConfigError: something cannot be used
     """
-    if not _DAG.fullmatch(asked.name):
+    if not _DAG.fullmatch(request.name):
         raise ConfigError(
-            f"{asked.name!r} cannot be the name of a connector, because its DAG has the same name.",
+            f"{request.name!r} cannot be the name of a connector, because its DAG has the same name.",
             remedy="use letters, digits, dots, hyphens and underscores, beginning with a letter or digit",
         )
-    if asked.mode not in MODES:
+    if request.mode not in MODES:
         raise ConfigError(
-            f"{asked.mode!r} is not one of the modes {', '.join(MODES)}.", remedy="choose one of these modes"
+            f"{request.mode!r} is not one of the modes {', '.join(MODES)}.", remedy="choose one of these modes"
         )
-    if wrong := sorted(set(asked.properties) & set(config.connection_properties())):
+    if wrong := sorted(set(request.properties) & set(config.connection_properties())):
         raise ConfigError(
             f"{', '.join(wrong)} belong to the connection, not to the definition.",
-            remedy=f"put them into the connection {asked.conn_id}",
+            remedy=f"put them into the connection {request.conn_id}",
         )
-    if any("\0" in text for text in (*asked.tables, asked.changelog, asked.location)):
+    if any("\0" in text for text in (*request.tables, request.changelog, request.location)):
         raise ConfigError(
             "A name has a character that a definition file cannot contain.", remedy="remove the character"
         )
 
 
-def _arguments(asked: DefinitionRequest) -> dict[str, Any]:
+def _arguments(request: DefinitionRequest) -> dict[str, Any]:
     """Arguments of ``cdc_dag`` besides the definition."""
     into: dict[Target, dict[str, Any]] = {
-        "delta": {"location": asked.location},
-        "iceberg": {"location": asked.location, "group": {"target": "iceberg"}},
-        "database": {"database": asked.database},
+        "delta": {"location": request.location},
+        "iceberg": {"location": request.location, "group": {"target": "iceberg"}},
+        "database": {"database": request.database},
         "none": {},
     }
-    return {"conn_id": asked.conn_id, **into[asked.target]}
+    return {"conn_id": request.conn_id, **into[request.target]}
 
 
-def _python(asked: DefinitionRequest, properties: Mapping[str, Any]) -> str:
+def _python(request: DefinitionRequest, properties: Mapping[str, Any]) -> str:
     lines = [f"        {name!r}: {_literal(value, 8)}," for name, value in properties.items()]
     inside = "{\n" + "\n".join(lines) + "\n    }" if lines else "{}"
-    more = "".join(f",\n    {name}={value!r}" for name, value in _arguments(asked).items())
+    more = "".join(f",\n    {name}={value!r}" for name, value in _arguments(request).items())
     return (
         "from airflow_provider_cdc.dag import ConnectorDefinition, cdc_dag\n\n"
         "connector = ConnectorDefinition(\n"
-        f"    name={asked.name!r},\n    source={asked.source!r},\n    changelog={asked.changelog!r},\n"
+        f"    name={request.name!r},\n    source={request.source!r},\n    changelog={request.changelog!r},\n"
         f"    properties={inside},\n)\n"
         f"dag = cdc_dag(\n    connector{more},\n)\n"
     )
@@ -213,23 +215,23 @@ def _python(asked: DefinitionRequest, properties: Mapping[str, Any]) -> str:
 def _literal(value: Any, indent: int) -> str:
     if not isinstance(value, list):
         return repr(value)
-    return "[\n" + "".join(f"{' ' * (indent + 4)}{one!r},\n" for one in value) + f"{' ' * indent}]"
+    return "[\n" + "".join(f"{' ' * (indent + 4)}{item!r},\n" for item in value) + f"{' ' * indent}]"
 
 
-def _yaml(asked: DefinitionRequest, properties: Mapping[str, Any]) -> str:
+def _yaml(request: DefinitionRequest, properties: Mapping[str, Any]) -> str:
     """Write the definition as YAML, each value in the form of JSON, which YAML takes as it is.
 
     Nothing depends on how a text looks.
     """
-    lines = [f"{name}: {_json(getattr(asked, name))}" for name in ("name", "source", "changelog")]
+    lines = [f"{name}: {_json(getattr(request, name))}" for name in ("name", "source", "changelog")]
     if properties:
         lines.append("properties:")
     for name, value in properties.items():
         if isinstance(value, list):
-            lines += [f"  {_json(name)}:", *(f"    - {_json(one)}" for one in value)]
+            lines += [f"  {_json(name)}:", *(f"    - {_json(item)}" for item in value)]
         else:
             lines.append(f"  {_json(name)}: {_json(value)}")
-    lines += [f"{name}: {_json(value)}" for name, value in _arguments(asked).items()]
+    lines += [f"{name}: {_json(value)}" for name, value in _arguments(request).items()]
     return "\n".join(lines) + "\n"
 
 
@@ -241,15 +243,15 @@ def _json(value: Any) -> str:
 
 def modes_of(kind: str) -> dict[str, str]:
     """Return the modes of :data:`MODES` that a kind of source knows."""
-    config, found = config_class(kind), {}
-    for mode, what in MODES.items():
+    config, modes = config_class(kind), {}
+    for mode, description in MODES.items():
         stand_ins = {**config.FORM.stand_ins, **_place(config, {})}
         try:
             config.parse(_least(config, "any", {**stand_ins, "snapshot.mode": mode}))
         except ConfigError:
             continue
-        found[mode] = what
-    return found
+        modes[mode] = description
+    return modes
 
 
 def places_of(kind: str) -> dict[str, tuple[str, str]]:

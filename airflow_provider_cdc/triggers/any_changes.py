@@ -48,7 +48,9 @@ class AnyChangesTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         documents = json.loads(zlib.decompress(base64.b85decode(self.accesses)))
-        waiting = [asyncio.create_task(self._one(ConnectorAccess.from_document(access))) for access in documents]
+        waiting = [
+            asyncio.create_task(self._wait_for_connector(ConnectorAccess.from_document(access))) for access in documents
+        ]
         try:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             event = next(task for task in waiting if task in done).result()
@@ -58,7 +60,7 @@ class AnyChangesTrigger(BaseTrigger):
             await asyncio.gather(*waiting, return_exceptions=True)
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
-    async def _one(self, access: ConnectorAccess) -> dict[str, str]:
+    async def _wait_for_connector(self, access: ConnectorAccess) -> dict[str, str]:
         name = access.definition.name
         try:
             reason = await self._something(access)

@@ -144,20 +144,20 @@ class CdcChangeTrigger(BaseEventTrigger):
             )
 
     def _payload(self, batches: Sequence[BatchRecord]) -> dict[str, Any] | None:
-        found: dict[str, int] = {}
+        events_by_topic: dict[str, int] = {}
         changed = []
         for batch in batches:
             events = {t: n for t, n in batch.topics.items() if n and (not self.topics or t in self.topics)}
             if events:
                 changed.append(batch)
             for topic, n in events.items():
-                found[topic] = found.get(topic, 0) + n
+                events_by_topic[topic] = events_by_topic.get(topic, 0) + n
         if not changed:
             return None
         return {
             "connector": self.connector,
-            "topics": found,
-            "events": sum(found.values()),
+            "topics": events_by_topic,
+            "events": sum(events_by_topic.values()),
             "batches": [changed[0].batch, changed[-1].batch],
             "last_seq": changed[-1].last_seq,
             "position": changed[-1].position,
@@ -170,19 +170,19 @@ class _AssetCursor:
 
     trigger: CdcChangeTrigger
     batch: int | None = None
-    kept: int = -1
+    stored: int = -1
     """The batch in the asset's state store."""
     open: dict[int, tuple[int, bool]] = field(default_factory=dict)
     """Poll → its last batch, and whether an event was fired for it."""
 
     async def load_batch(self, now: int) -> None:
         """Begin where the asset's state store says, the first time with what comes from ``now`` on."""
-        found = None if (store := self._store()) is None else await store.aget(CURSOR)
-        if found is None:
+        stored_batch = None if (store := self._store()) is None else await store.aget(CURSOR)
+        if stored_batch is None:
             self.batch = now
             await self._keep(now)
         else:
-            self.batch = self.kept = int(found)
+            self.batch = self.stored = int(stored_batch)
 
     def record_poll(self, poll: BatchPoll, something: bool) -> None:
         self.batch = poll.upto
@@ -196,13 +196,13 @@ class _AssetCursor:
         if poll not in self.open:
             return
         done = [self.open.pop(number) for number in sorted(self.open) if number <= poll]
-        if done and (any(something for _, something in done) or abs(done[-1][0] - self.kept) >= _BEHIND):
+        if done and (any(something for _, something in done) or abs(done[-1][0] - self.stored) >= _BEHIND):
             await self._keep(done[-1][0])
 
     async def _keep(self, batch: int) -> None:
         if (store := self._store()) is not None:
             await store.aset(CURSOR, batch)
-        self.kept = batch
+        self.stored = batch
 
     def _store(self) -> Any:
         store, asset = self.trigger.asset_state_store, self.trigger.asset
@@ -238,14 +238,14 @@ class _Poller(SharedStreamProducer):
             return BatchPoll(number, after, upto, offset, _batches(store, self._connector, after, upto))
 
         async with shared_state(self._conn_id) as state:
-            found = poll_repeatedly(
+            polls = poll_repeatedly(
                 lambda: state.query_connector(self._connector, ask),
                 self._interval,
                 whom=f"The state of {self._connector}",
                 log=log,
             )
-            async with aclosing(found) as found:  # type: ignore[type-var]
-                async for poll in found:
+            async with aclosing(polls) as polls:  # type: ignore[type-var]
+                async for poll in polls:
                     # empty polls are passed on too: somebody may have begun to listen since the last one
                     yield poll, poll.number
                     last = poll

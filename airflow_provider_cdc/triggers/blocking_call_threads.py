@@ -89,7 +89,7 @@ class _ThreadCall:
         self._threads, self._key, self._places, self._call = threads, key, places, call
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[Any] = self._loop.create_future()
-        self._done.add_done_callback(_seen)
+        self._done.add_done_callback(_consume_error)
         self._in_time = True
         patience_s = threads._patience_s
         self._timer = None if patience_s is None else self._loop.call_later(patience_s, self._late)
@@ -135,7 +135,7 @@ class _ThreadCall:
             self._done.set_exception(error)
 
 
-def _seen(done: asyncio.Future[Any]) -> None:
+def _consume_error(done: asyncio.Future[Any]) -> None:
     """Read the error of a call: if no caller waits for the result any more, the event loop would report it as its own."""
     if not done.cancelled():
         done.exception()

@@ -47,7 +47,7 @@ class AppliedTrigger(StateTrigger):
         super().__init__(connector, **common)
         self.target, self.location = target, location
         self.topic, self.batch, self.seq, self.position = topic, batch, seq, position
-        self._known = False
+        self._topic_known = False
 
     def build_arguments(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("target", "location", "topic", "batch", "seq", "position")}
@@ -61,8 +61,8 @@ class AppliedTrigger(StateTrigger):
         if self.batch is None:
             self.batch = self._find(store, record)
         if self.batch is None:
-            wanted = f"seq {self.seq}" if self.seq is not None else status_texts.position_text(self.position)
-            text = f"Connector {self.connector} has not captured up to {wanted} yet; it is at {_at(record)}."
+            point_text = f"seq {self.seq}" if self.seq is not None else status_texts.position_text(self.position)
+            text = f"Connector {self.connector} has not captured up to {point_text} yet; it is at {_at(record)}."
             return PollResult(text, "captured")
         return partial(self._applied, access, self.batch)
 
@@ -71,15 +71,15 @@ class AppliedTrigger(StateTrigger):
         from airflow_provider_cdc.core.config.topic_names import LONGEST, sanitize_name
         from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 
-        if not self._known:
+        if not self._topic_known:
             tables, name = (
                 SchemaHistory.from_stored(store.load_schemas(self.connector)).ever_known_tables,
                 sanitize_name(topic),
             )
             # what comes before the name of the table may be set by the Airflow connection
             named = len(name) == LONGEST or any(name.endswith(sanitize_name(table.name)) for table in tables)
-            self._known = named or any(topic in batch.topics for batch in store.list_batches(self.connector))
-        return self._known
+            self._topic_known = named or any(topic in batch.topics for batch in store.list_batches(self.connector))
+        return self._topic_known
 
     def _applied(self, access: ConnectorAccess, batch: int) -> PollResult:
         """Check what the targets have reported to the change log."""
@@ -106,8 +106,8 @@ class AppliedTrigger(StateTrigger):
         return min([last, *map(int, lagging.values())])
 
     def _failed(self, report: dict[str, Any]) -> str:
-        found = report["failed"] or {}
-        return "; ".join(f"{topic}: {text}" for topic, text in sorted(found.items()) if self._is_of_it(report, topic))
+        errors = report["failed"] or {}
+        return "; ".join(f"{topic}: {text}" for topic, text in sorted(errors.items()) if self._is_of_it(report, topic))
 
     def _is_of_it(self, report: dict[str, Any], name: str) -> bool:
         """Check whether a table is one that is waited for; a route may make several of one topic."""
@@ -121,11 +121,11 @@ class AppliedTrigger(StateTrigger):
         if self.position is None:
             return last
         parse = _parser(record)
-        wanted = parse(self.position)
-        if record.offset_position is None or not parse(record.offset_position).has_reached(wanted):
+        position = parse(self.position)
+        if record.offset_position is None or not parse(record.offset_position).has_reached(position):
             return None
         # positions without changes are passed without a batch: then nothing has to be applied after the last one
-        return _first(store, self.connector, last, lambda b: parse(b.position).has_reached(wanted))
+        return _first(store, self.connector, last, lambda b: parse(b.position).has_reached(position))
 
     def _has_seq(self, batch: BatchRecord) -> bool:
         return batch.last_seq >= (self.seq or 0)
@@ -136,8 +136,8 @@ def _first(store: StateStore, connector: str, last: int, fits: Callable[[BatchRe
     low, high = 1, last
     while low < high:
         middle = (low + high) // 2
-        found = store.list_batches(connector, batch=middle)
-        if found and fits(found[0]):
+        batches = store.list_batches(connector, batch=middle)
+        if batches and fits(batches[0]):
             high = middle
         else:
             low = middle + 1

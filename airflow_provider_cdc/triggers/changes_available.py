@@ -66,9 +66,9 @@ async def something_to_capture(
     """
     async with shared_source(access) as source, shared_state(access.state_conn_id) as state:
         looks = _ChangeLookup(access, source, state, poll_interval / 2, after_failure_s)
-        found = poll_repeatedly(looks.find_reason, poll_interval, whom=f"Connector {access.definition.name}", log=log)
-        async with aclosing(found) as found:  # type: ignore[type-var]
-            async for reason in found:
+        polls = poll_repeatedly(looks.find_reason, poll_interval, whom=f"Connector {access.definition.name}", log=log)
+        async with aclosing(polls) as polls:  # type: ignore[type-var]
+            async for reason in polls:
                 if reason is not None:
                     return reason
     raise AssertionError("polls go on for ever")
@@ -93,14 +93,16 @@ class _ChangeLookup:
         properties = await self._source.resolve_properties(self._access)
         changes = await self._of(properties)
         # the offset first: what is committed after it was read is no reason to wait longer
-        found = await self._state.query_connector(
+        reason_or_offset = await self._state.query_connector(
             self._access.definition.name,
             lambda record, store: None if self._failed(record) else changes.in_state(record, store),
         )
-        if found is None or isinstance(found, str):
-            return found
+        if reason_or_offset is None or isinstance(reason_or_offset, str):
+            return reason_or_offset
         end = await self._source.read_log_end(self._access, properties, self._young_s)
-        return await self._source.run(lambda: changes.explain_log_progress(found, end))  # sets of GTIDs may be long
+        return await self._source.run(
+            lambda: changes.explain_log_progress(reason_or_offset, end)
+        )  # sets of GTIDs may be long
 
     def _failed(self, record: ConnectorRecord | None) -> bool:
         """Check whether the last run has failed a short time ago."""

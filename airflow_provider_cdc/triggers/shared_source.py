@@ -97,15 +97,15 @@ class _SharedAnswers:
         """
         task = self._tasks.get(key)
         if task is None:
-            task = self._tasks[key] = asyncio.create_task(self._asked(key, ask, young_s))
-            task.add_done_callback(_seen)
+            task = self._tasks[key] = asyncio.create_task(self._request_answer(key, ask, young_s))
+            task.add_done_callback(_consume_error)
         return await asyncio.shield(task)
 
     def discard_answer(self, key: str) -> None:
         """Discard an answer, so that the next request asks again."""
         self._tasks.pop(key, None)
 
-    async def _asked(self, key: str, ask: Callable[[], Awaitable[T]], young_s: float) -> T:
+    async def _request_answer(self, key: str, ask: Callable[[], Awaitable[T]], young_s: float) -> T:
         rest = min(young_s, YOUNG_S)
         try:
             answer = await ask()
@@ -120,7 +120,7 @@ class _SharedAnswers:
             self.discard_answer(key)
 
 
-def _seen(task: asyncio.Task[Any]) -> None:
+def _consume_error(task: asyncio.Task[Any]) -> None:
     """Read the error of a task: if all that wait have been cancelled, the event loop would report it as its own."""
     if not task.cancelled():
         task.exception()

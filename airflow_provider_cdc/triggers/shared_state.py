@@ -45,7 +45,7 @@ class SharedState:
     def __init__(self, conn_id: str) -> None:
         self._tables = _StateReader(conn_id)
         self._thread = CallThreads(1)  # one poll after the other: none closes what another one uses
-        self._asked: list[_StateQuestion] = []
+        self._questions: list[_StateQuestion] = []
         self._polling: asyncio.Task[None] | None = None
         self.users = 0
 
@@ -59,11 +59,11 @@ class SharedState:
             ask anything else that may take long: all others wait for it
         :raises CdcError: as the question raises; :class:`StateUnavailable` if the database cannot be reached
         """
-        asked = _StateQuestion(connector, question, asyncio.get_running_loop().create_future())
-        self._asked.append(asked)
+        state_question = _StateQuestion(connector, question, asyncio.get_running_loop().create_future())
+        self._questions.append(state_question)
         if self._polling is None or self._polling.done():
             self._polling = asyncio.create_task(self._poll())
-        return await asked.answer  # type: ignore[no-any-return]
+        return await state_question.answer  # type: ignore[no-any-return]
 
     async def close(self) -> None:
         """Close the connection after the poll that is being made, if there is one."""
@@ -72,19 +72,22 @@ class SharedState:
     async def _poll(self) -> None:
         await asyncio.sleep(GATHER_S)
         # those of triggers that were cancelled are not asked: the tables may be closed already, and would stay open
-        while asked := [one for one in self._asked if not one.answer.done()]:
-            self._asked = []
+        while open_questions := [question for question in self._questions if not question.answer.done()]:
+            self._questions = []
             try:
-                answers = await self._thread.run("state", lambda asked=asked: self._tables.answer_questions(asked))  # type: ignore[misc]
+                answers = await self._thread.run(
+                    "state",
+                    lambda questions=open_questions: self._tables.answer_questions(questions),  # type: ignore[misc]
+                )
             except Exception as e:  # told to all that have asked
-                answers = [e] * len(asked)
-            for one, answer in zip(asked, answers, strict=True):
-                if one.answer.done():  # its trigger was cancelled
+                answers = [e] * len(open_questions)
+            for question, answer in zip(open_questions, answers, strict=True):
+                if question.answer.done():  # its trigger was cancelled
                     continue
                 if isinstance(answer, Exception):
-                    one.answer.set_exception(answer)
+                    question.answer.set_exception(answer)
                 else:
-                    one.answer.set_result(answer)
+                    question.answer.set_result(answer)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +106,7 @@ class _StateReader:
         self._address: StateAddress | None = None
         self._looked_up = 0.0
 
-    def answer_questions(self, asked: Sequence[_StateQuestion]) -> list[Any]:
+    def answer_questions(self, questions: Sequence[_StateQuestion]) -> list[Any]:
         """Return the answer to each question, or its error.
 
         What is wrong with one connector is no concern of the others.
@@ -113,8 +116,8 @@ class _StateReader:
         store = self._opened()
         try:
             with translate_database_errors():
-                found = records_of(store, {one.connector for one in asked})
-                return [_answer(one, found[one.connector], store) for one in asked]
+                records = records_of(store, {question.connector for question in questions})
+                return [_answer(question, records[question.connector], store) for question in questions]
         except StateUnavailable:
             self.close()  # the next poll looks its connection up
             raise
@@ -156,12 +159,12 @@ class _StateReader:
             return self._address
 
 
-def _answer(asked: _StateQuestion, record: ConnectorRecord | Exception | None, store: StateStore) -> Any:
+def _answer(question: _StateQuestion, record: ConnectorRecord | Exception | None, store: StateStore) -> Any:
     if isinstance(record, Exception):
         return record
     try:
         with translate_database_errors():
-            return asked.question(record, store)
+            return question.question(record, store)
     except StateUnavailable:
         raise
     except Exception as e:  # raised where the answer is waited for

@@ -34,14 +34,14 @@ class SignalCompletedTrigger(StateTrigger):
         return {"number": self.number}
 
     def poll_state(self, record: ConnectorRecord | None, store: StateStore) -> PollResult:
-        found = store.signals_of(self.connector, 1, number=self.number)
-        if not found:
+        signals = store.signals_of(self.connector, 1, number=self.number)
+        if not signals:
             raise StateError(
                 f"Connector {self.connector} has no signal {self.number}.",
                 safe="Nothing was changed.",
                 remedy=f"list the signals: `{format_cdc_command('signals', self.connector)}`",
             )
-        (signal,) = found
+        (signal,) = signals
         state, progress = signal.state, signal.progress
         name = f"Signal {self.number} ({signal.type}) of {self.connector}"
         if state is SignalState.RECEIVED:

@@ -77,18 +77,18 @@ class StateTrigger(BaseTrigger):
 
         :raises CdcError: as :meth:`poll_state`
         """
-        found = self.poll_state(store.find_connector(self.connector), store)
-        return found if isinstance(found, PollResult) else found()
+        result_or_call = self.poll_state(store.find_connector(self.connector), store)
+        return result_or_call if isinstance(result_or_call, PollResult) else result_or_call()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         logged_at, stage = 0.0, None
         try:
             async with shared_state(self.state_conn_id) as state:
-                found = poll_repeatedly(
+                polls = poll_repeatedly(
                     lambda: self._poll(state), self.poll_interval, whom="The state of the connector", log=self.log
                 )
-                async with contextlib.aclosing(found) as found:  # type: ignore[type-var]
-                    async for answer in found:
+                async with contextlib.aclosing(polls) as polls:  # type: ignore[type-var]
+                    async for answer in polls:
                         now = time.monotonic()
                         if answer.event is not None or answer.stage != stage or now - logged_at >= LOG_EVERY_S:
                             self.log.info("%s", answer.text)
@@ -100,7 +100,9 @@ class StateTrigger(BaseTrigger):
             yield TriggerEvent({"error": str(e)})  # type: ignore[no-untyped-call]
 
     async def _poll(self, state: SharedState) -> PollResult:
-        found = await state.query_connector(self.connector, self.poll_state)
+        result_or_call = await state.query_connector(self.connector, self.poll_state)
         return (
-            found if isinstance(found, PollResult) else await get_loop_threads().run(("storage", self.connector), found)
+            result_or_call
+            if isinstance(result_or_call, PollResult)
+            else await get_loop_threads().run(("storage", self.connector), result_or_call)
         )

@@ -248,7 +248,7 @@ def test_a_continuous_one_hands_over_every_run_for_and_refuses_what_would_leave_
     (apply,) = dag.tasks
     assert isinstance(apply, ApplyConnectorsOperator)
     assert apply.run_for == 720
-    assert {spec.threads for spec in apply._given.values()} == {7}
+    assert {spec.threads for spec in apply._options_by_name.values()} == {7}
     for wrong in ({"schedule": "@daily"}, {"max_active_runs": 1}):
         with pytest.raises(ConfigError, match="continuous=True"):
             apply_dag([SHOP], location="/l", continuous=True, **wrong)  # type: ignore[arg-type]

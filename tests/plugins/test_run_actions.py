@@ -242,7 +242,7 @@ def test_what_cannot_repair_a_gap_is_said_before(shop: Shop, asked: Asked, monke
 def test_a_source_that_does_not_answer_is_not_waited_for_by_a_plan(
     shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connector_run_actions, "_ASKED_S", 0.05)
+    monkeypatch.setattr(connector_run_actions, "_SOURCE_ANSWER_S", 0.05)
     going = threading.Event()
     monkeypatch.setattr(MemorySource, "verify_position", lambda *_: going.wait(30))
     try:

@@ -76,32 +76,32 @@ class ApplyJobOperator(SparkScriptOperator):
         """Report what was measured, which costs the task nothing if it fails. If the task has failed for one connector, it has not for the others."""
         from airflow_provider_cdc.operators.base.apply_metrics import report_apply_metrics
 
-        blamed = [one for one in self._applied if one.trouble] or self._applied
-        for one in self._applied:
+        blamed = [connector for connector in self._applied if connector.trouble] or self._applied
+        for connector in self._applied:
             try:
-                report_apply_metrics(one, failed=failed and one in blamed, seconds=seconds)
+                report_apply_metrics(connector, failed=failed and connector in blamed, seconds=seconds)
             except Exception:
                 self.log.warning(
-                    "The metrics of connector %s could not be reported.", one.connector_name, exc_info=True
+                    "The metrics of connector %s could not be reported.", connector.connector_name, exc_info=True
                 )
 
     def _once(self, context: Context) -> dict[str, Any]:
-        todo = [one for one in self._applied if self._tried(one, one.needs_apply)]
+        todo = [connector for connector in self._applied if self._tried(connector, connector.needs_apply)]
         if not todo:
             self.log.info("Spark is not started.")
             return self._end(context, todo, None)
         owner = owner_of(context)
-        for one in todo:
-            one.owner = owner
-        archive = self._complete(todo, "--owner", owner, little=all(one.little for one in todo))
+        for connector in todo:
+            connector.owner = owner
+        archive = self._complete(todo, "--owner", owner, little=all(connector.little for connector in todo))
         error = self._submit(context)
-        for one in todo:
-            self._tried(one, partial(one.take_report, error))
+        for connector in todo:
+            self._tried(connector, partial(connector.take_report, error))
         if error is None:
             archive.store_new_archive()
         else:
             archive.discard_new_archive()
-        if error is not None and archive.making and not any(one.trouble for one in todo):
+        if error is not None and archive.making and not any(connector.trouble for connector in todo):
             self.log.warning(
                 "All tables are up to date; only the archive of the job's classes could not be created: %s", error
             )
@@ -110,19 +110,23 @@ class ApplyJobOperator(SparkScriptOperator):
 
     def _go_on(self, context: Context) -> dict[str, Any]:
         warm = ContinuousApplyJob(context)
-        todo = [one for one in self._applied if self._tried(one, partial(one.attach_job, warm.owner))]
-        warm.tasks = [one.warm for one in todo if one.warm is not None]
+        todo = [
+            connector
+            for connector in self._applied
+            if self._tried(connector, partial(connector.attach_job, warm.owner))
+        ]
+        warm.tasks = [connector.warm for connector in todo if connector.warm is not None]
         self._warm = warm
         error: AirflowException | None = None
         if todo:
             self._complete(todo, "--run-for", str(self.run_for), "--owner", warm.owner)
             with warm.track_submission():
                 error = self._submit(context)
-            for one in todo:
-                self._tried(one, partial(one.take_last_word, error))
+            for connector in todo:
+                self._tried(connector, partial(connector.take_last_word, error))
         # a try that comes back would only take over from the one that goes on, which has the same trouble
-        troubled = [one for one in self._applied if one.trouble]
-        given_up = bool(troubled) and all(self._tried(one, one.taken_over) for one in troubled)
+        troubled = [connector for connector in self._applied if connector.trouble]
+        given_up = bool(troubled) and all(self._tried(connector, connector.taken_over) for connector in troubled)
         if warm.killed and error is None and not troubled:
             return self._ended_early(context, todo)
         return self._end(context, todo, error, given_up=given_up)
@@ -134,17 +138,17 @@ class ApplyJobOperator(SparkScriptOperator):
         """
         from airflow.sdk.exceptions import AirflowException
 
-        if not all(self._tried(one, one.taken_over) for one in todo):
+        if not all(self._tried(connector, connector.taken_over) for connector in todo):
             self._remember(context)
             raise AirflowException(
                 "The task was stopped before run_for ended: its job has finished its last commit, and the next try continues."
             )
         done = self._end(context, todo, None)
-        for one in todo:  # the state may be decided already, and then these events are dropped
-            self._tried(one, partial(one.record_pending_events, context, for_good=False))
+        for connector in todo:  # the state may be decided already, and then these events are dropped
+            self._tried(connector, partial(connector.record_pending_events, context, for_good=False))
         return done
 
-    def _tried(self, one: ConnectorTables, action: Callable[[], bool]) -> bool:
+    def _tried(self, connector: ConnectorTables, action: Callable[[], bool]) -> bool:
         """Run an action on a connector, and return its result.
 
         If it fails, that is the trouble of this one only, if there are others.
@@ -154,8 +158,8 @@ class ApplyJobOperator(SparkScriptOperator):
         except Exception as e:
             if len(self._applied) == 1:
                 raise
-            self.log.warning("Connector %s: %s", one.connector_name, e, exc_info=not isinstance(e, CdcError))
-            one.trouble = one.trouble or f"Connector {one.connector_name}: {e}"
+            self.log.warning("Connector %s: %s", connector.connector_name, e, exc_info=not isinstance(e, CdcError))
+            connector.trouble = connector.trouble or f"Connector {connector.connector_name}: {e}"
             return False
 
     def _end(
@@ -174,23 +178,27 @@ class ApplyJobOperator(SparkScriptOperator):
         """
         from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-        troubled = [one for one in self._applied if one.trouble]
+        troubled = [connector for connector in self._applied if connector.trouble]
         if not troubled and error is None:
-            done = [one.emit_asset_events(context) for one in self._applied]
-            for one in self._applied:
-                one.record_emitted_events()
+            done = [connector.emit_asset_events(context) for connector in self._applied]
+            for connector in self._applied:
+                connector.record_emitted_events()
             return self._result(done)
         self._remember(context, for_good=given_up)
-        if error is not None and all(one.lost for one in troubled) and (not troubled or all(one.lost for one in todo)):
+        if (
+            error is not None
+            and all(connector.lost for connector in troubled)
+            and (not troubled or all(connector.lost for connector in todo))
+        ):
             raise error  # nothing else is known
         raise (AirflowFailException if given_up else AirflowException)(
-            "\n".join(one.trouble for one in troubled)
+            "\n".join(connector.trouble for connector in troubled)
         ) from error
 
     def _remember(self, context: Context, *, for_good: bool = False) -> None:
         for_good = for_good or is_last_try(context)
-        for one in self._applied:
-            self._tried(one, partial(one.record_pending_events, context, for_good=for_good))
+        for connector in self._applied:
+            self._tried(connector, partial(connector.record_pending_events, context, for_good=for_good))
 
     def on_kill(self) -> None:
         """End the job; a continuous one ends after what it is committing, if it can."""
@@ -200,13 +208,15 @@ class ApplyJobOperator(SparkScriptOperator):
         if warm is None or not warm.stop_job(getattr(self._hook, "_submit_sp", None), self.log):
             super().on_kill()
         if warm is not None and alone:
-            for one in (one for one in self._applied if one.warm is not None):
-                self._tried(one, partial(one.take_last_word, None))
+            for connector in (connector for connector in self._applied if connector.warm is not None):
+                self._tried(connector, partial(connector.take_last_word, None))
             self._remember(warm.context)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
         """Return what the run has applied, for Airflow's OpenLineage provider; also if the run has failed."""
-        return build_apply_lineage([one.lineage for one in self._applied if one.lineage is not None], self.target)
+        return build_apply_lineage(
+            [connector.lineage for connector in self._applied if connector.lineage is not None], self.target
+        )
 
     # -- the submit ---------------------------------------------------------------------------------------------------
 

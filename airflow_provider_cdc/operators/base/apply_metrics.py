@@ -27,14 +27,22 @@ _COUNTED = {
 }
 
 
-def report_apply_metrics(one: ConnectorTables, *, failed: bool, seconds: float) -> None:
+def report_apply_metrics(connector: ConnectorTables, *, failed: bool, seconds: float) -> None:
     """Report a run's apply of one connector.
 
     :param failed: it was not applied, or not all of it
     """
     # otherwise it is that of an earlier job, which has told of it
-    own = bool(one.owner) and (one.report or {}).get("owner") in (None, one.owner)
-    measure_report(one.access, one.target, one.location, one.report, own=own, failed=failed, seconds=seconds)
+    own = bool(connector.owner) and (connector.report or {}).get("owner") in (None, connector.owner)
+    measure_report(
+        connector.access,
+        connector.target,
+        connector.location,
+        connector.report,
+        own=own,
+        failed=failed,
+        seconds=seconds,
+    )
 
 
 def measure_report(
@@ -79,16 +87,18 @@ def measure_comparison(access: ConnectorAccess, target: str, location: str, veri
     monitor.flush()
 
 
-def _monitor(access: ConnectorAccess, what: str, target: str, location: str) -> MetricsMonitor:
+def _monitor(access: ConnectorAccess, producer: str, target: str, location: str) -> MetricsMonitor:
     place = hashlib.sha256(location.encode()).hexdigest()[:8]
     sinks: list[Sink] = [to_airflow, partial(_keep, access.state_conn_id)]
-    return MetricsMonitor(access.definition.name, f"{what} {target} {place}", sinks, {"target": target, "place": place})
+    return MetricsMonitor(
+        access.definition.name, f"{producer} {target} {place}", sinks, {"target": target, "place": place}
+    )
 
 
-def _keep(state_conn_id: str, found: MetricSamples) -> None:
+def _keep(state_conn_id: str, samples: MetricSamples) -> None:
     """Keep it in the state tables."""
     with CdcStateHook(state_conn_id).open_store(patience_s=2) as store:
-        store.metrics.add_measurements(found)
+        store.metrics.add_measurements(samples)
 
 
 def _tables(monitor: MetricsMonitor, report: Mapping[str, Any] | None, *, own: bool) -> None:

@@ -101,12 +101,12 @@ class ConnectorTables:
         from airflow_provider_cdc.targets.lake.apply.up_to_date_check import nothing_new
 
         if not self.adopt:
-            found = nothing_new(
+            last_report = nothing_new(
                 self.change_log, self.connector_name, self.target, self.location, self.rules.compute_digest()
             )
-            if found is not None:
+            if last_report is not None:
                 self.log.info("Nothing to apply: every table of %s is at the last batch.", self.connector_name)
-                self.report = found
+                self.report = last_report
                 return False
         self.before = self.read_written_report()
         self.little = little_work(self.change_log, self.connector_name, self.before)
@@ -116,8 +116,8 @@ class ConnectorTables:
         """Return what the last job wrote beside the change log; nothing, if it has only made its target known."""
         from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, only_registered
 
-        found = ApplyReports(self.change_log.storage, self.connector_name).read(self.target, self.location)
-        return None if found is None or only_registered(found) else found
+        report = ApplyReports(self.change_log.storage, self.connector_name).read(self.target, self.location)
+        return None if report is None or only_registered(report) else report
 
     def take_report(self, error: AirflowException | None) -> bool:
         """Read what the job has written.
@@ -161,8 +161,8 @@ class ConnectorTables:
         self.report = report = self.warm.read_report()
         if report is not None and report["failed"]:
             self.trouble = _failed(report)
-        elif error is not None and (said := self.warm.read_error()):
-            self.trouble = f"Connector {self.connector_name}: {said}"
+        elif error is not None and (job_error := self.warm.read_error()):
+            self.trouble = f"Connector {self.connector_name}: {job_error}"
         elif report is None and error is not None:
             self._lose(error)
         elif report is None and not self.warm.has_requested_turn():
@@ -241,17 +241,17 @@ class ConnectorTables:
 
     def _earlier(self) -> list[dict[str, Any]]:
         """Return what runs before have done whose tasks were killed before they could report it."""
-        found: list[dict[str, Any]] = []
+        earlier_tables: list[dict[str, Any]] = []
         try:
-            for one in (self.report or {}).get("earlier", ()):
-                if self._turns.has_ended(one["owner"]) and not self._turns.is_announced(one["owner"]):
-                    if one["owner"] != self.owner:
-                        self.log.info("The asset events of %s were not emitted yet; this run emits them.", one["owner"])
-                    found += one["tables"]
-                    self._owners.append(one["owner"])
+            for run in (self.report or {}).get("earlier", ()):
+                if self._turns.has_ended(run["owner"]) and not self._turns.is_announced(run["owner"]):
+                    if run["owner"] != self.owner:
+                        self.log.info("The asset events of %s were not emitted yet; this run emits them.", run["owner"])
+                    earlier_tables += run["tables"]
+                    self._owners.append(run["owner"])
         except CdcError as e:  # the next run finds it again
             self.log.warning("The pending asset events of earlier runs cannot be read: %s", e)
-        return found
+        return earlier_tables
 
     def _note_announced(self) -> None:
         """Note that this task, or what it remembers, reports what was done."""
@@ -337,14 +337,14 @@ class ConnectorTables:
     def _older(self, context: Context) -> list[dict[str, Any]]:
         left = self._left(context)
         try:
-            found = left.read()
+            older_tables = left.read()
         except CdcError as e:  # they stay where they are
             self.log.warning(
                 "The pending asset events of earlier runs of the task cannot be read; the next run tries again: %s", e
             )
             return []
-        self._forget = left.delete_all if found else None
-        return found
+        self._forget = left.delete_all if older_tables else None
+        return older_tables
 
     def record_emitted_events(self) -> None:
         """Record that the events of all connectors are emitted: no later run has to emit them."""

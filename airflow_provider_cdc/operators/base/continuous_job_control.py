@@ -51,14 +51,14 @@ class ContinuousConnectorApply:
         """Return the job's last error, in its own words; empty if it has ended well, or had no last word."""
         from airflow_provider_cdc.changelog.reports.apply_turns import NO_SIGN
 
-        found = self._turns.find_turn(self.owner)
-        return "" if found is None or found["error"] == NO_SIGN else str(found["error"])
+        turn = self._turns.find_turn(self.owner)
+        return "" if turn is None or turn["error"] == NO_SIGN else str(turn["error"])
 
     def read_report(self) -> dict[str, Any] | None:
         """Return what the job has done: its last word, or if it had none, what it had written by then."""
-        found = self._turns.find_turn(self.owner)
-        if found is not None and found["report"] is not None:
-            return dict(found["report"])
+        turn = self._turns.find_turn(self.owner)
+        if turn is not None and turn["report"] is not None:
+            return dict(turn["report"])
         report = self._reports.read(*self._of)
         return report if report is not None and report.get("owner") == self.owner else None
 

@@ -77,7 +77,7 @@ class ClassArchive:
 
     def __init__(self, binary: str, *more: str) -> None:
         self._folder = archive_folder()
-        self._wanted, self._part = self._folder / f"{_digest(binary, more)}.jsa", Path()
+        self._archive, self._part = self._folder / f"{_digest(binary, more)}.jsa", Path()
         self.making = False
         """Whether the run is to make it."""
 
@@ -88,13 +88,13 @@ class ClassArchive:
         """
         if any(char in str(self._folder) for char in " \t\n\"'\\,"):  # it is one word among Java's options
             return []
-        if self._wanted.exists():
+        if self._archive.exists():
             with contextlib.suppress(OSError):
-                os.utime(self._wanted)
-            return [f"-XX:SharedArchiveFile={self._wanted}", _QUIET]
+                os.utime(self._archive)
+            return [f"-XX:SharedArchiveFile={self._archive}", _QUIET]
         if not (make and self._can_be_made()):
             return []
-        self._part, self.making = self._wanted.with_name(f"{self._wanted.stem}.{uuid4().hex[:8]}.part"), True
+        self._part, self.making = self._archive.with_name(f"{self._archive.stem}.{uuid4().hex[:8]}.part"), True
         return [f"-XX:ArchiveClassesAtExit={self._part}", _QUIET]
 
     def _can_be_made(self) -> bool:
@@ -121,10 +121,10 @@ class ClassArchive:
         if not self.making or not self._part.exists():
             return
         # the JVM checks the head of an archive only; one that was cut off would end it
-        with self._part.open("rb") as made:
-            os.fsync(made.fileno())
-        self._part.replace(self._wanted)
-        log.info("The classes of the job are stored in %s: the next job starts faster.", self._wanted)
+        with self._part.open("rb") as file:
+            os.fsync(file.fileno())
+        self._part.replace(self._archive)
+        log.info("The classes of the job are stored in %s: the next job starts faster.", self._archive)
         for old in sorted(self._folder.glob("*.jsa"), key=lambda f: f.stat().st_mtime)[:-_KEPT]:
             old.unlink(missing_ok=True)
         self._clear()
@@ -140,7 +140,7 @@ class ClassArchive:
                 self._refused().touch()
 
     def _refused(self) -> Path:
-        return self._wanted.with_suffix(".failed")
+        return self._archive.with_suffix(".failed")
 
     def _clear(self) -> None:
         """Delete what killed runs have left."""
@@ -164,9 +164,9 @@ def _digest(binary: str, more: Iterable[str]) -> str:
     """Compute a digest that separates installations: by Java, Spark's jars, and what else is on the class path."""
     home = os.environ.get("SPARK_HOME") or _home_of(binary)
     java = f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else shutil.which("java") or ""
-    found = [_looks(Path(java)), home, *sorted(map(_looks, Path(home, "jars").glob("*.jar"))), *more]
-    found += [os.environ.get(name, "") for name in ("SPARK_DIST_CLASSPATH", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")]
-    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
+    parts = [_looks(Path(java)), home, *sorted(map(_looks, Path(home, "jars").glob("*.jar"))), *more]
+    parts += [os.environ.get(name, "") for name in ("SPARK_DIST_CLASSPATH", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _home_of(binary: str) -> str:
@@ -181,7 +181,7 @@ def _home_of(binary: str) -> str:
 def _looks(file: Path) -> str:
     try:
         real = file.resolve()
-        found = real.stat()
+        status = real.stat()
     except OSError:
         return str(file)
-    return f"{real} {found.st_size} {found.st_mtime_ns}"
+    return f"{real} {status.st_size} {status.st_mtime_ns}"

@@ -59,9 +59,9 @@ def dataset_of(url: str) -> Name:
         return "file", os.path.abspath(f"/{path.lstrip('/')}" if path.startswith("/") else path)
     # names of tables may have what a URL has another meaning for: ? and #
     authority, _, path = url.partition("://")[2].partition("/")
-    known = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "wasb": "wasbs"}
+    schemes = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "wasb": "wasbs"}
     path = path.strip("/")
-    return f"{known.get(scheme, scheme)}://{authority}", f"/{path}" if scheme in ("hdfs", "viewfs", "dbfs") else path
+    return f"{schemes.get(scheme, scheme)}://{authority}", f"/{path}" if scheme in ("hdfs", "viewfs", "dbfs") else path
 
 
 def build_capture_lineage(
@@ -85,10 +85,12 @@ def build_capture_lineage(
         fields = {c.name: [(table.dataset, c.name, *_shortened(table.lengths.get(c.name)))] for c in columns}
         facets: dict[str, DatasetFacet] = {
             "schema": _schema({c.name: c.type for c in columns}, comments),
-            "columnLineage": _lineage({name: (found, "") for name, found in fields.items()}),
+            "columnLineage": _lineage({name: (sources, "") for name, sources in fields.items()}),
         }
-        told = {"outputStatistics": _statistics(table.events, table.bytes, table.files)}
-        outputs.append(OutputDataset(*_topic(changelog, connector, topic), facets=facets, outputFacets=dict(told)))
+        statistics = {"outputStatistics": _statistics(table.events, table.bytes, table.files)}
+        outputs.append(
+            OutputDataset(*_topic(changelog, connector, topic), facets=facets, outputFacets=dict(statistics))
+        )
     return OperatorLineage(inputs=list(inputs.values()), outputs=outputs)
 
 
@@ -120,18 +122,18 @@ def build_apply_lineage(runs: Iterable[AppliedTables], target: str) -> OperatorL
 
     inputs: dict[Name, InputDataset] = {}
     steps: dict[Name, list[_Step]] = {}
-    for run, table in ((one, table) for one in runs for table in one.tables):
+    for run, table in ((applied, table) for applied in runs for table in applied.tables):
         source = _topic(run.changelog, run.connector, table["topic"])
-        known = run.origins.get(name_of(table), {})
-        if known.get("location") != table["location"]:
-            known = {}  # of another place; only the names are sure
-        facets: dict[str, DatasetFacet] = {"schema": _schema(known["source"])} if known else {}
+        origins = run.origins.get(name_of(table), {})
+        if origins.get("location") != table["location"]:
+            origins = {}  # of another place; only the names are sure
+        facets: dict[str, DatasetFacet] = {"schema": _schema(origins["source"])} if origins else {}
         read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=sum(table["rows"].values()))
         # several tables of one topic have read the same events
         inputs.setdefault(source, InputDataset(*source, facets=facets, inputFacets={"inputStatistics": read}))
-        name = dataset_of(known["path"]) if known else _place(table["location"])
-        steps.setdefault(name, []).append((source, table, known))
-    outputs = [_written(name, found, target) for name, found in steps.items()]
+        name = dataset_of(origins["path"]) if origins else _place(table["location"])
+        steps.setdefault(name, []).append((source, table, origins))
+    outputs = [_written(name, table_steps, target) for name, table_steps in steps.items()]
     return OperatorLineage(inputs=list(inputs.values()), outputs=outputs)
 
 
@@ -150,22 +152,22 @@ def _written(name: Name, steps: Sequence[_Step], target: str) -> OutputDataset:
     types: dict[str, str] = {}
     columns: dict[str, tuple[list[_Field], str]] = {}
     whole: list[_Field] = []
-    for source, _, known in steps:
-        whole += [(source, column, "FILTER", "", False) for column in known.get("filter", ())]
-        for column, found in known.get("columns", {}).items():
-            types[column] = found["type"]
+    for source, _, origins in steps:
+        whole += [(source, column, "FILTER", "", False) for column in origins.get("filter", ())]
+        for column, origin in origins.get("columns", {}).items():
+            types[column] = origin["type"]
             fields, text = columns.get(column, ([], ""))
-            kind, said = _how(found)
-            fields = [*fields, *((source, old, kind, said, False) for old in found["from"])]
-            columns[column] = fields, text or ("" if found["from"] else said)
+            kind, description = _how(origin)
+            fields = [*fields, *((source, old, kind, description, False) for old in origin["from"])]
+            columns[column] = fields, text or ("" if origin["from"] else description)
     if types:
         facets |= {"schema": _schema(types), "columnLineage": _lineage(columns, whole)}
-    if catalog := next((known["catalog"] for _, _, known in steps if known.get("catalog")), None):
+    if catalog := next((origins["catalog"] for _, _, origins in steps if origins.get("catalog")), None):
         facets["symlinks"] = _symlinks(catalog)
     names = ("rows_written", "bytes_written", "files_written")
     numbers = [[table.get(name) for _, table, _ in steps] for name in names]
-    told = [None if None in found else sum(n for n in found if n is not None) for found in numbers]
-    return OutputDataset(*name, facets=facets, outputFacets={"outputStatistics": _statistics(*told)})
+    totals = [None if None in values else sum(n for n in values if n is not None) for values in numbers]
+    return OutputDataset(*name, facets=facets, outputFacets={"outputStatistics": _statistics(*totals)})
 
 
 def _topic(changelog: str, connector: str, topic: str) -> Name:
@@ -226,8 +228,8 @@ def _lineage(
     from openlineage.client.facet_v2 import column_lineage_dataset as module
 
     fields = {
-        name: module.Fields(inputFields=[_input(field) for field in found], transformationDescription=text or None)
-        for name, (found, text) in columns.items()
+        name: module.Fields(inputFields=[_input(field) for field in origins], transformationDescription=text or None)
+        for name, (origins, text) in columns.items()
     }
     return module.ColumnLineageDatasetFacet(fields=fields, dataset=[_input(field, "INDIRECT") for field in whole])
 
@@ -249,11 +251,11 @@ def _shortened(length: int | None) -> tuple[str, str, bool]:
     )
 
 
-def _how(found: Mapping[str, Any]) -> tuple[str, str]:
+def _how(origin: Mapping[str, Any]) -> tuple[str, str]:
     """Return what a rule makes of a column: subtype and description."""
-    text = str(found.get("text", ""))
-    said = {
+    text = str(origin.get("text", ""))
+    descriptions = {
         "identity": "", "cast": f"cast to {text}", "computed": text, "constant": f"the text {text!r}", "event": _EVENT.get(text, text),
         "mode": f"kept up to date by mode {text}", "dropped": "dropped at the source, and kept unchanged",
     }  # fmt: skip
-    return ("IDENTITY" if found["how"] == "identity" else "TRANSFORMATION"), said[found["how"]]
+    return ("IDENTITY" if origin["how"] == "identity" else "TRANSFORMATION"), descriptions[origin["how"]]

@@ -47,9 +47,9 @@ class SparkScriptOperator(SparkSubmitOperator):
     def __init__(self, *, target: str, conn_id: str, **kwargs: Any) -> None:
         from airflow_provider_cdc.targets.lake.formats import load_format
 
-        for given in ("application", "application_args"):
-            if given in kwargs:
-                raise ConfigError(f"{given} cannot be set: the operator submits its own job.")
+        for argument in ("application", "application_args"):
+            if argument in kwargs:
+                raise ConfigError(f"{argument} cannot be set: the operator submits its own job.")
         super().__init__(conn_id=conn_id, **kwargs)
         self.target = target
         self._packages = load_format(target).packages if target else ()
@@ -213,7 +213,10 @@ def known_threads(threads: Any) -> int:
 def _is_secret(name: str, value: str) -> bool:
     """Check whether a setting of Spark holds a secret: as a whole, in a URL, or as a property of Java."""
     if name.endswith("JavaOptions"):
-        return any(is_secret_name(found) and not found.endswith(_NO_SECRET) for found in _PROPERTY.findall(value))
+        return any(
+            is_secret_name(property_name) and not property_name.endswith(_NO_SECRET)
+            for property_name in _PROPERTY.findall(value)
+        )
     return (is_secret_name(name) and not name.endswith(_NO_SECRET)) or bool(find_credentials(name, value))
 
 

@@ -46,12 +46,12 @@ def send_repairs(verification: Verification, report: Mapping[str, Any], by: str)
     repairs = verification.build_repairs(report)
     numbers = verification.send(repairs, by)
     signal = {topic: f"signal {number} was sent: " for topic, number in numbers.items()}
-    return [f"{one.topic}: {signal.get(one.topic, '')}{one.advice}" for one in repairs]
+    return [f"{repair.topic}: {signal.get(repair.topic, '')}{repair.advice}" for repair in repairs]
 
 
 def _differ(verified: VerificationReport, repaired: Sequence[str]) -> str:
     wrong = [table for table in verified.tables if not (table.is_equal or table.not_compared)]
-    lines, name = [f"  {table.display_name}: {_said(table)}" for table in wrong], verified.connector
+    lines, name = [f"  {table.display_name}: {_table_text(table)}" for table in wrong], verified.connector
     if repaired:
         return "\n".join(
             [f"{len(wrong)} tables of {name} were not equal to the source:", *lines, "  Repair:"]
@@ -70,7 +70,7 @@ def _named(tables: Sequence[TableVerification]) -> list[str]:
     return list(dict.fromkeys(table.location if table.name else table.topic for table in tables))
 
 
-def _said(table: TableVerification) -> str:
+def _table_text(table: TableVerification) -> str:
     counts = f"{table.missing:,} rows missing, {table.surplus:,} surplus, {table.different:,} different"
     return f"{table.problem or counts} ({table.location})"
 

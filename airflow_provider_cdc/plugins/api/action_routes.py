@@ -69,13 +69,13 @@ Asking = Annotated[ExecutionOptions, Depends(_how)]
 
 
 def _acted(
-    store: StateStore, reached: AuthorizedConnector, asked: ConnectorAction, how: ExecutionOptions
+    store: StateStore, reached: AuthorizedConnector, action: ConnectorAction, how: ExecutionOptions
 ) -> ActionPlan:
     runs = AirflowDagRuns(reached.user)
     if how.plan:
-        return plan_of(store, reached.record, asked, runs)
+        return plan_of(store, reached.record, action, runs)
     by = reached.user.get_name()
-    return carry_out(store, reached.record, asked, runs, confirm=how.confirm, about=how.about, by=by)
+    return carry_out(store, reached.record, action, runs, confirm=how.confirm, about=how.about, by=by)
 
 
 @router.get("")
@@ -87,84 +87,84 @@ def list_requested_actions(
 
 
 @router.post("/pause")
-def pause_connector(store: Store, reached: Operable, asked: PauseConnector, how: Asking) -> ActionPlan:
+def pause_connector(store: Store, reached: Operable, action: PauseConnector, how: Asking) -> ActionPlan:
     """Pause the connector: new runs are skipped until it is resumed."""
-    return _acted(store, reached, asked, how)
+    return _acted(store, reached, action, how)
 
 
 @router.post("/stop")
-def stop_connector(store: Store, reached: Operable, asked: StopConnector, how: Asking) -> ActionPlan:
+def stop_connector(store: Store, reached: Operable, action: StopConnector, how: Asking) -> ActionPlan:
     """Stop the connector: as a pause, but the connector is not expected to resume soon."""
-    return _acted(store, reached, asked, how)
+    return _acted(store, reached, action, how)
 
 
 @router.post("/resume")
-def resume_connector(store: Store, reached: Operable, asked: ResumeConnector, how: Asking) -> ActionPlan:
+def resume_connector(store: Store, reached: Operable, action: ResumeConnector, how: Asking) -> ActionPlan:
     """Resume the connector: the next run continues from the offset."""
-    return _acted(store, reached, asked, how)
+    return _acted(store, reached, action, how)
 
 
 @router.post("/snapshot")
-def request_snapshot(store: Store, reached: Operable, asked: StartSnapshot, how: Asking) -> ActionPlan:
+def request_snapshot(store: Store, reached: Operable, action: StartSnapshot, how: Asking) -> ActionPlan:
     """Snapshot tables again."""
-    return _acted(store, reached, asked, how)
+    return _acted(store, reached, action, how)
 
 
 @router.post("/stop-snapshot")
-def stop_snapshot(store: Store, reached: Operable, asked: StopIncrementalSnapshot, how: Asking) -> ActionPlan:
+def stop_snapshot(store: Store, reached: Operable, action: StopIncrementalSnapshot, how: Asking) -> ActionPlan:
     """Stop incremental snapshots."""
-    return _acted(store, reached, asked, how)
+    return _acted(store, reached, action, how)
 
 
 @router.post("/forget-target")
-def forget_target(store: Store, reached: Administrable, asked: ForgetTarget, how: Asking) -> ActionPlan:
+def forget_target(store: Store, reached: Administrable, action: ForgetTarget, how: Asking) -> ActionPlan:
     """Forget a target: the change log no longer keeps batches for it."""
-    return _acted(store, reached, asked, how)
+    return _acted(store, reached, action, how)
 
 
 @router.post("/run")
-def run_now(store: Store, reached: Operable, asked: RunCaptureDag, how: Asking) -> ActionPlan:
+def run_now(store: Store, reached: Operable, action: RunCaptureDag, how: Asking) -> ActionPlan:
     """Start a run of the DAG that captures the connector."""
-    return _acted(store, reached, asked, how)
+    return _acted(store, reached, action, how)
 
 
 @router.post("/verify")
-def verify_tables(store: Store, reached: Operable, asked: VerifyTargetTables, how: Asking) -> ActionPlan:
+def verify_tables(store: Store, reached: Operable, action: VerifyTargetTables, how: Asking) -> ActionPlan:
     """Verify tables of a target against the source."""
-    return _acted(store, reached, asked, how)
+    return _acted(store, reached, action, how)
 
 
 @router.post("/repair")
-def repair_tables(store: Store, reached: Operable, asked: RepairTargetTables, how: Asking) -> ActionPlan:
+def repair_tables(store: Store, reached: Operable, action: RepairTargetTables, how: Asking) -> ActionPlan:
     """Verify tables of a target against the source, and repair the rows that differ."""
-    return _acted(store, reached, asked, how)
+    return _acted(store, reached, action, how)
 
 
 @router.post("/rebuild")
-def rebuild_tables(store: Store, reached: Administrable, asked: RebuildTargetTables, how: Asking) -> ActionPlan:
+def rebuild_tables(store: Store, reached: Administrable, action: RebuildTargetTables, how: Asking) -> ActionPlan:
     """Rebuild tables of a target from the change log."""
-    return _acted(store, reached, asked, how)
+    return _acted(store, reached, action, how)
 
 
 @router.post("/restore-offset")
-def restore_offset(store: Store, reached: Administrable, asked: RestoreOffset, how: Asking) -> ActionPlan:
+def restore_offset(store: Store, reached: Administrable, action: RestoreOffset, how: Asking) -> ActionPlan:
     """Restore an earlier offset of the connector."""
-    return _acted(store, reached, asked, how)
+    return _acted(store, reached, action, how)
 
 
 @router.post("/set-offset")
-def set_offset(store: Store, reached: Administrable, asked: SetOffset, how: Asking) -> ActionPlan:
+def set_offset(store: Store, reached: Administrable, action: SetOffset, how: Asking) -> ActionPlan:
     """Set the offset, so that the connector continues from another position in the source's log."""
-    return _acted(store, reached, asked, how)
+    return _acted(store, reached, action, how)
 
 
 @router.post("/reset-offset")
-def reset_offset(store: Store, reached: Administrable, asked: ResetOffset, how: Asking) -> ActionPlan:
+def reset_offset(store: Store, reached: Administrable, action: ResetOffset, how: Asking) -> ActionPlan:
     """Reset the offset: the next run takes a snapshot of every captured table again."""
-    return _acted(store, reached, asked, how)
+    return _acted(store, reached, action, how)
 
 
 @router.post("/repair-gap")
-def repair_gap(store: Store, reached: Administrable, asked: RepairGap, how: Asking) -> ActionPlan:
+def repair_gap(store: Store, reached: Administrable, action: RepairGap, how: Asking) -> ActionPlan:
     """Repair a gap: the connector continues although the source's log no longer contains its position."""
-    return _acted(store, reached, asked, how)
+    return _acted(store, reached, action, how)

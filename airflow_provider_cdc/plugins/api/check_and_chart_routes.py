@@ -72,32 +72,32 @@ class GapAnswer(_Model):
     ways: list[RepairOption] = Field(description="Empty if no gap exists")
 
 
-def build_prerequisites(found: list[Finding]) -> list[Prerequisite]:
+def build_prerequisites(findings: list[Finding]) -> list[Prerequisite]:
     """Build the prerequisites of the answer; those that are fatal come first."""
-    ordered = sorted(found, key=lambda one: not one.fatal)
-    return [Prerequisite(what=one.what, fix=one.fix, fatal=one.fatal) for one in ordered]
+    ordered = sorted(findings, key=lambda finding: not finding.fatal)
+    return [Prerequisite(what=finding.what, fix=finding.fix, fatal=finding.fatal) for finding in ordered]
 
 
 @router.post("/check")
-def check_source(reached_one: Operable, asked: SourceRequest) -> CheckAnswer:
+def check_source(reached_one: Operable, request: SourceRequest) -> CheckAnswer:
     """Check the prerequisites of the capture at the source; each one that is not met comes with its fix."""
     access = resolve_access(reached_one.record)
-    found: Readiness = call_source_in_time(
-        asked.seconds, f"The source of {reached_one.connector_name}", lambda: check_readiness(access)
+    readiness: Readiness = call_source_in_time(
+        request.seconds, f"The source of {reached_one.connector_name}", lambda: check_readiness(access)
     )
     return CheckAnswer(
-        ready=found.is_ready,
-        findings=build_prerequisites(list(found.findings)),
-        position=found.position,
-        waiting=found.waiting,
+        ready=readiness.is_ready,
+        findings=build_prerequisites(list(readiness.findings)),
+        position=readiness.position,
+        waiting=readiness.waiting,
     )
 
 
 @router.post("/gap")
-def check_gap(reached_one: Operable, asked: SourceRequest) -> GapAnswer:
+def check_gap(reached_one: Operable, request: SourceRequest) -> GapAnswer:
     """Check whether the source's log still contains the position; if not, return the lost changes and the repairs."""
     name, access = reached_one.connector_name, resolve_access(reached_one.record)
-    found = call_source_in_time(asked.seconds, f"The source of {name}", lambda: gap_of(access))
+    gap = call_source_in_time(request.seconds, f"The source of {name}", lambda: gap_of(access))
     ways = [
         RepairOption(
             repair=way.repair,
@@ -108,9 +108,9 @@ def check_gap(reached_one: Operable, asked: SourceRequest) -> GapAnswer:
         for way in WAYS_OUT
     ]
     return GapAnswer(
-        gap=None if found is None else found.to_document(),
-        text=gap_text(found, name),
-        ways=[] if found is None else ways,
+        gap=None if gap is None else gap.to_document(),
+        text=gap_text(gap, name),
+        ways=[] if gap is None else ways,
     )
 
 

@@ -45,15 +45,18 @@ def list_connectors(
     text: Annotated[str, Query(max_length=200, description="Part of a name, a problem or a phase")] = "",
 ) -> response_models.OverviewAnswer:
     """List the connectors that the user may see, most urgent first."""
-    known = AuthorizationContext()
+    context = AuthorizationContext()
 
-    def seen(records: Any) -> Any:
-        nonlocal known
-        known = known_of(records)
-        return filter_readable(user, records, known)
+    def filter_visible(records: Any) -> Any:
+        nonlocal context
+        context = known_of(records)
+        return filter_readable(user, records, context)
 
     lines = load_overview(
-        store, seen=seen, next_run=lambda record: _next_run(record, known), tags=lambda record: _tags(record, known)
+        store,
+        filter_visible=filter_visible,
+        next_run=lambda record: _next_run(record, context),
+        tags=lambda record: _tags(record, context),
     )
     states = [line.state for line in lines]
     return response_models.OverviewAnswer(
@@ -80,15 +83,15 @@ def _fits(
     return not text or any(text in part.casefold() for part in (line.connector, line.phase, *line.problems))
 
 
-def _next_run(record: ConnectorRecord, known: AuthorizationContext) -> NextRun | None:
-    dag = known.find_dag(record)
+def _next_run(record: ConnectorRecord, context: AuthorizationContext) -> NextRun | None:
+    dag = context.find_dag(record)
     if dag is None:
         return None
     return NextRun(gone=True) if dag.stale else NextRun(at=dag.next_at, paused=dag.paused)
 
 
-def _tags(record: ConnectorRecord, known: AuthorizationContext) -> tuple[str, ...]:
-    dag = known.find_dag(record)
+def _tags(record: ConnectorRecord, context: AuthorizationContext) -> tuple[str, ...]:
+    dag = context.find_dag(record)
     return () if dag is None else dag.tags
 
 
@@ -141,15 +144,15 @@ def list_events(store: Store, reached: Readable, limit: Limit = 50) -> list[resp
 
     The key of a looked-up row is returned only to users who may see rows.
     """
-    found = [
+    notifications = [
         response_models.NotificationAnswer.model_validate(row.to_document())
         for row in store.list_notifications(reached.connector_name, limit=limit)[::-1]
     ]
     if not has_right(reached.user, reached.record, ConnectorRight.ROWS, reached.known):  # a key is a part of the row
-        for one in found:
-            if one.aggregate_type == ROW and "key" in one.additional_data:
-                one.additional_data["key"] = "not shown"
-    return found
+        for notification in notifications:
+            if notification.aggregate_type == ROW and "key" in notification.additional_data:
+                notification.additional_data["key"] = "not shown"
+    return notifications
 
 
 @router.get("/connectors/{connector}/batches")
@@ -213,10 +216,10 @@ def schema_changes(
     """List schema changes, newest first, each with its differences."""
     return [
         response_models.SchemaChangeAnswer(
-            number=one.number, seq=one.record.seq, at=datetime.fromtimestamp(one.record.ts_us / 1_000_000, UTC), database=one.record.database,
-            statement=one.record.ddl, position=one.record.position, snapshot=one.record.snapshot, tables=one.tables,
+            number=change.number, seq=change.record.seq, at=datetime.fromtimestamp(change.record.ts_us / 1_000_000, UTC), database=change.record.database,
+            statement=change.record.ddl, position=change.record.position, snapshot=change.record.snapshot, tables=change.tables,
         )
-        for one in newest_differences(store, reached.connector_name, limit, before=before, table=table)
+        for change in newest_differences(store, reached.connector_name, limit, before=before, table=table)
     ]  # fmt: skip
 
 
@@ -226,8 +229,8 @@ def get_configuration(reached: Readable) -> response_models.ConfigurationAnswer:
 
     Properties that the connection sets are named, but their values are not returned.
     """
-    known = reached.record.registration
-    connections = {} if known is None else dict(known.connections)
+    registration = reached.record.registration
+    connections = {} if registration is None else dict(registration.connections)
     return response_models.ConfigurationAnswer(properties=properties_of(reached.record), connections=connections)
 
 
@@ -237,9 +240,9 @@ def get_metrics(store: Store, reached: Readable) -> response_models.Measurements
     series = store.metrics.load_series(reached.connector_name)
     runs = {
         producer: [
-            response_models.Measurement(at=at, gauges=found["gauges"], counters=found["counters"])
-            for at, found in store.metrics.load_run_history(reached.connector_name, producer)
+            response_models.Measurement(at=at, gauges=metrics["gauges"], counters=metrics["counters"])
+            for at, metrics in store.metrics.load_run_history(reached.connector_name, producer)
         ]
-        for producer in {one.producer: None for one in series}
+        for producer in {stored.producer: None for stored in series}
     }
-    return response_models.Measurements(runs=runs, series=[one.to_document() for one in series])
+    return response_models.Measurements(runs=runs, series=[stored.to_document() for stored in series])

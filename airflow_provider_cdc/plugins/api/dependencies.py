@@ -53,12 +53,12 @@ def require_right(right: ConnectorRight) -> Any:
         store: Store, user: GetUserDep, connector: Annotated[str, Path(description="Name of the connector")]
     ) -> AuthorizedConnector:
         record = store.find_connector(connector)
-        known = known_of([] if record is None else [record])
-        if record is None or not has_right(user, record, ConnectorRight.READ, known):
+        context = known_of([] if record is None else [record])
+        if record is None or not has_right(user, record, ConnectorRight.READ, context):
             raise HTTPException(404, f"No connector {connector!r} has run yet.")
-        if not has_right(user, record, right, known):
+        if not has_right(user, record, right, context):
             raise HTTPException(403, f"You may see {connector}, but have no right to {_WORDS[right]}.")
-        return AuthorizedConnector(record, user, known)
+        return AuthorizedConnector(record, user, context)
 
     return Depends(_marked(reached, right))
 
@@ -81,8 +81,8 @@ _WORDS = {
 
 def right_of(route: APIRoute) -> ConnectorRight:
     """Return the right that a route needs; routes about all connectors show those that the user may read."""
-    found = (getattr(one.call, "right", None) for one in route.dependant.dependencies)
-    return next((right for right in found if right is not None), ConnectorRight.READ)
+    rights = (getattr(dependency.call, "right", None) for dependency in route.dependant.dependencies)
+    return next((right for right in rights if right is not None), ConnectorRight.READ)
 
 
 Readable = Annotated[AuthorizedConnector, require_right(ConnectorRight.READ)]

@@ -50,10 +50,10 @@ def get_row_history(store: Store, reached: WithRows, request: RowRequest) -> Row
             raise HTTPException(
                 403, f"Reading the row by connection {conn_id} requires the right to edit this connection."
             )
-    asked = RowQuery(
+    query = RowQuery(
         request.table, request.key, reached.user.get_name(), reached.connector_name, request.as_of, request.compare, request.connections, _SECONDS
     )  # fmt: skip
-    return load_row_history(store, asked)
+    return load_row_history(store, query)
 
 
 @router.post("/connectors/{connector}/row/key")

@@ -130,12 +130,12 @@ def _example(kind: str) -> WrittenDefinition:
     return write_definition(DefinitionRequest(source=kind, name="shop", conn_id=f"shop_{kind}", tables=["shop.orders"]))
 
 
-def _seen(user: BaseUser) -> list[OfferedConnection]:
-    found = authorization.known_connections(PREFIX, SOURCES)
+def _list_visible_connections(user: BaseUser) -> list[OfferedConnection]:
+    connections = authorization.known_connections(PREFIX, SOURCES)
     return [
-        OfferedConnection(conn_id=one.id, kind=one.kind)
-        for one in found
-        if authorization.may_connect(user, one.id, one.team, edit=False)
+        OfferedConnection(conn_id=connection.id, kind=connection.kind)
+        for connection in connections
+        if authorization.may_connect(user, connection.id, connection.team, edit=False)
     ]
 
 
@@ -149,33 +149,35 @@ def list_wizard_options(user: GetUserDep) -> WizardOptions:
             tables=config_class(kind).TABLES[0],
             modes=modes_of(kind),
             places=[
-                RequiredProperty(name=name, what=what, example=example)
-                for name, (what, example) in places_of(kind).items()
+                RequiredProperty(name=name, what=description, example=example)
+                for name, (description, example) in places_of(kind).items()
             ],
             example=_example(kind),
         )
         for kind in list_source_kinds()
     ]
     return WizardOptions(
-        sources=sources, targets={str(target): what for target, what in TARGETS.items()}, connections=_seen(user)
+        sources=sources,
+        targets={str(target): description for target, description in TARGETS.items()},
+        connections=_list_visible_connections(user),
     )
 
 
 @router.post("/connections/{connection:path}")  # ids of connections may have slashes
-def inspect_source(reached: Editable, asked: ConnectionRequest) -> SourceAnswer:
+def inspect_source(reached: Editable, request: ConnectionRequest) -> SourceAnswer:
     """Check the prerequisites at the source of a connection, and list the tables that can be captured."""
-    hook, patterns = CdcSourceHook(reached.conn_id), [format_exact_pattern(table) for table in asked.tables]
-    found = call_source_in_time(
-        asked.seconds,
+    hook, patterns = CdcSourceHook(reached.conn_id), [format_exact_pattern(table) for table in request.tables]
+    inspection = call_source_in_time(
+        request.seconds,
         f"The source of connection {reached.conn_id}",
-        lambda: hook.inspect_source(asked.places, patterns),
+        lambda: hook.inspect_source(request.places, patterns),
     )
-    named = sorted(str(table) for table in found.tables)
-    keyless = sorted(str(table) for table, schema in found.tables.items() if not schema.key)
+    named = sorted(str(table) for table in inspection.tables)
+    keyless = sorted(str(table) for table, schema in inspection.tables.items() if not schema.key)
     return SourceAnswer(
-        asked=found.asked,
-        ready=not any(one.fatal for one in found.findings),
-        findings=build_prerequisites(found.findings),
+        asked=inspection.asked,
+        ready=not any(finding.fatal for finding in inspection.findings),
+        findings=build_prerequisites(inspection.findings),
         tables=named[:MOST_TABLES],
         total=len(named),
         keyless=keyless[:MOST_TABLES],
@@ -183,9 +185,9 @@ def inspect_source(reached: Editable, asked: ConnectionRequest) -> SourceAnswer:
 
 
 @router.post("/definition")
-def generate_definition(asked: DefinitionRequest) -> WrittenDefinition:
+def generate_definition(request: DefinitionRequest) -> WrittenDefinition:
     """Return the definition as Python and as YAML.
 
     The definition is checked as far as possible without the source. Nothing is stored.
     """
-    return write_definition(asked)
+    return write_definition(request)

@@ -45,31 +45,31 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
     from airflow_provider_cdc.state.state_store import StateStore
 
-_WANTED = {"pause": DesiredState.PAUSED, "stop": DesiredState.STOPPED, "resume": DesiredState.RUNNING}
+_DESIRED_STATES = {"pause": DesiredState.PAUSED, "stop": DesiredState.STOPPED, "resume": DesiredState.RUNNING}
 
 
-def plan_of(store: StateStore, record: ConnectorRecord, asked: ConnectorAction, runs: DagRuns) -> ActionPlan:
+def plan_of(store: StateStore, record: ConnectorRecord, action: ConnectorAction, runs: DagRuns) -> ActionPlan:
     """Build the plan of an action. Nothing is changed.
 
     :param runs: of Airflow, as the person who asks may begin them
 
     :raises CdcError: it cannot be done
     """
-    if by_run(asked):
-        return _plan(record, asked, work_of(store, record, asked, runs))
+    if by_run(action):
+        return _plan(record, action, work_of(store, record, action, runs))
     about: Sequence[str] | None = None
-    match asked:
+    match action:
         case StartSnapshot():
-            (lines, about), confirm = _snapshot(store, record, asked), True
+            (lines, about), confirm = _snapshot(store, record, action), True
         case StopIncrementalSnapshot():
-            (lines, about), confirm = _stop_snapshot(store, record, asked), True
+            (lines, about), confirm = _stop_snapshot(store, record, action), True
         case ForgetTarget():
-            lines, confirm = _forget(record, asked), True
+            lines, confirm = _forget(record, action), True
         case _:
-            lines, confirm = _control(record, asked), False
+            lines, confirm = _control(record, action), False
             about = [str(record.control.wanted)]
     return ActionPlan(
-        action=_name(asked), connector=record.connector, lines=lines, confirm=confirm, about=_digest(about)
+        action=_name(action), connector=record.connector, lines=lines, confirm=confirm, about=_digest(about)
     )
 
 
@@ -78,9 +78,9 @@ def _digest(about: Sequence[str] | None) -> str | None:
     return None if about is None else hashlib.sha256(json.dumps(sorted(about)).encode()).hexdigest()[:32]
 
 
-def _plan(record: ConnectorRecord, asked: ConnectorAction, work: DagRunAction) -> ActionPlan:
+def _plan(record: ConnectorRecord, action: ConnectorAction, work: DagRunAction) -> ActionPlan:
     return ActionPlan(
-        action=_name(asked), connector=record.connector, lines=list(work.lines), confirm=work.confirm, dag=work.dag,
+        action=_name(action), connector=record.connector, lines=list(work.lines), confirm=work.confirm, dag=work.dag,
         obstacle=" ".join(work.obstacles) or None, version=work.version, about=_digest(work.about),
     )  # fmt: skip
 
@@ -88,7 +88,7 @@ def _plan(record: ConnectorRecord, asked: ConnectorAction, work: DagRunAction) -
 def carry_out(
     store: StateStore,
     record: ConnectorRecord,
-    asked: ConnectorAction,
+    action: ConnectorAction,
     runs: DagRuns,
     *,
     confirm: str | None,
@@ -103,8 +103,8 @@ def carry_out(
     :param about: as the plan has it that the user has seen
     :raises CdcError: it cannot be done, or is not confirmed
     """
-    work = work_of(store, record, asked, runs) if by_run(asked) else None
-    plan = plan_of(store, record, asked, runs) if work is None else _plan(record, asked, work)
+    work = work_of(store, record, action, runs) if by_run(action) else None
+    plan = plan_of(store, record, action, runs) if work is None else _plan(record, action, work)
     if plan.confirm and confirm != record.connector:
         raise ConfigError(
             f"The action {plan.action} is not confirmed: the given name is {confirm or ''!r}, but the connector is {record.connector}.",
@@ -124,50 +124,50 @@ def carry_out(
     run = None if work is None else f"cdc_{plan.action}__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}_{uuid.uuid4().hex[:8]}"
     where = {} if work is None or run is None else {"dag": work.dag, "run": run}
     id_ = str(uuid.uuid4())
-    _record(store, record, asked, by, NotificationType.ASKED_FOR, id_, **where)
+    _record(store, record, action, by, NotificationType.ASKED_FOR, id_, **where)
     try:
         signal = None
         if work is None or run is None:
-            signal = _do(store, record, asked, by, id_)
+            signal = _do(store, record, action, by, id_)
         else:
             runs.start_run(work.dag, run, work.conf)
     except CdcError as e:
-        _record(store, record, asked, by, NotificationType.FAILED, id_, error=str(e), **where)
+        _record(store, record, action, by, NotificationType.FAILED, id_, error=str(e), **where)
         raise
     return plan.model_copy(update={"done": True, "signal": signal, "run": run})
 
 
-def _name(asked: ConnectorAction) -> str:
-    return str(asked.action)  # type: ignore[attr-defined]
+def _name(action: ConnectorAction) -> str:
+    return str(action.action)  # type: ignore[attr-defined]
 
 
-def _do(store: StateStore, record: ConnectorRecord, asked: ConnectorAction, by: str, id_: str) -> int | None:
+def _do(store: StateStore, record: ConnectorRecord, action: ConnectorAction, by: str, id_: str) -> int | None:
     """:param id_: of the record of it, by which what has become of a signal is found"""
-    match asked:
+    match action:
         case StartSnapshot() | StopIncrementalSnapshot():
-            type_, data = _signal(store, record, asked)
+            type_, data = _signal(store, record, action)
             return store.send(record.connector, SentSignal(id_, type_, data, "airflow", None, by))
         case ForgetTarget():
             from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 
             storage = _access(record).open_change_log().storage
-            ApplyReports(storage, record.connector).delete_report(asked.target, asked.location)
+            ApplyReports(storage, record.connector).delete_report(action.target, action.location)
         case _:
-            store.set_control(record.connector, _WANTED[_name(asked)], by, asked.reason)
+            store.set_control(record.connector, _DESIRED_STATES[_name(action)], by, action.reason)
     return None
 
 
 def _record(
     store: StateStore,
     record: ConnectorRecord,
-    asked: ConnectorAction,
+    action: ConnectorAction,
     by: str,
     type_: NotificationType,
     id_: str,
     **more: str,
 ) -> None:
-    document = asked.model_dump(mode="json", exclude={"action", "reason"}, exclude_defaults=True)
-    data = {"connector_name": record.connector, "by": by, "action": _name(asked), "reason": asked.reason, **more}
+    document = action.model_dump(mode="json", exclude={"action", "reason"}, exclude_defaults=True)
+    data = {"connector_name": record.connector, "by": by, "action": _name(action), "reason": action.reason, **more}
     if document:
         data["what"] = json.dumps(document, ensure_ascii=False)
     data = {name: text for name, text in data.items() if text}
@@ -179,11 +179,11 @@ def _record(
 # -- what each would do -------------------------------------------------------------------------------------------------
 
 
-def _control(record: ConnectorRecord, asked: ConnectorAction) -> list[str]:
+def _control(record: ConnectorRecord, action: ConnectorAction) -> list[str]:
     alive = f"The run {record.owner} ends at the next boundary between two transactions; new runs are skipped."
     idle = "No run is active; new runs are skipped."
     stays = "The offset stays: nothing is lost while the source keeps its log."
-    match _name(asked):
+    match _name(action):
         case "resume":
             now = format_halt(record.control)
             return [
@@ -201,19 +201,19 @@ def _control(record: ConnectorRecord, asked: ConnectorAction) -> list[str]:
 
 
 def _signal(
-    store: StateStore, record: ConnectorRecord, asked: StartSnapshot | StopIncrementalSnapshot
+    store: StateStore, record: ConnectorRecord, action: StartSnapshot | StopIncrementalSnapshot
 ) -> tuple[str, str]:
     """Build type and data of the signal. The name of a table is sent as the pattern of this table alone.
 
     :raises ConfigError: it would be refused
     """
-    data: dict[str, Any] = {"type": asked.type if isinstance(asked, StartSnapshot) else "incremental"}
-    if asked.tables:
+    data: dict[str, Any] = {"type": action.type if isinstance(action, StartSnapshot) else "incremental"}
+    if action.tables:
         names = set(known_tables(store, record))
-        data["data-collections"] = [format_exact_pattern(n) if n in names else n for n in asked.tables]
-    if isinstance(asked, StartSnapshot) and asked.replace:
+        data["data-collections"] = [format_exact_pattern(n) if n in names else n for n in action.tables]
+    if isinstance(action, StartSnapshot) and action.replace:
         data["replace"] = True
-    type_, text = "execute-snapshot" if isinstance(asked, StartSnapshot) else "stop-snapshot", json.dumps(data)
+    type_, text = "execute-snapshot" if isinstance(action, StartSnapshot) else "stop-snapshot", json.dumps(data)
     try:
         parse_request(Signal(0, "plan", type_, text))
     except SignalRejected as e:
@@ -221,19 +221,19 @@ def _signal(
     return type_, text
 
 
-def _snapshot(store: StateStore, record: ConnectorRecord, asked: StartSnapshot) -> tuple[list[str], list[str]]:
+def _snapshot(store: StateStore, record: ConnectorRecord, action: StartSnapshot) -> tuple[list[str], list[str]]:
     """Return what the snapshot does, and the tables that it is about."""
-    _signal(store, record, asked)
-    tables = select_tables(asked.tables, captured_tables(store, record))
+    _signal(store, record, action)
+    tables = select_tables(action.tables, captured_tables(store, record))
     number = f"{len(tables):,} table{'' if len(tables) == 1 else 's'}"
     how = (
         "in chunks beside the stream"
-        if asked.type == "incremental"
+        if action.type == "incremental"
         else "as a whole; changes wait until it is complete"
     )
     lines = [f"{number} {'is' if len(tables) == 1 else 'are'} snapshotted again, {how}: {format_names(tables)}."]
     lines.append("Every row is captured again as a new event.")
-    if asked.replace:
+    if action.replace:
         lines.append(
             "The target tables are EMPTIED first: readers do not see their rows until the snapshot is applied."
         )
@@ -243,10 +243,10 @@ def _snapshot(store: StateStore, record: ConnectorRecord, asked: StartSnapshot) 
 
 
 def _stop_snapshot(
-    store: StateStore, record: ConnectorRecord, asked: StopIncrementalSnapshot
+    store: StateStore, record: ConnectorRecord, action: StopIncrementalSnapshot
 ) -> tuple[list[str], list[str]]:
     """Return what the action does, and the signals that it is about."""
-    _signal(store, record, asked)
+    _signal(store, record, action)
     scans = [] if record.offset is None else [scan.table for scan in record.offset.incremental.scans]
     under_way = [s for s in store.signals_of(record.connector, 20, under_way=True) if s.type == "execute-snapshot"]
     lines = [
@@ -254,9 +254,9 @@ def _stop_snapshot(
     ]
     if not scans and not under_way:
         lines.append("No incremental snapshot is active, so no snapshot is stopped.")
-    what = ", ".join(asked.tables) if asked.tables else f"all tables ({format_names(scans)})"
+    tables_text = ", ".join(action.tables) if action.tables else f"all tables ({format_names(scans)})"
     lines.append(
-        f"The capture reads no more chunks of {what}. Rows that were not read yet stay unchanged in the targets."
+        f"The capture reads no more chunks of {tables_text}. Rows that were not read yet stay unchanged in the targets."
     )
     return lines, [str(s.number) for s in under_way]
 
@@ -271,8 +271,8 @@ def _access(record: ConnectorRecord) -> ConnectorAccess:
     return access
 
 
-def _forget(record: ConnectorRecord, asked: ForgetTarget) -> list[str]:
-    need = find_forgettable_target(_access(record), record.connector, asked.target, asked.location)
+def _forget(record: ConnectorRecord, action: ForgetTarget) -> list[str]:
+    need = find_forgettable_target(_access(record), record.connector, action.target, action.location)
     return [
         f"{need.display_name} has applied batches up to {need.after}. The next maintenance may remove later batches from the change log.",
         "Its tables are not changed. The next apply to it registers it again; tables that need batches removed by then cannot continue.",
@@ -288,12 +288,15 @@ def find_forgettable_target(access: ConnectorAccess, connector: str, target: str
     from airflow_provider_cdc.changelog.retention.target_progress import needs_of
 
     storage = access.open_change_log().storage
-    known = needs_of(storage, connector)
-    need = next((one for one in known if (one.target, one.location) == (target, location)), None)
+    registered_targets = needs_of(storage, connector)
+    need = next(
+        (progress for progress in registered_targets if (progress.target, progress.location) == (target, location)),
+        None,
+    )
     if need is None:
         raise CdcError(
             f"No changes of {connector} were applied to {target} at {location}.",
-            where=f"targets: {'; '.join(one.display_name for one in known) or 'none'}",
+            where=f"targets: {'; '.join(progress.display_name for progress in registered_targets) or 'none'}",
             safe=NOTHING,
             remedy=f"`{format_cdc_command('targets', connector)}` lists the targets",
         )

@@ -41,68 +41,75 @@ class RunOutcomes(Protocol):
 def asked_for(store: StateStore, connector: str, runs: RunOutcomes, limit: int = 50) -> list[RequestedAction]:
     """Newest first."""
     # runs that nobody has asked for on a page, such as those of every night, record their ends, too
-    asked = store.list_notifications(connector, limit=limit, about=ACTION, type_=NotificationType.ASKED_FOR)[::-1]
+    requests = store.list_notifications(connector, limit=limit, about=ACTION, type_=NotificationType.ASKED_FOR)[::-1]
     records = store.list_notifications(connector, limit=4 * limit, about=ACTION)
     # the same run or, where there is none, the same id
-    ends = {_key(one): one for one in records if one.notification.type != NotificationType.ASKED_FOR}
-    known = runs.find_outcomes({run for one in asked if (run := _run(one)) is not None})
-    signals = store.signals_of(connector, 4 * limit) if any(_by_signal(one) for one in asked) else []
-    sent = {one.id: one for one in signals}
-    return [_asked(one, ends.get(_key(one)), known, sent.get(one.notification.id)) for one in asked]
+    ends = {_key(record): record for record in records if record.notification.type != NotificationType.ASKED_FOR}
+    outcomes = runs.find_outcomes({run for request in requests if (run := _run(request)) is not None})
+    signals = store.signals_of(connector, 4 * limit) if any(_by_signal(request) for request in requests) else []
+    sent = {signal.id: signal for signal in signals}
+    return [
+        _requested_action(request, ends.get(_key(request)), outcomes, sent.get(request.notification.id))
+        for request in requests
+    ]
 
 
-def _asked(
-    one: NotificationRecord,
+def _requested_action(
+    request: NotificationRecord,
     end: NotificationRecord | None,
-    known: Mapping[Run, tuple[Fate, datetime | None]],
+    outcomes: Mapping[Run, tuple[Fate, datetime | None]],
     signal: SignalRecord | None,
 ) -> RequestedAction:
-    data, run = one.notification.additional_data, _run(one)
-    told = None if end is None else end.notification
-    fate, ended_at = _fate_of(told) if run is None or run not in known else known[run]
-    if run is not None and told is None and run not in known:
+    data, run = request.notification.additional_data, _run(request)
+    end_notification = None if end is None else end.notification
+    fate, ended_at = _fate_of(end_notification) if run is None or run not in outcomes else outcomes[run]
+    if run is not None and end_notification is None and run not in outcomes:
         fate = "not known"
-    outcome = "" if told is None else told.additional_data.get("outcome") or told.additional_data.get("error", "")
-    if _by_signal(one) and told is None:  # it was sent: that is not the end of it
+    outcome = (
+        ""
+        if end_notification is None
+        else end_notification.additional_data.get("outcome") or end_notification.additional_data.get("error", "")
+    )
+    if _by_signal(request) and end_notification is None:  # it was sent: that is not the end of it
         fate, ended_at = ("not known", None) if signal is None else (_FATES[signal.state], signal.ended_at)
         outcome = "" if signal is None else signal.message
     return RequestedAction(
-        number=one.number, at=_moment(one.notification), action=data.get("action", ""), by=data.get("by", ""), reason=data.get("reason", ""),
-        what=_what(data.get("what", "{}")), dag=data.get("dag"), run=data.get("run"), fate=fate, ended_at=ended_at,
+        number=request.number, at=_moment(request.notification), action=data.get("action", ""), by=data.get("by", ""), reason=data.get("reason", ""),
+        what=_parse_parameters(data.get("what", "{}")), dag=data.get("dag"), run=data.get("run"), fate=fate, ended_at=ended_at,
         outcome=outcome,
     )  # fmt: skip
 
 
-def _by_signal(one: NotificationRecord) -> bool:
-    return one.notification.additional_data.get("action") in _BY_SIGNAL
+def _by_signal(record: NotificationRecord) -> bool:
+    return record.notification.additional_data.get("action") in _BY_SIGNAL
 
 
-def _what(text: str) -> dict[str, Any]:
+def _parse_parameters(text: str) -> dict[str, Any]:
     """Return the parameters of an action; if a record cannot hold them, the beginning."""
     try:
-        found = json.loads(text)
+        parameters = json.loads(text)
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"the beginning": text}
+        parameters = None
+    return parameters if isinstance(parameters, dict) else {"the beginning": text}
 
 
-def _fate_of(told: Notification | None) -> tuple[Fate, datetime | None]:
-    if told is None:
+def _fate_of(notification: Notification | None) -> tuple[Fate, datetime | None]:
+    if notification is None:
         return "done", None
-    return "failed" if told.type == NotificationType.FAILED else "done", _moment(told)
+    return "failed" if notification.type == NotificationType.FAILED else "done", _moment(notification)
 
 
 def _moment(notification: Notification) -> datetime:
     return datetime.fromtimestamp(notification.ts_ms / 1000, UTC)
 
 
-def _run(one: NotificationRecord) -> Run | None:
-    data = one.notification.additional_data
+def _run(record: NotificationRecord) -> Run | None:
+    data = record.notification.additional_data
     return (data["dag"], data["run"]) if "dag" in data and "run" in data else None
 
 
-def _key(one: NotificationRecord) -> Run | str:
-    return _run(one) or one.notification.id
+def _key(record: NotificationRecord) -> Run | str:
+    return _run(record) or record.notification.id
 
 
 __all__ = ["Run", "RunOutcomes", "asked_for"]

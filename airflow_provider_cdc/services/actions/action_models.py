@@ -133,7 +133,7 @@ class SetOffset(_OffsetAction):
 
     @field_validator("position")
     @classmethod
-    def _kept(cls, position: dict[str, Any]) -> dict[str, Any]:
+    def _limit_position(cls, position: dict[str, Any]) -> dict[str, Any]:
         text = json.dumps(position, ensure_ascii=False, allow_nan=False)
         if len(text.encode()) > MOST_OF_A_POSITION:
             raise ValueError(f"a position has at most {MOST_OF_A_POSITION:,} bytes")

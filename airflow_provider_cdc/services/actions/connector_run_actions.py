@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.state.state_store import StateStore
 
 NOTHING = "Nothing was changed."
-_ASKED_S = 30.0
+_SOURCE_ANSWER_S = 30.0
 """How long a source may take to say what a plan needs of it; where it reads its log for that, functions may have to be compiled first."""
 _STEERS = ("connector", "action", "at_version", "plan_only", "confirm", "reason")
 _P = TypeVar("_P")
@@ -87,32 +87,32 @@ class DagRunAction:
     about: Sequence[str] | None = None
 
 
-def by_run(asked: ConnectorAction) -> bool:
+def by_run(action: ConnectorAction) -> bool:
     """Check whether a run of Airflow does it."""
     return isinstance(
-        asked,
+        action,
         (RunCaptureDag, VerifyTargetTables, RebuildTargetTables, RestoreOffset, SetOffset, ResetOffset, RepairGap),
     )
 
 
-def work_of(store: StateStore, record: ConnectorRecord, asked: ConnectorAction, runs: DagRuns) -> DagRunAction:
+def work_of(store: StateStore, record: ConnectorRecord, action: ConnectorAction, runs: DagRuns) -> DagRunAction:
     """Return what a run would do, and whether it can.
 
     :raises CdcError: it cannot be asked for
     """
-    match asked:
+    match action:
         case RunCaptureDag():
             work = _run_now(record)
         case VerifyTargetTables():
-            work = _compare(store, record, asked, runs)
+            work = _compare(store, record, action, runs)
         case RebuildTargetTables():
-            work = _rebuild(store, record, asked, runs)
+            work = _rebuild(store, record, action, runs)
         case RestoreOffset() | SetOffset() | ResetOffset():
-            work = _move(record, asked, runs)
+            work = _move(record, action, runs)
         case RepairGap():
-            work = _repair_gap(record, asked, runs)
+            work = _repair_gap(record, action, runs)
         case _:
-            raise AssertionError(asked)
+            raise AssertionError(action)
     waits = runs.find_obstacle(work.dag)
     return work if waits is None else replace(work, obstacles=[*work.obstacles, waits])
 
@@ -137,10 +137,10 @@ def _tables(store: StateStore, record: ConnectorRecord, patterns: Sequence[str])
     return select_tables(patterns, captured_tables(store, record)) if patterns else []
 
 
-def _compare(store: StateStore, record: ConnectorRecord, asked: VerifyTargetTables, runs: DagRuns) -> DagRunAction:
-    target, location = one_target(access_to(record), asked.target or None, asked.location or None)
-    tables = _tables(store, record, asked.tables)
-    repairs = isinstance(asked, RepairTargetTables)
+def _compare(store: StateStore, record: ConnectorRecord, action: VerifyTargetTables, runs: DagRuns) -> DagRunAction:
+    target, location = one_target(access_to(record), action.target or None, action.location or None)
+    tables = _tables(store, record, action.tables)
+    repairs = isinstance(action, RepairTargetTables)
     lines = [
         f"{f'These tables: {format_names(tables)}.' if tables else 'All tables that can be verified.'} Target: {target} at {location}.",
         "The verification reads their rows from the source at one position of its log, and compares them value by value with each table as of its last batch. "
@@ -160,9 +160,9 @@ def _compare(store: StateStore, record: ConnectorRecord, asked: VerifyTargetTabl
     return DagRunAction(runs.find_form_dag(record.connector, _WORKS, "tables_dag"), lines, repairs, conf, about=tables)
 
 
-def _rebuild(store: StateStore, record: ConnectorRecord, asked: RebuildTargetTables, runs: DagRuns) -> DagRunAction:
-    target, location = one_target(access_to(record), asked.target or None, asked.location or None)
-    tables = _tables(store, record, asked.tables)
+def _rebuild(store: StateStore, record: ConnectorRecord, action: RebuildTargetTables, runs: DagRuns) -> DagRunAction:
+    target, location = one_target(access_to(record), action.target or None, action.location or None)
+    tables = _tables(store, record, action.tables)
     lines = [
         f"{len(tables):,} table{'' if len(tables) == 1 else 's'} of {target} at {location} {'is' if len(tables) == 1 else 'are'} rebuilt from the change log: {format_names(tables)}.",
         "Each table is replaced as of its last batch. Rows that others have written to it are removed, and rows that others have deleted are restored. Capture and apply continue.",
@@ -174,42 +174,42 @@ def _rebuild(store: StateStore, record: ConnectorRecord, asked: RebuildTargetTab
     return DagRunAction(runs.find_form_dag(record.connector, _WORKS, "tables_dag"), lines, True, conf, about=tables)
 
 
-def _move(record: ConnectorRecord, asked: RestoreOffset | SetOffset | ResetOffset, runs: DagRuns) -> DagRunAction:
+def _move(record: ConnectorRecord, action: RestoreOffset | SetOffset | ResetOffset, runs: DagRuns) -> DagRunAction:
     def planned(lifecycle: ConnectorLifecycle) -> OffsetPlan:
-        match asked:
+        match action:
             case RestoreOffset():
-                return lifecycle.plan_restore(asked.version)
+                return lifecycle.plan_restore(action.version)
             case SetOffset():
                 assert lifecycle.source is not None
-                return lifecycle.plan_offset(lifecycle.source.position_of(asked.position))
+                return lifecycle.plan_offset(lifecycle.source.position_of(action.position))
             case ResetOffset():
                 return lifecycle.plan_offset(None)
 
     plan = _planned(record, planned)
     beside: dict[str, Any]
-    match asked:
+    match action:
         case RestoreOffset():
-            beside = {"action": "offset-restore", "version": asked.version}
+            beside = {"action": "offset-restore", "version": action.version}
         case SetOffset():
-            beside = {"action": "offset-set", "position": asked.position}
+            beside = {"action": "offset-set", "position": action.position}
         case ResetOffset():
             beside = {"action": "offset-reset"}
     if plan.target == "none":
-        goes_on = f"The connector discards its position, {plan.now}."
+        continuation = f"The connector discards its position, {plan.now}."
     else:
         instead = "" if plan.target == plan.now else f" instead of {plan.now}"
-        goes_on = f"The connector continues from {plan.target}{instead}."
-    return _steered(record, asked, runs, [goes_on, *plan.consequences], plan.problems, plan.version, beside)
+        continuation = f"The connector continues from {plan.target}{instead}."
+    return _steered(record, action, runs, [continuation, *plan.consequences], plan.problems, plan.version, beside)
 
 
-def _repair_gap(record: ConnectorRecord, asked: RepairGap, runs: DagRuns) -> DagRunAction:
+def _repair_gap(record: ConnectorRecord, action: RepairGap, runs: DagRuns) -> DagRunAction:
     def planned(lifecycle: ConnectorLifecycle) -> RepairPlan:
         from airflow_provider_cdc.core.lifecycle.log_gap import GapRepair
 
-        return lifecycle.plan_repair(GapRepair(asked.repair))
+        return lifecycle.plan_repair(GapRepair(action.repair))
 
     plan = _planned(record, planned)
-    lines = [str(plan.gap), next(way.effect for way in WAYS_OUT if way.repair == asked.repair)]
+    lines = [str(plan.gap), next(way.effect for way in WAYS_OUT if way.repair == action.repair)]
     if plan.tables:
         lines.append(
             f"{len(plan.tables):,} table{' is' if len(plan.tables) == 1 else 's are'} snapshotted again, each after a truncate: {format_names(plan.tables)}."
@@ -218,8 +218,8 @@ def _repair_gap(record: ConnectorRecord, asked: RepairGap, runs: DagRuns) -> Dag
         lines.append(
             f"Snapshotted as a whole while the stream waits, because their structure has changed: {format_names(plan.whole)}."
         )
-    beside = {"action": "repair-gap", "repair": asked.repair}
-    return _steered(record, asked, runs, lines, plan.problems, plan.version, beside)
+    beside = {"action": "repair-gap", "repair": action.repair}
+    return _steered(record, action, runs, lines, plan.problems, plan.version, beside)
 
 
 def _planned(record: ConnectorRecord, plan: Callable[[ConnectorLifecycle], _P]) -> _P:
@@ -233,12 +233,12 @@ def _planned(record: ConnectorRecord, plan: Callable[[ConnectorLifecycle], _P]) 
         with access.prepare_lifecycle() as lifecycle:
             return plan(lifecycle)
 
-    return call_source_in_time(_ASKED_S, f"The source of {record.connector}", look)
+    return call_source_in_time(_SOURCE_ANSWER_S, f"The source of {record.connector}", look)
 
 
 def _steered(
     record: ConnectorRecord,
-    asked: RestoreOffset | SetOffset | ResetOffset | RepairGap,
+    action: RestoreOffset | SetOffset | ResetOffset | RepairGap,
     runs: DagRuns,
     lines: Sequence[str],
     problems: Sequence[str],
@@ -251,15 +251,15 @@ def _steered(
     :param beside: parameters that the action has for itself
     """
     obstacles = list(problems)
-    if asked.at_version not in (None, version):
+    if action.at_version not in (None, version):
         obstacles.append(
-            f"The offset has moved since the plan was made: its version was {asked.at_version}, and is now {version}. Check the new plan."
+            f"The offset has moved since the plan was made: its version was {action.at_version}, and is now {version}. Check the new plan."
         )
     if record.owner is not None:
         obstacles.append(f"The active run {record.owner} would move the offset: pause the connector first.")
     conf = {
         "connector": record.connector, "at_version": version, "plan_only": False, "confirm": record.connector,
-        "reason": asked.reason or None, **beside,
+        "reason": action.reason or None, **beside,
     }  # fmt: skip
     dag = runs.find_form_dag(record.connector, {*_STEERS, *beside}, "lifecycle_dag")
     return DagRunAction(dag, lines, True, conf, obstacles, version)

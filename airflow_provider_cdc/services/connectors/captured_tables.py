@@ -56,7 +56,7 @@ def select_tables(patterns: Sequence[str], captured: Mapping[str, str]) -> list[
     """
     from airflow_provider_cdc.core.signals.table_patterns import check_names
 
-    found, wrong, readable = dict[str, None](), [], dict[str, re.Pattern[str]]()
+    selected, wrong, readable = dict[str, None](), [], dict[str, re.Pattern[str]]()
     by_name = {full: name for name, full in captured.items()} | {name: name for name in captured}
     for pattern in patterns:
         try:
@@ -70,7 +70,7 @@ def select_tables(patterns: Sequence[str], captured: Mapping[str, str]) -> list[
         wrong, readable = [str(e)], {}
     for pattern in patterns:
         if pattern in by_name:
-            found[by_name[pattern]] = None
+            selected[by_name[pattern]] = None
             continue
         if (compiled := readable.get(pattern)) is None:
             continue
@@ -79,7 +79,7 @@ def select_tables(patterns: Sequence[str], captured: Mapping[str, str]) -> list[
             looked_for = len(wrong) < _SHOWN
             near = get_close_matches(pattern.replace("\\", ""), captured, n=1, cutoff=0.6) if looked_for else []
             wrong.append(f"no captured table matches {pattern!r}" + (f"; did you mean {near[0]}?" if near else ""))
-        found |= dict.fromkeys(names)
+        selected |= dict.fromkeys(names)
     if wrong:
         raise ConfigError(
             "\n".join(wrong),
@@ -87,7 +87,7 @@ def select_tables(patterns: Sequence[str], captured: Mapping[str, str]) -> list[
             safe="Nothing was sent.",
             remedy="name captured tables as <database>.<table>, or regular expressions that match whole names",
         )
-    return list(found)
+    return list(selected)
 
 
 def format_names(names: Sequence[str]) -> str:

@@ -166,8 +166,8 @@ class ConnectorAccess:
     def use_current_connection(self) -> ConnectorAccess:
         """Return the same connector, without the recorded properties that its Airflow connection sets now."""
         now = self.resolve_properties()
-        kept = {name: value for name, value in self.definition.properties.items() if name not in now}
-        return replace(self, definition=replace(self.definition, properties=kept))
+        own_properties = {name: value for name, value in self.definition.properties.items() if name not in now}
+        return replace(self, definition=replace(self.definition, properties=own_properties))
 
     def open_change_log(self) -> ChangeLog:
         """Open the change log."""
@@ -202,13 +202,17 @@ def storage_options(conn_id: str | None) -> dict[str, Any]:
 
 def access_of(connector: ConnectorRecord, state_conn_id: str = DEFAULT_CONN_ID) -> ConnectorAccess | None:
     """Return the definition and connections of a connector's last run; ``None`` if they are not recorded."""
-    known = connector.registration
-    if known is None:
+    registration = connector.registration
+    if registration is None:
         return None
     definition = ConnectorDefinition(
-        known.connector, known.source, known.changelog, known.properties, known.changelog_options
+        registration.connector,
+        registration.source,
+        registration.changelog,
+        registration.properties,
+        registration.changelog_options,
     )
-    connections = known.connections
+    connections = registration.connections
     return ConnectorAccess(
         definition, connections.get("source", ""), connections.get("state", state_conn_id), connections.get("storage")
     )
@@ -219,7 +223,7 @@ def find_connector(store: StateStore, connector: str) -> ConnectorRecord:
 
     :raises CdcError: there is none; the error names those there are
     """
-    if (found := store.find_connector(connector)) is not None:
-        return found
+    if (record := store.find_connector(connector)) is not None:
+        return record
     names = ", ".join(other.connector for other in store.list_connectors()) or "none"
     raise CdcError(f"No connector {connector!r} has run yet.", where=f"connectors in the state tables: {names}")

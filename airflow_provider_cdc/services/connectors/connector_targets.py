@@ -53,13 +53,13 @@ def targets_of(
     connector = access.definition.name
     reports = ApplyReports(access.open_change_log().storage, connector).list_reports()
     # one whose first apply has not come to anything has no tables
-    found = [(report["target"], report["location"]) for report in reports if report["last_batch"] or report["stands"]]
-    meant = [one for one in found if location in (None, one[1]) and target in (None, one[0])]
+    targets = [(report["target"], report["location"]) for report in reports if report["last_batch"] or report["stands"]]
+    meant = [pair for pair in targets if location in (None, pair[1]) and target in (None, pair[0])]
     if not meant:
-        known = "; ".join(f"{kind} at {place}" for kind, place in found) or "none"
+        targets_text = "; ".join(f"{kind} at {place}" for kind, place in targets) or "none"
         raise CdcError(
             f"No changes of {connector} were applied to such a target.",
-            where=f"targets of its applies: {known}",
+            where=f"targets of its applies: {targets_text}",
             safe=UNTOUCHED,
             remedy="omit --target and --location to select all targets",
         )
@@ -82,20 +82,20 @@ def one_target(access: ConnectorAccess, target: str | None = None, location: str
     return meant[0]
 
 
-def database_of(access: ConnectorAccess, location: str, given: str | None = None) -> tuple[str, dict[str, Any]]:
+def database_of(access: ConnectorAccess, location: str, other_conn_id: str | None = None) -> tuple[str, dict[str, Any]]:
     """Return connection and properties of a target database of a connector, as its last apply had them.
 
-    :param given: another connection to it
+    :param other_conn_id: another connection to it
     :raises CdcError: they are not recorded, and no connection is given
     """
     from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 
     report = ApplyReports(access.open_change_log().storage, access.definition.name).read(TARGET, location) or {}
-    known = report.get("database") or {}
-    if not (conn_id := given or known.get("conn_id", "")):
+    database = report.get("database") or {}
+    if not (conn_id := other_conn_id or database.get("conn_id", "")):
         raise CdcError(
             f"The connection that applies the changes of {access.definition.name} to {location} is not recorded.",
             safe=UNTOUCHED,
             remedy="give it with --database; or run the apply once, then this command again",
         )
-    return conn_id, dict(known.get("sink") or {})
+    return conn_id, dict(database.get("sink") or {})

@@ -49,18 +49,22 @@ class GroupFields:
 
         :raises ConfigError: there is none, one is there twice, or a definition holds a secret
         """
-        names = [one.definition.name for one in connectors]
+        names = [connector.definition.name for connector in connectors]
         if not names or len(set(names)) < len(names):
             raise ConfigError(
                 "A group needs at least one connector, and each connector only once.",
                 where=f"given: {', '.join(names) or 'none'}",
             )
-        for one in connectors:
-            refuse_secrets(one.definition)
+        for connector in connectors:
+            refuse_secrets(connector.definition)
         self.state_conn_id = state_conn_id
         self.connectors: list[dict[str, Any]] = [
-            {**one.definition.to_document(), "conn_id": one.conn_id, "storage_conn_id": one.storage_conn_id}
-            for one in connectors
+            {
+                **connector.definition.to_document(),
+                "conn_id": connector.conn_id,
+                "storage_conn_id": connector.storage_conn_id,
+            }
+            for connector in connectors
         ]
 
     @property
@@ -69,15 +73,15 @@ class GroupFields:
 
         :raises ConfigError: a template has put a secret into one of them
         """
-        found = []
-        for one in self.connectors:
-            own = {name: value for name, value in one.items() if name not in ("conn_id", "storage_conn_id")}
+        accesses = []
+        for fields in self.connectors:
+            own = {name: value for name, value in fields.items() if name not in ("conn_id", "storage_conn_id")}
             definition = ConnectorDefinition(**own)
             refuse_secrets(definition)
-            found.append(
-                ConnectorAccess(definition, one["conn_id"], self.state_conn_id, one["storage_conn_id"] or None)
+            accesses.append(
+                ConnectorAccess(definition, fields["conn_id"], self.state_conn_id, fields["storage_conn_id"] or None)
             )
-        return found
+        return accesses
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +112,11 @@ def look_at(accesses: Sequence[ConnectorAccess]) -> Iterator[ChangeInspection]:
         records = records_of(store, {access.definition.name for access in accesses})
         for access in accesses:
             try:
-                found = _in_state(access, records[access.definition.name], store)
-                if isinstance(found, ChangeInspection):
-                    decided.append(found)
+                inspection = _in_state(access, records[access.definition.name], store)
+                if isinstance(inspection, ChangeInspection):
+                    decided.append(inspection)
                 else:
-                    open_.setdefault(access.source_key(), []).append(found)
+                    open_.setdefault(access.source_key(), []).append(inspection)
             except StateUnavailable:
                 raise
             except Exception as e:  # a mistake in one source must not keep the others from being captured
@@ -139,10 +143,10 @@ def _in_state(
         return ChangeInspection(access)  # whatever else may be wrong with it
     properties = access.resolve_properties()
     changes = access.build_change_check(properties)
-    found = changes.in_state(record, store)
-    if found is None or isinstance(found, str):
-        return ChangeInspection(access, found)
-    return _UndecidedConnector(access, properties, changes, found)
+    reason_or_offset = changes.in_state(record, store)
+    if reason_or_offset is None or isinstance(reason_or_offset, str):
+        return ChangeInspection(access, reason_or_offset)
+    return _UndecidedConnector(access, properties, changes, reason_or_offset)
 
 
 def _looked(
@@ -153,15 +157,20 @@ def _looked(
         return
     threads = ThreadPoolExecutor(min(len(sources), _ASKED_AT_ONCE), thread_name_prefix="cdc look")
     try:
-        ends = {threads.submit(one[0].access.end_of_log, one[0].properties): one for one in sources}
+        ends = {
+            threads.submit(connectors[0].access.end_of_log, connectors[0].properties): connectors
+            for connectors in sources
+        }
         for end in as_completed(ends):
-            yield from (_since(one, end) for one in ends[end])
+            yield from (_since(connector, end) for connector in ends[end])
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _since(one: _UndecidedConnector, end: Future[Position]) -> ChangeInspection:
+def _since(connector: _UndecidedConnector, end: Future[Position]) -> ChangeInspection:
     try:
-        return ChangeInspection(one.access, one.changes.explain_log_progress(one.offset, end.result()))
+        return ChangeInspection(
+            connector.access, connector.changes.explain_log_progress(connector.offset, end.result())
+        )
     except Exception as e:  # as above
-        return ChangeInspection(one.access, error=e)
+        return ChangeInspection(connector.access, error=e)

@@ -48,7 +48,7 @@ class Readiness:
     @property
     def is_ready(self) -> bool:
         """Readiness of the source: capture can begin."""
-        return not any(found.fatal for found in self.findings)
+        return not any(finding.fatal for finding in self.findings)
 
 
 class GapRepairOption(NamedTuple):
@@ -107,10 +107,10 @@ def check_readiness(access: ConnectorAccess) -> Readiness:
     """
     probe = access.open_probe()
     try:
-        found = Readiness(probe.source.check_prerequisites())
-        if not found.is_ready:
-            return found
-        return Readiness(found.findings, str(probe.source.current_position()), probe.explain_changes())
+        readiness = Readiness(probe.source.check_prerequisites())
+        if not readiness.is_ready:
+            return readiness
+        return Readiness(readiness.findings, str(probe.source.current_position()), probe.explain_changes())
     finally:
         probe.close()
 

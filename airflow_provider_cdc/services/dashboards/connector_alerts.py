@@ -73,9 +73,9 @@ def format_alerts(
     """
     limits, now = limits or AlertLimits(), now or datetime.now(UTC)
     measured: dict[str, list[StoredSeries]] = {}
-    for one in series:
-        if not one.topic:
-            measured.setdefault(one.connector, []).append(one)
+    for stored in series:
+        if not stored.topic:
+            measured.setdefault(stored.connector, []).append(stored)
     return [
         f"{record.connector}: {text} [{kind}]. Check: {format_cdc_command('status', record.connector)}"
         for record in connectors
@@ -92,12 +92,12 @@ def find_alerts(
     """
     state = state_of(record)[0]
     if state is ConnectorState.PAUSED:  # the source's log does not wait for it
-        return [alert for one in series for alert in _of_log(one, limits, now)]
+        return [alert for producer_series in series for alert in _of_log(producer_series, limits, now)]
     if state is ConnectorState.STOPPED:
         return []
     return [
         *_of_capture(record, limits, now),
-        *(alert for one in series for alert in _of_series(one, record, limits, now)),
+        *(alert for producer_series in series for alert in _of_series(producer_series, record, limits, now)),
     ]
 
 
@@ -112,29 +112,29 @@ def _of_capture(record: ConnectorRecord, limits: AlertLimits, now: datetime) -> 
         yield Alert(AlertKind.NO_RUN, f"no run since the last run ended {format_age(ended, now)}")
 
 
-def _of_series(one: StoredSeries, record: ConnectorRecord, limits: AlertLimits, now: datetime) -> Iterator[Alert]:
-    behind_s = one.gauges.get("streaming.MilliSecondsBehindSource", 0) / 1000
+def _of_series(series: StoredSeries, record: ConnectorRecord, limits: AlertLimits, now: datetime) -> Iterator[Alert]:
+    behind_s = series.gauges.get("streaming.MilliSecondsBehindSource", 0) / 1000
     if behind_s > limits.behind_s:
         yield Alert(AlertKind.BEHIND_SOURCE, f"{behind_s:,.0f} s behind its source")
-    yield from _of_log(one, limits, now)
-    if "apply.LastRunFailed" not in one.gauges:
+    yield from _of_log(series, limits, now)
+    if "apply.LastRunFailed" not in series.gauges:
         return
-    where = f"the apply to {one.tags.get('target', '')} ({one.tags.get('place', '')})"
-    failed = int(one.gauges.get("apply.FailedTables", 0))
+    where = f"the apply to {series.tags.get('target', '')} ({series.tags.get('place', '')})"
+    failed = int(series.gauges.get("apply.FailedTables", 0))
     if failed:
         yield Alert(AlertKind.TABLES_LEFT_BEHIND, f"{where} could not update {failed} tables")
-    elif one.gauges["apply.LastRunFailed"]:
-        yield Alert(AlertKind.APPLY_FAILED, f"{where} failed {format_age(one.at, now)}")
-    waits = record.last_batch > one.gauges.get("apply.LastBatch", 0)
-    if waits and (now - one.at).total_seconds() > limits.silent_s:
+    elif series.gauges["apply.LastRunFailed"]:
+        yield Alert(AlertKind.APPLY_FAILED, f"{where} failed {format_age(series.at, now)}")
+    waits = record.last_batch > series.gauges.get("apply.LastBatch", 0)
+    if waits and (now - series.at).total_seconds() > limits.silent_s:
         yield Alert(
             AlertKind.APPLY_SILENT,
-            f"{where} last ran {format_age(one.at, now)}, and batches up to {record.last_batch} are not applied",
+            f"{where} last ran {format_age(series.at, now)}, and batches up to {record.last_batch} are not applied",
         )
 
 
-def _of_log(one: StoredSeries, limits: AlertLimits, now: datetime) -> Iterator[Alert]:
-    gone_at = LogWindow.from_metrics(one.gauges, "streaming.").gone_at
+def _of_log(series: StoredSeries, limits: AlertLimits, now: datetime) -> Iterator[Alert]:
+    gone_at = LogWindow.from_metrics(series.gauges, "streaming.").gone_at
     if gone_at is not None and (gone_at - now).total_seconds() < limits.log_left_s:
         yield Alert(
             AlertKind.LOG_ENDS,

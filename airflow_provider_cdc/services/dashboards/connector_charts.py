@@ -29,7 +29,7 @@ _CLOCKS = timedelta(days=1)
 _TEXT = 500
 """Characters of a mark's text."""
 _SNAPSHOTS = (INITIAL, INCREMENTAL, BLOCKING)
-_TOLD = {NotificationType.STARTED, NotificationType.COMPLETED, NotificationType.ABORTED, NotificationType.FAILED}
+_SHOWN_TYPES = {NotificationType.STARTED, NotificationType.COMPLETED, NotificationType.ABORTED, NotificationType.FAILED}
 
 
 class _ChartModel(BaseModel):
@@ -81,11 +81,11 @@ def charts_of(
     now = now or datetime.now(UTC)
     span, now_s = SPANS[name], now.timestamp()
     series, marks = [], list[ChartAnnotation]()
-    for producer, (kept, recent) in store.metrics.load_rollups(record.connector).items():
-        pieces = _through(pieces_of(name, kept, recent, now_s), span, now_s)
+    for producer, (stored, recent) in store.metrics.load_rollups(record.connector).items():
+        pieces = _through(pieces_of(name, stored, recent, now_s), span, now_s)
         series.append(ChartSeries(producer=producer, points=[_point(piece, span, now_s) for piece in pieces]))
         marks += _runs(store, record.connector, producer)
-    marks += _told(store, record.connector)
+    marks += _notification_marks(store, record.connector)
     since = datetime.fromtimestamp(span.compute_start(now_s), UTC)
     marks += _schema_changes(store, record.connector, since)
     return ConnectorCharts(
@@ -93,7 +93,7 @@ def charts_of(
         since=span.compute_start(now_s),
         until=int(now_s),
         piece_s=span.piece_s,
-        series=sorted(series, key=lambda one: (one.producer != "capture", one.producer)),
+        series=sorted(series, key=lambda chart: (chart.producer != "capture", chart.producer)),
         marks=_newest([mark for mark in marks if since <= mark.at <= now]),
     )
 
@@ -102,9 +102,9 @@ def _through(pieces: Sequence[MetricsInterval], span: ChartSpan, now_s: float) -
     """With those in which nothing was measured, from the first one to the last that is over: a line would be drawn through, as if all had gone on."""
     if not pieces:
         return []
-    found = {piece.at: piece for piece in pieces}
+    by_start = {piece.at: piece for piece in pieces}
     last = max(pieces[-1].at, int(now_s) - span.piece_s)
-    return [found.get(at) or MetricsInterval(at) for at in range(pieces[0].at, last + 1, span.piece_s)]
+    return [by_start.get(at) or MetricsInterval(at) for at in range(pieces[0].at, last + 1, span.piece_s)]
 
 
 def _point(piece: MetricsInterval, span: ChartSpan, now_s: float) -> ChartPoint:
@@ -132,16 +132,16 @@ def _runs(store: StateStore, connector: str, producer: str) -> Iterator[ChartAnn
         )
 
 
-def _told(store: StateStore, connector: str) -> Iterator[ChartAnnotation]:
+def _notification_marks(store: StateStore, connector: str) -> Iterator[ChartAnnotation]:
     for record in store.list_notifications(connector, limit=_LOOKED_AT):
-        told = record.notification
-        if told.aggregate_type in _SNAPSHOTS and told.type in _TOLD:
-            tables = told.additional_data.get("data_collections", "")
-            text = f"{told.aggregate_type} {told.type}{f': {tables}' if tables else ''}"
+        notification = record.notification
+        if notification.aggregate_type in _SNAPSHOTS and notification.type in _SHOWN_TYPES:
+            tables = notification.additional_data.get("data_collections", "")
+            text = f"{notification.aggregate_type} {notification.type}{f': {tables}' if tables else ''}"
             yield ChartAnnotation(at=_utc(record.created_at), kind="snapshot", text=_short(text))
-        elif told.type in (NotificationType.FAILED, NotificationType.REFUSED):
-            why = told.additional_data.get("error") or told.additional_data.get("message", "")
-            text = f"{told.aggregate_type} {told.type}{f': {why}' if why else ''}"
+        elif notification.type in (NotificationType.FAILED, NotificationType.REFUSED):
+            why = notification.additional_data.get("error") or notification.additional_data.get("message", "")
+            text = f"{notification.aggregate_type} {notification.type}{f': {why}' if why else ''}"
             yield ChartAnnotation(at=_utc(record.created_at), kind="error", text=_short(text))
 
 
@@ -156,8 +156,8 @@ def _schema_changes(store: StateStore, connector: str, since: datetime) -> Itera
 def _newest(marks: Sequence[ChartAnnotation]) -> list[ChartAnnotation]:
     by_time = sorted(marks, key=lambda mark: mark.at)
     kinds = {mark.kind for mark in marks}
-    kept = [mark for kind in kinds for mark in [one for one in by_time if one.kind == kind][-MOST:]]
-    return sorted(kept, key=lambda mark: mark.at)
+    newest = [mark for kind in kinds for mark in [candidate for candidate in by_time if candidate.kind == kind][-MOST:]]
+    return sorted(newest, key=lambda mark: mark.at)
 
 
 def _short(text: str) -> str:

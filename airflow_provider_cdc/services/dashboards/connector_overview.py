@@ -63,19 +63,19 @@ class ProducerMetrics:
 def load_overview(
     store: StateStore,
     *,
-    seen: Callable[[Sequence[ConnectorRecord]], Iterable[ConnectorRecord]] = lambda records: records,
+    filter_visible: Callable[[Sequence[ConnectorRecord]], Iterable[ConnectorRecord]] = lambda records: records,
     next_run: Callable[[ConnectorRecord], NextRun | None] = lambda record: None,
     tags: Callable[[ConnectorRecord], Sequence[str]] = lambda record: (),
     now: datetime | None = None,
 ) -> list[ConnectorSummary]:
     """Return all connectors.
 
-    :param seen: those of them that are shown to the user who asks
+    :param filter_visible: those of them that are shown to the user who asks
     :param next_run: when the DAG that captures one of these runs next, where Airflow is asked
     :param tags: of that DAG
     """
     now = now or datetime.now(UTC)
-    records = list(seen(store.list_connectors(metrics=False)))
+    records = list(filter_visible(store.list_connectors(metrics=False)))
     wholes = wholes_of(store, now)
     signals = store.open_signals()
     lines = [
@@ -87,14 +87,14 @@ def load_overview(
 
 def wholes_of(store: StateStore, now: datetime, connector: str | None = None) -> dict[str, list[ProducerMetrics]]:
     """Return what was measured of all connectors, or of one: connector → by its producers."""
-    found: dict[str, list[ProducerMetrics]] = {}
-    for one in store.metrics.map_connector_totals(
+    by_connector: dict[str, list[ProducerMetrics]] = {}
+    for metrics in store.metrics.map_connector_totals(
         lambda series, pieces: ProducerMetrics.from_series(series, pieces, now), connector
     ):
-        found.setdefault(one.series.connector, []).append(one)
-    for producers in found.values():
-        producers.sort(key=lambda one: one.series.producer)
-    return found
+        by_connector.setdefault(metrics.series.connector, []).append(metrics)
+    for producers in by_connector.values():
+        producers.sort(key=lambda metrics: metrics.series.producer)
+    return by_connector
 
 
 def line_of(
@@ -110,10 +110,10 @@ def line_of(
     :param signals: those that have not ended
     """
     status = status_of(record, signals)
-    found = [alert.text for alert in find_alerts(record, [whole.series for whole in wholes], AlertLimits(), now)]
+    problems = [alert.text for alert in find_alerts(record, [whole.series for whole in wholes], AlertLimits(), now)]
     capture = next((whole for whole in wholes if whole.series.producer == "capture"), None)
     gauges = {} if capture is None else capture.series.gauges
-    known, failed, window = (
+    registration, failed, window = (
         record.registration,
         status.state is ConnectorState.FAILED,
         LogWindow.from_metrics(gauges, "streaming."),
@@ -123,15 +123,15 @@ def line_of(
     lag_at = None if capture is None or lag_ms is None else capture.series.at
     return ConnectorSummary(
         connector=record.connector, source=record.source_kind, state=status.state.value, since=status.since,
-        phase=_phase(record, status), trouble=_trouble(status, wholes, found), problems=found, position=record.offset_position,
+        phase=_phase(record, status), trouble=_trouble(status, wholes, problems), problems=problems, position=record.offset_position,
         seq=record.last_seq, batch=record.last_batch, pending_tables=pending_tables(record), moved_at=record.moved_at,
-        captured_by=record.owner, lease_s=round(record.lease_s, 1), changelog=None if known is None else known.changelog,
+        captured_by=record.owner, lease_s=round(record.lease_s, 1), changelog=None if registration is None else registration.changelog,
         freshness=_worst(wholes), lag_s=None if lag_ms is None else lag_ms / 1000,
         lag_at=lag_at, lag_bytes=None if failed else window.behind_bytes, log_gone_at=window.gone_at,
         events_per_s=[] if capture is None else capture.rates, snapshot=_snapshot(record, gauges, signals, now),
         oldest_transaction=None if capture is None else _oldest(capture.series),
         error=LastError.from_text(status.last_error, status.last_error_at) if failed and status.last_error else None,
-        dag=None if known is None else known.connections.get("dag"), next_run=next_run, tags=list(tags),
+        dag=None if registration is None else registration.connections.get("dag"), next_run=next_run, tags=list(tags),
     )  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def _urgency(line: ConnectorSummary) -> tuple[Any, ...]:
     return -line.trouble, -len(line.problems), -late, line.connector
 
 
-def _trouble(status: ConnectorStatus, wholes: Sequence[ProducerMetrics], found: Sequence[str]) -> AttentionLevel:
+def _trouble(status: ConnectorStatus, wholes: Sequence[ProducerMetrics], problems: Sequence[str]) -> AttentionLevel:
     if status.state in (ConnectorState.PAUSED, ConnectorState.STOPPED):
         return AttentionLevel.RESTING
     broken = any(
@@ -148,7 +148,7 @@ def _trouble(status: ConnectorStatus, wholes: Sequence[ProducerMetrics], found: 
     )
     if status.state is ConnectorState.FAILED or broken:
         return AttentionLevel.FAILED
-    return AttentionLevel.LATE if found else AttentionLevel.NONE
+    return AttentionLevel.LATE if problems else AttentionLevel.NONE
 
 
 def _phase(record: ConnectorRecord, status: ConnectorStatus) -> str:
@@ -172,9 +172,9 @@ def _worst(wholes: Sequence[ProducerMetrics]) -> Freshness | None:
 
     Where nothing was applied in the last hour, it is that of the change log.
     """
-    found = [whole.freshness for whole in wholes if whole.freshness is not None]
-    tables = [one for one in found if one.where == "tables"]
-    return max(tables or found, key=lambda one: one.p95_s, default=None)
+    all_freshness = [whole.freshness for whole in wholes if whole.freshness is not None]
+    tables = [freshness for freshness in all_freshness if freshness.where == "tables"]
+    return max(tables or all_freshness, key=lambda freshness: freshness.p95_s, default=None)
 
 
 def _freshness(hour: LastHourMetrics, captures: bool) -> Freshness | None:
@@ -199,11 +199,11 @@ def _snapshot(
     record: ConnectorRecord, gauges: Mapping[str, float], signals: Sequence[SignalRecord], now: datetime
 ) -> SnapshotProgress | None:
     """Return the progress of the snapshot that is at work: one that a signal has asked for, or the first one."""
-    asked = next((s for s in signals if s.state is SignalState.RUNNING and "left" in s.progress), None)
-    if asked is not None:
-        part = part_of(asked.progress)
-        elapsed = None if asked.running_at is None else (now - asked.running_at).total_seconds()
-        return SnapshotProgress(text=progress_text(asked.progress), part=part, left_s=_left(part, elapsed))
+    running = next((s for s in signals if s.state is SignalState.RUNNING and "left" in s.progress), None)
+    if running is not None:
+        part = part_of(running.progress)
+        elapsed = None if running.running_at is None else (now - running.running_at).total_seconds()
+        return SnapshotProgress(text=progress_text(running.progress), part=part, left_s=_left(part, elapsed))
     left = len(pending_tables(record))
     if not left:
         return None

@@ -32,55 +32,59 @@ def tables_of(store: StateStore, record: ConnectorRecord) -> list[TableSummary]:
     history = SchemaHistory.from_stored(store.load_schemas(record.connector))
     names = map_table_topics(record, history.current_tables)
     series: dict[str, list[StoredSeries]] = {}
-    for one in store.metrics.load_series(record.connector):
-        if one.topic:
-            series.setdefault(one.topic, []).append(one)
+    for stored in store.metrics.load_series(record.connector):
+        if stored.topic:
+            series.setdefault(stored.topic, []).append(stored)
     snapshot = record.offset.snapshot if record.offset else None
     scans = {scan.table: scan.rows for scan in record.offset.incremental.scans} if record.offset else {}
-    found = []
+    summaries = []
     for id_ in history.current_tables:
         schema, topic, name = history.find_schema(id_), names.get(id_), str(id_)
         assert schema is not None
         measured = series.get(topic or "", [])
-        captured = next((one for one in measured if one.producer == "capture"), None)
-        found.append(
+        captured = next((stored for stored in measured if stored.producer == "capture"), None)
+        summaries.append(
             TableSummary(
                 table=id_.full_name, topic=topic, version=schema.version, columns=len(schema.columns), key=list(schema.key),
                 events=0 if captured is None else int(captured.counters.get("topic.TotalNumberOfEventsCaptured", 0)),
                 rows_read=0 if captured is None else int(sum(v for k, v in captured.counters.items() if k.endswith(".RowsScanned"))),
                 pending=snapshot is not None and name in snapshot.pending, chunk_rows=scans.get(name),
-                targets=[_target(one) for one in measured if one.producer.startswith("apply ")],
-                comparisons=[_comparison(one) for one in measured if "verify.TableDiffers" in one.gauges],
+                targets=[_target(stored) for stored in measured if stored.producer.startswith("apply ")],
+                comparisons=[_comparison(stored) for stored in measured if "verify.TableDiffers" in stored.gauges],
             )
         )  # fmt: skip
-    return found
+    return summaries
 
 
 def map_table_topics(record: ConnectorRecord, tables: Iterable[TableId]) -> dict[TableId, str]:
     """Table → its topic; empty where the definition is not recorded."""
-    known = record.registration
-    if known is None:
+    registration = record.registration
+    if registration is None:
         return {}
-    given = {name: known.properties[name] for name in ("topic.prefix", "topic.delimiter") if name in known.properties}
-    found = TopicNames(ConnectorConfig.parse({"topic.prefix": record.connector, **given}))
-    return {id_: found.resolve_topic(id_) for id_ in tables}
+    topic_properties = {
+        name: registration.properties[name]
+        for name in ("topic.prefix", "topic.delimiter")
+        if name in registration.properties
+    }
+    topic_names = TopicNames(ConnectorConfig.parse({"topic.prefix": record.connector, **topic_properties}))
+    return {id_: topic_names.resolve_topic(id_) for id_ in tables}
 
 
-def _target(one: StoredSeries) -> TableTarget:
-    fresh = one.histograms.get("apply.FreshnessInSeconds")
+def _target(series: StoredSeries) -> TableTarget:
+    fresh = series.histograms.get("apply.FreshnessInSeconds")
     return TableTarget(
-        target=one.tags.get("target", ""), place=one.tags.get("place", ""),
-        events=int(one.counters.get("apply.TotalNumberOfEventsApplied", 0)),
+        target=series.tags.get("target", ""), place=series.tags.get("place", ""),
+        events=int(series.counters.get("apply.TotalNumberOfEventsApplied", 0)),
         freshness_p50_s=None if fresh is None else fresh.estimate_quantile(0.5),
-        freshness_p95_s=None if fresh is None else fresh.estimate_quantile(0.95), at=one.at,
+        freshness_p95_s=None if fresh is None else fresh.estimate_quantile(0.95), at=series.at,
     )  # fmt: skip
 
 
-def _comparison(one: StoredSeries) -> ComparisonSummary:
+def _comparison(series: StoredSeries) -> ComparisonSummary:
     return ComparisonSummary(
-        target=one.tags.get("target", ""), place=one.tags.get("place", ""), equal=not one.gauges["verify.TableDiffers"],
-        missing=int(one.gauges.get("verify.RowsMissing", 0)), surplus=int(one.gauges.get("verify.RowsSurplus", 0)),
-        different=int(one.gauges.get("verify.RowsDifferent", 0)), at=one.at,
+        target=series.tags.get("target", ""), place=series.tags.get("place", ""), equal=not series.gauges["verify.TableDiffers"],
+        missing=int(series.gauges.get("verify.RowsMissing", 0)), surplus=int(series.gauges.get("verify.RowsSurplus", 0)),
+        different=int(series.gauges.get("verify.RowsDifferent", 0)), at=series.at,
     )  # fmt: skip
 
 
@@ -93,28 +97,32 @@ def properties_of(record: ConnectorRecord) -> list[PropertySummary]:
     if access is None:
         return []
     config = config_class(access.definition.source)
-    given = access.definition.properties
+    definition_properties = access.definition.properties
     try:
         by_connection = access.resolve_properties()
     except CdcError:  # it was renamed: what the definition says is shown all the same
         by_connection = {}
     lines = [
-        _line(str(f.alias), f.description or "", _default(f), given, by_connection)
+        _line(str(f.alias), f.description or "", _default(f), definition_properties, by_connection)
         for f in config.model_fields.values()
     ]
     return sorted(lines, key=lambda line: (line.by == "default", line.name))
 
 
 def _line(
-    name: str, what: str, default: Any, given: Mapping[str, Any], by_connection: Mapping[str, Any]
+    name: str,
+    description: str,
+    default: Any,
+    definition_properties: Mapping[str, Any],
+    by_connection: Mapping[str, Any],
 ) -> PropertySummary:
     secret = is_secret_name(name)
     if name in by_connection:
-        return PropertySummary(name=name, what=what, by="connection", value=None, secret=secret)
-    if name in given:
-        value = None if secret else strip_credentials(name, given[name])
-        return PropertySummary(name=name, what=what, by="definition", value=value, secret=secret)
-    return PropertySummary(name=name, what=what, by="default", value=default, secret=secret)
+        return PropertySummary(name=name, what=description, by="connection", value=None, secret=secret)
+    if name in definition_properties:
+        value = None if secret else strip_credentials(name, definition_properties[name])
+        return PropertySummary(name=name, what=description, by="definition", value=value, secret=secret)
+    return PropertySummary(name=name, what=description, by="default", value=default, secret=secret)
 
 
 def _default(field: Any) -> Any:
@@ -123,7 +131,7 @@ def _default(field: Any) -> Any:
         return value.value
     if isinstance(value, (str, int, float, bool)) or value is None:
         return value
-    return [str(one) for one in value] if isinstance(value, (list, tuple, set, frozenset)) else str(value)
+    return [str(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else str(value)
 
 
 __all__ = ["map_table_topics", "properties_of", "tables_of"]

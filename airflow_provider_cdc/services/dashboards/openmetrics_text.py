@@ -42,31 +42,31 @@ class _MetricFamilies:
     """All samples of a name together, as the format has them."""
 
     def __init__(self, series: Iterable[StoredSeries]) -> None:
-        self._found: dict[str, Metric] = {}
-        for one in series:
-            labels = {"connector": one.connector, **one.tags} | ({"topic": one.topic} if one.topic else {})
-            for name, value in one.gauges.items():
+        self._metrics: dict[str, Metric] = {}
+        for stored in series:
+            labels = {"connector": stored.connector, **stored.tags} | ({"topic": stored.topic} if stored.topic else {})
+            for name, value in stored.gauges.items():
                 self._add(name, "gauge", "", labels, value)
-            for name, value in one.counters.items():
+            for name, value in stored.counters.items():
                 self._add(name, "counter", "_total", labels, value)
-            for name, histogram in one.histograms.items():
+            for name, histogram in stored.histograms.items():
                 self._add_histogram(name, labels, histogram)
 
     def collect(self) -> Iterator[Metric]:
         """For the registry."""
-        yield from self._found.values()
+        yield from self._metrics.values()
 
     def _add(self, name: str, kind: str, suffix: str, labels: dict[str, str], value: float) -> None:
         from prometheus_client.core import Metric
 
         full = re.sub(r"[^a-zA-Z0-9_]", "_", f"cdc_{name}")
-        family = self._found.setdefault(full, Metric(full, name, kind))
+        family = self._metrics.setdefault(full, Metric(full, name, kind))
         family.add_sample(f"{full}{suffix}", labels, value)
 
-    def _add_histogram(self, name: str, labels: dict[str, str], found: Histogram) -> None:
+    def _add_histogram(self, name: str, labels: dict[str, str], histogram: Histogram) -> None:
         bounds = [*(str(float(bound)) for bound in BOUNDS_S), "+Inf"]
-        up_to = list(accumulate(found.classes))
+        up_to = list(accumulate(histogram.classes))
         for bound, number in zip(bounds, up_to, strict=True):
             self._add(name, "histogram", "_bucket", {**labels, "le": bound}, number)
         self._add(name, "histogram", "_count", labels, up_to[-1])
-        self._add(name, "histogram", "_sum", labels, found.total)
+        self._add(name, "histogram", "_sum", labels, histogram.total)

@@ -62,18 +62,18 @@ def _rows(store: SchemaChangeStore, connector: str, most: int, before: int | Non
     """Read the changes to be shown; of a table all that name it, those that have taken its name away too."""
     if not table:
         return store.newest_schema_changes(connector, most, before=before)
-    found: list[Numbered] = []
+    shown: list[Numbered] = []
     at = before
     while True:
         rows = store.newest_schema_changes(connector, _AT_ONCE, before=at, naming=_names(table))
         for at, record in rows:
             if any(_called(id_, table) for id_ in _left(record)):
-                found.append((at, record))
+                shown.append((at, record))
                 most -= any(_called(change.id, table) for change in record.changes)
                 if most == 0:
-                    return found
+                    return shown
         if len(rows) < _AT_ONCE:
-            return found
+            return shown
 
 
 def _before(
@@ -83,14 +83,14 @@ def _before(
 
     :param rows: newest first: without a gap, or all that name the table
     """
-    found: dict[int, dict[TableId, TableSchema | None]] = {number: {} for number, _ in rows}
+    schemas_before: dict[int, dict[TableId, TableSchema | None]] = {number: {} for number, _ in rows}
     sought: dict[TableId, list[int]] = {}
     for number, record in rows:
         for id_, after in _left(record).items():
             if not table or _called(id_, table):
                 for waiting in sought.pop(id_, []):
-                    found[waiting][id_] = after
-        for id_ in _goes_on_from(record):
+                    schemas_before[waiting][id_] = after
+        for id_ in _tables_with_earlier_schemas(record):
             sought.setdefault(id_, []).append(number)
     # of one table's changes, those between them may be about the other tables in them
     at = rows[-1][0] if rows and not table else max((max(numbers) for numbers in sought.values()), default=0)
@@ -101,12 +101,12 @@ def _before(
                 numbers = sought.pop(id_, [])
                 for waiting in numbers:
                     if waiting > at:
-                        found[waiting][id_] = after
+                        schemas_before[waiting][id_] = after
                 if still := [n for n in numbers if n <= at]:
                     sought[id_] = still
         if len(older) < _AT_ONCE:
             break
-    return found
+    return schemas_before
 
 
 def _left(record: SchemaChangeRecord) -> dict[TableId, TableSchema | None]:
@@ -115,7 +115,7 @@ def _left(record: SchemaChangeRecord) -> dict[TableId, TableSchema | None]:
     return {**gone, **{change.id: change.table for change in record.changes}}
 
 
-def _goes_on_from(record: SchemaChangeRecord) -> set[TableId]:
+def _tables_with_earlier_schemas(record: SchemaChangeRecord) -> set[TableId]:
     """Tables that had a schema before a change, as far as it matters."""
     return {
         change.previous_id or change.id

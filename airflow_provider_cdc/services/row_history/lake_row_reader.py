@@ -30,7 +30,7 @@ class TargetNotInspected(Exception):
     """Why a target is not looked at."""
 
 
-def rows_of(kind: str, path: str, catalog: Mapping[str, str], storage: Storage, wanted: Wanted) -> pa.Table:
+def rows_of(kind: str, path: str, catalog: Mapping[str, str], storage: Storage, column_values: Wanted) -> pa.Table:
     """Read the rows of a table that have some values.
 
     :param kind: ``delta`` or ``iceberg``
@@ -44,7 +44,7 @@ def rows_of(kind: str, path: str, catalog: Mapping[str, str], storage: Storage, 
         raise TargetNotInspected(f"tables of the kind {kind} can be read with Spark only: query the table directly")
     library = {"delta": "deltalake", "iceberg": "pyiceberg"}[kind]
     try:
-        return readers[kind](path, catalog, storage, wanted)
+        return readers[kind](path, catalog, storage, column_values)
     except TargetNotInspected:
         raise
     except ImportError as e:
@@ -54,14 +54,14 @@ def rows_of(kind: str, path: str, catalog: Mapping[str, str], storage: Storage, 
     except Exception as e:  # those of the library, of Arrow, of every store: none of them says anything of the row
         if _VARIANT.search(str(e)):
             raise TargetNotInspected(_NO_VARIANTS.format(library=library)) from None
-        said = str(e).splitlines()[0][:300] if str(e) else type(e).__name__
-        raise TargetNotInspected(f"{library} cannot read the table here: {said}; query the table directly") from e
+        error_text = str(e).splitlines()[0][:300] if str(e) else type(e).__name__
+        raise TargetNotInspected(f"{library} cannot read the table here: {error_text}; query the table directly") from e
 
 
 # -- Delta ------------------------------------------------------------------------------------------------------------
 
 
-def _of_delta(path: str, catalog: Mapping[str, str], storage: Storage, wanted: Wanted) -> pa.Table:
+def _of_delta(path: str, catalog: Mapping[str, str], storage: Storage, column_values: Wanted) -> pa.Table:
     import deltalake
     import pyarrow as pa
 
@@ -72,7 +72,7 @@ def _of_delta(path: str, catalog: Mapping[str, str], storage: Storage, wanted: W
     types = {field.name: str(getattr(field.type, "type", "")) for field in table.schema().fields}
     conditions = [
         f"{_quoted(name)} IS NULL" if value is None else f"{_quoted(name)} = {_literal(value, types[name])}"
-        for name, value in _named(wanted, list(types)).items()
+        for name, value in _named(column_values, list(types)).items()
     ]
     builder = deltalake.QueryBuilder().register("t", table)
     return pa.table(builder.execute(f"SELECT * FROM t WHERE {' AND '.join(conditions)}").read_all())
@@ -81,14 +81,14 @@ def _of_delta(path: str, catalog: Mapping[str, str], storage: Storage, wanted: W
 def _of_object_store(options: Mapping[str, Any]) -> dict[str, str]:
     """Options of s3fs as those of Rust's object_store; what is not given, it finds as other clients do: in the environment."""
     client = options.get("client_kwargs") or {}
-    given = {
+    candidates = {
         "aws_access_key_id": options.get("key"), "aws_secret_access_key": options.get("secret"), "aws_session_token": options.get("token"),
         "aws_endpoint_url": options.get("endpoint_url") or client.get("endpoint_url"), "aws_region": client.get("region_name"),
     }  # fmt: skip
-    found = {name: str(value) for name, value in given.items() if value}
-    if found.get("aws_endpoint_url", "").startswith("http:"):
-        found["aws_allow_http"] = "true"
-    return found
+    given_options = {name: str(value) for name, value in candidates.items() if value}
+    if given_options.get("aws_endpoint_url", "").startswith("http:"):
+        given_options["aws_allow_http"] = "true"
+    return given_options
 
 
 def _quoted(text: str, mark: str = '"') -> str:
@@ -130,17 +130,17 @@ def _literal(value: Any, type_: str) -> str:
 # -- Iceberg ----------------------------------------------------------------------------------------------------------
 
 
-def _of_iceberg(path: str, catalog: Mapping[str, str], storage: Storage, wanted: Wanted) -> pa.Table:
+def _of_iceberg(path: str, catalog: Mapping[str, str], storage: Storage, column_values: Wanted) -> pa.Table:
     from pyiceberg import expressions
 
-    said: Any = expressions  # its annotations know no names of columns
+    builder: Any = expressions  # its annotations know no names of columns
     table = _iceberg_table(path, catalog, storage)
     types = {field.name: str(field.field_type) for field in table.schema().fields}
     conditions = [
-        said.IsNull(name) if value is None else said.EqualTo(name, _value(value, types[name]))
-        for name, value in _named(wanted, list(types)).items()
+        builder.IsNull(name) if value is None else builder.EqualTo(name, _value(value, types[name]))
+        for name, value in _named(column_values, list(types)).items()
     ]
-    condition = conditions[0] if len(conditions) == 1 else said.And(*conditions)
+    condition = conditions[0] if len(conditions) == 1 else builder.And(*conditions)
     return table.scan(row_filter=condition).to_arrow()
 
 
@@ -156,16 +156,18 @@ def _iceberg_table(path: str, catalog: Mapping[str, str], storage: Storage) -> A
     url = path.replace("s3a://", "s3://")
     files, folder = storage.resolve_url(url)
     files.invalidate_cache(f"{folder}/metadata")
-    names = [str(one).rstrip("/").rsplit("/", 1)[-1] for one in files.ls(f"{folder}/metadata", detail=False)]
-    versions = {int(found[1] or found[4]): one for one in names if (found := _METADATA.fullmatch(one))}
+    names = [str(file).rstrip("/").rsplit("/", 1)[-1] for file in files.ls(f"{folder}/metadata", detail=False)]
+    versions = {
+        int(match[1] or match[4]): file_name for file_name in names if (match := _METADATA.fullmatch(file_name))
+    }
     if not versions:
         raise TargetNotInspected(f"no table exists at {path}")
     options, client = storage.options_for(url), storage.options_for(url).get("client_kwargs") or {}
-    given = {
+    candidates = {
         "s3.access-key-id": options.get("key"), "s3.secret-access-key": options.get("secret"), "s3.session-token": options.get("token"),
         "s3.endpoint": options.get("endpoint_url") or client.get("endpoint_url"), "s3.region": client.get("region_name"),
     }  # fmt: skip
-    properties = {name: str(value) for name, value in given.items() if value}
+    properties = {name: str(value) for name, value in candidates.items() if value}
     return StaticTable.from_metadata(f"{url}/metadata/{versions[max(versions)]}", properties)
 
 
@@ -181,9 +183,9 @@ def _of_catalog(name: str) -> Any:
     except ImportError:
         raise
     except Exception as e:
-        said = str(e).splitlines()[0][:300] if str(e) else type(e).__name__
+        error_text = str(e).splitlines()[0][:300] if str(e) else type(e).__name__
         raise TargetNotInspected(
-            f"PyIceberg cannot open the catalog {catalog}: {said}; configure it with PYICEBERG_CATALOG__{catalog.upper()}__URI and similar variables, or in .pyiceberg.yaml"
+            f"PyIceberg cannot open the catalog {catalog}: {error_text}; configure it with PYICEBERG_CATALOG__{catalog.upper()}__URI and similar variables, or in .pyiceberg.yaml"
         ) from e
 
 
@@ -193,8 +195,8 @@ def _parts(name: str) -> list[str]:
     >>> _parts("lake.shop.`orders.2024`")
     ['lake', 'shop', 'orders.2024']
     """
-    found = re.findall(r"`((?:[^`]|``)*)`|([^`.]+)", name)
-    return [quoted.replace("``", "`") if quoted else plain for quoted, plain in found]
+    parts = re.findall(r"`((?:[^`]|``)*)`|([^`.]+)", name)
+    return [quoted.replace("``", "`") if quoted else plain for quoted, plain in parts]
 
 
 def _value(value: Any, type_: str) -> Any:
@@ -224,15 +226,15 @@ def _value(value: Any, type_: str) -> Any:
 # -- both -------------------------------------------------------------------------------------------------------------
 
 
-def _named(wanted: Wanted, columns: list[str]) -> dict[str, Any]:
+def _named(column_values: Wanted, columns: list[str]) -> dict[str, Any]:
     """By the names that the table has.
 
     :raises NotLookedAt: it does not have one of them
     """
     there = {name.casefold(): name for name in columns}
-    if missing := [name for name in wanted if name.casefold() not in there]:
+    if missing := [name for name in column_values if name.casefold() not in there]:
         raise TargetNotInspected(f"the table has no column {missing[0]} of the key: query the table directly")
-    return {there[name.casefold()]: value for name, value in wanted.items()}
+    return {there[name.casefold()]: value for name, value in column_values.items()}
 
 
 def _text(value: Any) -> str:

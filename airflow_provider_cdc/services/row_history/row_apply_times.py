@@ -49,6 +49,6 @@ def _applied(report: dict[str, Any], runs: Runs, change: RowChange) -> TargetOut
 
 def _runs(store: StateStore, connector: str, report: dict[str, Any]) -> Runs:
     place = hashlib.sha256(str(report["location"]).encode()).hexdigest()[:8]
-    found = store.metrics.load_run_history(connector, f"apply {report['target']} {place}")
-    batches = ((at, (metrics.get("gauges") or {}).get("apply.LastBatch")) for at, metrics in found)
+    run_history = store.metrics.load_run_history(connector, f"apply {report['target']} {place}")
+    batches = ((at, (metrics.get("gauges") or {}).get("apply.LastBatch")) for at, metrics in run_history)
     return [(at, int(batch)) for at, batch in batches if batch is not None]

@@ -61,7 +61,7 @@ class RowQuery:
         return self.as_of if self.as_of is None or self.as_of.tzinfo is not None else self.as_of.replace(tzinfo=UTC)
 
 
-def load_row_history(store: StateStore, asked: RowQuery, tell: Callable[[int, int], None] | None = None) -> RowHistory:
+def load_row_history(store: StateStore, query: RowQuery, tell: Callable[[int, int], None] | None = None) -> RowHistory:
     """Return the history of a row.
 
     :param tell: is called with how many batches have come into the index of keys, of how many
@@ -73,41 +73,41 @@ def load_row_history(store: StateStore, asked: RowQuery, tell: Callable[[int, in
     from airflow_provider_cdc.changelog.row_history.row_key import key_of_texts
     from airflow_provider_cdc.changelog.row_history.row_masking import RowMasks
 
-    connector, table = _table_of(store, asked)
+    connector, table = _table_of(store, query)
     may_show(connector)
     record, access = _access(store, connector)
     events = KeyEventReader(
-        access.open_change_log(), connector, time.monotonic() + asked.seconds, tell, after=record.last_batch
+        access.open_change_log(), connector, time.monotonic() + query.seconds, tell, after=record.last_batch
     )
-    key = key_of_texts(asked.key, _key_columns(events, table), str(table))
-    _record(store, connector, table, asked)
+    key = key_of_texts(query.key, _key_columns(events, table), str(table))
+    _record(store, connector, table, query)
     history = cache(lambda name: store.schema_changes_of(connector, name))
     masks = RowMasks(_properties(access))
-    story = RowHistoryReader(events, connector, history, masks).read_history(table, key, as_of=asked.requested_time)
+    story = RowHistoryReader(events, connector, history, masks).read_history(table, key, as_of=query.requested_time)
     applied_at(story, access, store)
-    if asked.as_of is None:
-        story.targets = at_targets(story, access, table, masks, asked.conn_ids)
-    if asked.compare:
+    if query.as_of is None:
+        story.targets = at_targets(story, access, table, masks, query.conn_ids)
+    if query.compare:
         story.source = at_source(
             story, access, table, key, SchemaHistory.from_stored(store.load_schemas(connector)).find_schema(table)
         )
     return story
 
 
-def row_keys(store: StateStore, asked: RowQuery) -> list[KeyColumn]:
+def row_keys(store: StateStore, query: RowQuery) -> list[KeyColumn]:
     """Return the columns of a table's key, and how a value of each is given. It shows no data.
 
-    :param asked: its table and connector are looked at
+    :param query: its table and connector are looked at
     :raises ConfigError: there is no such table, or it has no key
     """
     from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
     from airflow_provider_cdc.core.model.key_json import describe_value_form
     from airflow_provider_cdc.core.model.table_schema import Column
 
-    connector, table = _table_of(store, asked)
+    connector, table = _table_of(store, query)
     record, access = _access(store, connector)
     events = KeyEventReader(
-        access.open_change_log(), connector, time.monotonic() + asked.seconds, after=record.last_batch
+        access.open_change_log(), connector, time.monotonic() + query.seconds, after=record.last_batch
     )
     columns = (Column(name=name, type=type_) for name, type_ in _key_columns(events, table))
     return [KeyColumn(name=column.name, type=column.type, form=describe_value_form(column)) for column in columns]
@@ -144,11 +144,11 @@ def may_show(connector: str) -> None:
         )
 
 
-def _record(store: StateStore, connector: str, table: TableId, asked: RowQuery) -> None:
+def _record(store: StateStore, connector: str, table: TableId, query: RowQuery) -> None:
     """Keep who looks at what, before anything is shown."""
     data = {
-        "connector_name": connector, "by": asked.by, "table": table.full_name, "key": " ".join(asked.key),
-        **({"as_of": asked.requested_time.isoformat()} if asked.requested_time else {}), **({"compare": "source"} if asked.compare else {}),
+        "connector_name": connector, "by": query.by, "table": table.full_name, "key": " ".join(query.key),
+        **({"as_of": query.requested_time.isoformat()} if query.requested_time else {}), **({"compare": "source"} if query.compare else {}),
     }  # fmt: skip
     store.add_notification(
         connector, Notification(aggregate_type=ROW, type=NotificationType.LOOKED_AT, additional_data=data)
@@ -166,31 +166,31 @@ def _properties(access: ConnectorAccess) -> dict[str, Any]:
         return dict(access.definition.properties)
 
 
-def _table_of(store: StateStore, asked: RowQuery) -> tuple[str, TableId]:
+def _table_of(store: StateStore, query: RowQuery) -> tuple[str, TableId]:
     """Return the connector that captures a table, and the table's id.
 
     :raises ConfigError: there is none, or more than one
     """
-    names = [asked.connector] if asked.connector else [one.connector for one in store.list_connectors()]
-    for name in names if asked.connector else ():
+    names = [query.connector] if query.connector else [record.connector for record in store.list_connectors()]
+    for name in names if query.connector else ():
         find_connector(store, name)
-    known = {name: SchemaHistory.from_stored(store.load_schemas(name)).ever_known_tables for name in names}
-    found = [(name, id_) for name, ids in known.items() for id_ in ids if asked.table in (str(id_), id_.full_name)]
-    if not found:
-        some = sorted({str(id_) for ids in known.values() for id_ in ids})
+    tables = {name: SchemaHistory.from_stored(store.load_schemas(name)).ever_known_tables for name in names}
+    matches = [(name, id_) for name, ids in tables.items() for id_ in ids if query.table in (str(id_), id_.full_name)]
+    if not matches:
+        some = sorted({str(id_) for ids in tables.values() for id_ in ids})
         raise ConfigError(
-            f"No connector has captured a table {asked.table}.",
+            f"No connector has captured a table {query.table}.",
             where=f"tables: {', '.join(some[:20]) or 'none'}{' …' if len(some) > 20 else ''}",
             safe=_NOTHING,
             remedy="name it as <database>.<table>, or <schema>.<table>",
         )
-    if len(found) > 1:
+    if len(matches) > 1:
         raise ConfigError(
-            f"{len(found)} connectors have captured a table {asked.table}: {', '.join(name for name, _ in found)}.",
+            f"{len(matches)} connectors have captured a table {query.table}: {', '.join(name for name, _ in matches)}.",
             safe=_NOTHING,
-            remedy=f"select one with --connector {found[0][0]}",
+            remedy=f"select one with --connector {matches[0][0]}",
         )
-    return found[0]
+    return matches[0]
 
 
 def _key_columns(events: KeyEventReader, table: TableId) -> KeyColumns:

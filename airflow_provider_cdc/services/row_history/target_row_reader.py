@@ -57,14 +57,14 @@ def at_targets(
     from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 
     topic = next((change.topic for change in story.changes if change.topic is not None), None)
-    found = []
+    rows = []
     for report in ApplyReports(access.open_change_log().storage, story.connector).list_reports():
         target, location = str(report["target"]), str(report["location"])
         try:
-            found += _TargetReader(report, topic, access, table, masks, conn_ids).read_rows(story)
+            rows += _TargetReader(report, topic, access, table, masks, conn_ids).read_rows(story)
         except TargetNotInspected as e:
-            found.append(CurrentTargetRow(target=target, location=location, state="not looked at", why=str(e)))
-    return found
+            rows.append(CurrentTargetRow(target=target, location=location, state="not looked at", why=str(e)))
+    return rows
 
 
 class _TargetReader:
@@ -100,12 +100,12 @@ class _TargetReader:
             raise TargetNotInspected(
                 f"a route writes rows of the table to {len(names):,} tables, but at most {_MOST_PLACES} are searched: query the tables directly"
             )
-        found = [self._look(name, self._origins.get(name), story) for name in names]
-        if len(found) == 1:
-            return found
-        held = [one for one in found if one.state != "no row"]
-        nowhere = f"{len(found)} tables of a route were searched"
-        return held or [found[0].model_copy(update={"table": None, "why": nowhere})]
+        rows = [self._look(name, self._origins.get(name), story) for name in names]
+        if len(rows) == 1:
+            return rows
+        held = [row for row in rows if row.state != "no row"]
+        nowhere = f"{len(rows)} tables of a route were searched"
+        return held or [rows[0].model_copy(update={"table": None, "why": nowhere})]
 
     def _rule_of(self) -> TableRule:
         """Return the rule of the table.
@@ -143,20 +143,22 @@ class _TargetReader:
         """Read what one table holds."""
         entry, batch = self._report["stands"][name], batch_of(self._report, name)
         key = _key_then(story, batch)
-        told = CurrentTargetRow(
+        target_row = CurrentTargetRow(
             target=self._kind, location=self._location, table=str(entry["location"]), mode=self._rule.mode, batch=batch, key=key, state="no row",
         )  # fmt: skip
         try:
             held = self._held(entry, origin, key, story.key)
         except TargetNotInspected as e:
-            return told.model_copy(update={"state": "not looked at", "why": str(e)})
+            return target_row.model_copy(update={"state": "not looked at", "why": str(e)})
         state = "deleted" if held.deleted else "no row" if held.row is None else "row"
         why = "the last event of the row in the table" if self._rule.mode == "log" and held.row is not None else ""
         if held.row is None and self._rule.filter is not None:
             why = f"the table has only rows that match: {self._rule.filter}"
-        return told.model_copy(update={"state": state, "row": held.row, "versions": held.versions, "why": why})
+        return target_row.model_copy(update={"state": state, "row": held.row, "versions": held.versions, "why": why})
 
-    def _held(self, entry: Mapping[str, Any], origin: Mapping[str, Any] | None, key: Row, asked: Row) -> StoredRow:
+    def _held(
+        self, entry: Mapping[str, Any], origin: Mapping[str, Any] | None, key: Row, requested_key: Row
+    ) -> StoredRow:
         if self._kind == "database":
             if self._report.get("rules"):
                 raise TargetNotInspected("its tables have rules: query the table directly")
@@ -164,16 +166,18 @@ class _TargetReader:
             return StoredRow(None if row is None else self._masks.mask_stored_row(row, self._table, {}))
         if origin is None:
             raise TargetNotInspected("the origin of its columns is unknown: the next apply records it")
-        wanted = _wanted(origin, key) or _wanted(origin, asked)
-        if wanted is None:
+        column_values = _column_values(origin, key) or _column_values(origin, requested_key)
+        if column_values is None:
             raise TargetNotInspected(f"its columns {', '.join(key)} differ from the source: query the table directly")
         texts = {name: text for name, text in (entry.get("texts") or {}).items() if name in self._rule.shard}
         if entry.get("shared") and not texts:
             raise TargetNotInspected(
                 "it has rows of several source tables, and the last report does not distinguish them"
             )
-        rows = rows_of(self._kind, str(origin["path"]), origin.get("catalog") or {}, self._storage, {**wanted, **texts})
-        origins = {name: one["from"] for name, one in origin["columns"].items()}
+        rows = rows_of(
+            self._kind, str(origin["path"]), origin.get("catalog") or {}, self._storage, {**column_values, **texts}
+        )
+        origins = {name: column["from"] for name, column in origin["columns"].items()}
         return _by_mode(self._rule.mode, rows, lambda row: self._masks.mask_stored_row(row, self._table, origins))
 
 
@@ -182,13 +186,15 @@ def _key_then(story: RowHistory, batch: int) -> Row:
 
     :param batch: that the table has
     """
-    had = next((one for one in story.changes if one.key is not None and one.batch <= batch), None)
+    had = next((change for change in story.changes if change.key is not None and change.batch <= batch), None)
     return story.key if had is None or had.next_key is not None or had.key is None else had.key
 
 
-def _wanted(origin: Mapping[str, Any], key: Row) -> Row | None:
+def _column_values(origin: Mapping[str, Any], key: Row) -> Row | None:
     """Columns of a table → their values for a key of the source; ``None`` if it does not have them as they are there."""
-    own = {one["from"][0].casefold(): name for name, one in origin["columns"].items() if one["how"] == "identity"}
+    own = {
+        column["from"][0].casefold(): name for name, column in origin["columns"].items() if column["how"] == "identity"
+    }
     types = {name.casefold(): type_ for name, type_ in origin["source"].items()}
     if not key or any(name.casefold() not in own for name in key):
         return None
@@ -207,9 +213,9 @@ def _as_stored(value: Any, type_: str) -> Any:
     return f"{moment}.{fraction:0<9}{'Z' if 'tz' in type_ else ''}"
 
 
-def _by_mode(mode: str, found: pa.Table, masked: Any) -> StoredRow:
+def _by_mode(mode: str, table: pa.Table, masked: Any) -> StoredRow:
     """Return what the rows of a key say by the mode of their table."""
-    rows = _plain(found)
+    rows = _plain(table)
     if mode == "history":
         rows.sort(key=lambda row: (row["_is_current"] is True, row["_seq"]))
         last = rows[-1] if rows else None
@@ -223,11 +229,11 @@ def _by_mode(mode: str, found: pa.Table, masked: Any) -> StoredRow:
     return StoredRow(None if row is None else masked(row), row is not None and row.get("_is_deleted") is True)
 
 
-def _plain(found: pa.Table) -> list[Row]:
+def _plain(table: pa.Table) -> list[Row]:
     from airflow_provider_cdc.changelog.row_history.json_values import to_json_values
 
-    columns = [to_json_values(column) for column in found.columns]
-    return [dict(zip(found.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+    columns = [to_json_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _of_database(place: str, table: str, key: Row, conn_ids: Sequence[str]) -> Row | None:
@@ -250,12 +256,12 @@ def _of_database(place: str, table: str, key: Row, conn_ids: Sequence[str]) -> R
             schema, _, name = table.rpartition(".")
             there = sa.Table(name, sa.MetaData(), schema=schema or None, autoload_with=engine)
             columns = {column.name.casefold(): column for column in there.columns}
-            wanted = [
+            conditions = [
                 _same(columns[name.casefold()], value, config.effective_time_zone, engine)
                 for name, value in key.items()
             ]
             with engine.connect() as connection:
-                row = connection.execute(sa.select(there).where(*wanted)).mappings().first()
+                row = connection.execute(sa.select(there).where(*conditions)).mappings().first()
             return None if row is None else {str(name): plain_value(value) for name, value in row.items()}
         except KeyError as e:
             raise TargetNotInspected(f"it has no column {e}") from e
@@ -310,6 +316,6 @@ def _same_moment(column: sa.Column[Any], value: str, zone: str, engine: sa.Engin
         return column == moment
     # a text, with as many digits as the source has
     whole = f"{moment:%Y-%m-%d %H:%M:%S}".rjust(19, "0")
-    found = [whole, f"{whole}.{moment.microsecond // 1000:03}", f"{whole}.{moment.microsecond:06}"]
-    exact = found if not moment.microsecond else found[1:] if moment.microsecond % 1000 == 0 else found[2:]
+    forms = [whole, f"{whole}.{moment.microsecond // 1000:03}", f"{whole}.{moment.microsecond:06}"]
+    exact = forms if not moment.microsecond else forms[1:] if moment.microsecond % 1000 == 0 else forms[2:]
     return sa.type_coerce(column, sa.String).in_(exact)

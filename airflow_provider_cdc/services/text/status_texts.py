@@ -73,7 +73,7 @@ def log_text(window: LogWindow, now: datetime | None = None) -> str:
 
 def summarize_connector(connector: ConnectorRecord) -> dict[str, Any]:
     """Summarize a connector in a line, fit for JSON."""
-    moved, known = connector.moved_at, connector.registration
+    moved, registration = connector.moved_at, connector.registration
     return {
         "connector": connector.connector,
         "source": connector.source_kind,
@@ -85,7 +85,7 @@ def summarize_connector(connector: ConnectorRecord) -> dict[str, Any]:
         "state": state_of(connector)[0].value,
         "captured_by": connector.owner,
         "lease_s": round(connector.lease_s, 1),
-        "changelog": None if known is None else known.changelog,
+        "changelog": None if registration is None else registration.changelog,
     }
 
 
@@ -106,8 +106,8 @@ def state_text(status: ConnectorStatus) -> str:
     if status.owner is not None:
         text += f", by {status.owner}"
     if status.wanted != "running":
-        asked = f"by {status.asked_by}" + (f": {status.reason}" if status.reason else "")
-        text += f", {asked}" if status.owner is None else f"; to be {status.wanted.value}, {asked}"
+        request_text = f"by {status.asked_by}" + (f": {status.reason}" if status.reason else "")
+        text += f", {request_text}" if status.owner is None else f"; to be {status.wanted.value}, {request_text}"
     return text
 
 
@@ -152,9 +152,9 @@ def series_rows(series: StoredSeries) -> Iterator[tuple[str, str]]:
     """Format the metrics of a series as names and texts; of a histogram, how many values there were and their mean."""
     for name, value in sorted((series.gauges | series.counters).items()):
         yield name, f"{value:,.3f}".rstrip("0").rstrip(".")
-    for name, found in sorted(series.histograms.items()):
-        number = sum(found.classes)
-        yield name, f"{number:,} times, {found.total / number:,.1f} s on average"
+    for name, histogram in sorted(series.histograms.items()):
+        number = sum(histogram.classes)
+        yield name, f"{number:,} times, {histogram.total / number:,.1f} s on average"
 
 
 def metrics_text(values: Mapping[str, Any], entries: int = 10) -> Iterator[tuple[str, str]]:
@@ -165,7 +165,7 @@ def metrics_text(values: Mapping[str, Any], entries: int = 10) -> Iterator[tuple
     """
     for name, value in values.items():
         if isinstance(value, dict):
-            value = [f"{key}: {_figure(found)}" for key, found in value.items()]
+            value = [f"{key}: {_figure(entry)}" for key, entry in value.items()]
         if isinstance(value, list):
             more = [f"… and {len(value) - entries} more"] if len(value) > entries else []
             value = ", ".join([*map(str, value[:entries]), *more])
@@ -252,12 +252,12 @@ def target_lines(reports: Iterable[Mapping[str, Any]], trouble: str | None, most
         for topic in sorted(behind.keys() - report["failed"].keys()):
             yield f"    {topic} is behind, at batch {behind[topic]}"
         tables = list(report["tables"].items())
-        for topic, found in tables[:most]:
-            fresh = found["freshness_s"]
+        for topic, metrics in tables[:most]:
+            fresh = metrics["freshness_s"]
             parts = (
-                f"{found['events']:,} events",
-                written_text(found),
-                f"{found['seconds']:,.1f} s",
+                f"{metrics['events']:,} events",
+                written_text(metrics),
+                f"{metrics['seconds']:,.1f} s",
                 "" if fresh is None else f"freshness {fresh:,.1f} s",
             )
             yield f"    {topic}: {', '.join(filter(None, parts))}"

@@ -64,5 +64,5 @@ def test_a_job_starts_from_the_classes_of_an_earlier_one_and_not_from_those_of_a
     monkeypatch.setenv("SPARK_DIST_CLASSPATH", str(ensure("delta")[0]))
     other = ClassArchive(str(SUBMIT))
     assert "AtExit" in other.build_jvm_options(make=True)[0]
-    archive.rename(other._wanted)
+    archive.rename(other._archive)
     _run(tmp_path, other.build_jvm_options(make=True))
