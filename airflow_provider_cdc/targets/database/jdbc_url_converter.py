@@ -22,17 +22,17 @@ def sqlalchemy_url(text: str) -> str:
     plain = text.removeprefix("jdbc:")
     if plain == text:
         return text
-    if found := _ORACLE.fullmatch(plain):
-        host, port, service, sid = found.groups()
+    if match := _ORACLE.fullmatch(plain):
+        host, port, service, sid = match.groups()
         return f"oracle://{host}{f':{port}' if port else ''}/{f'?service_name={service}' if service else sid}"
-    if found := _SQL_SERVER.fullmatch(plain):
-        names = _properties(found[2])
+    if match := _SQL_SERVER.fullmatch(plain):
+        names = _properties(match[2])
         database = names.pop("databasename", None) or names.pop("database", "")
         _refuse(names, "mssql+pyodbc://host:1433/database?driver=ODBC+Driver+18+for+SQL+Server")
-        return f"mssql://{found[1]}/{database}"
-    if found := _DB2.fullmatch(plain):
-        _refuse(_properties(found[3] or ""), "db2://host:50000/SAMPLE?Security=SSL")
-        return f"db2://{found[1]}/{found[2]}"
+        return f"mssql://{match[1]}/{database}"
+    if match := _DB2.fullmatch(plain):
+        _refuse(_properties(match[3] or ""), "db2://host:50000/SAMPLE?Security=SSL")
+        return f"db2://{match[1]}/{match[2]}"
     return plain
 
 

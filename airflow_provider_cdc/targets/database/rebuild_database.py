@@ -104,23 +104,23 @@ class RebuildDatabase:
         RebuildReports(self._changelog.storage, self._connector).write(report)
         return report
 
-    def _built(self, topic: str, found: _RebuildTopic, now: DatabaseMarkers, began: float) -> dict[str, Any]:
-        location = str(name_of(topic, found.schema, self._config, self._sink.fold_name))
+    def _built(self, topic: str, entry: _RebuildTopic, now: DatabaseMarkers, began: float) -> dict[str, Any]:
+        location = str(name_of(topic, entry.schema, self._config, self._sink.fold_name))
         return {"topic": topic, "location": location, "batch": now.batch, "seconds": round(time.monotonic() - began, 3)}
 
     def _topics(self) -> dict[str, _RebuildTopic]:
         """List the topics that the change log has."""
         mark = self._changelog.read_truncation_marker(self._connector)
-        found = dict[str, _RebuildTopic]()
+        topics = dict[str, _RebuildTopic]()
         for manifest in self._changelog.read_manifests(self._connector, after=mark.first - 1 if mark else 0):
             for topic, versions in manifest.schemas.items():
-                known = found.get(topic)
+                earlier = topics.get(topic)
                 schema = versions[max(versions, key=int)]
-                found[topic] = _RebuildTopic(schema, known.emptied if known else 0)
+                topics[topic] = _RebuildTopic(schema, earlier.emptied if earlier else 0)
             for file in manifest.files:
-                if "t" in file.counts and file.topic in found:
-                    found[file.topic].emptied = manifest.batch
-        return {topic: one for topic, one in found.items() if is_topic_selected(topic, self._config)}
+                if "t" in file.counts and file.topic in topics:
+                    topics[file.topic].emptied = manifest.batch
+        return {topic: entry for topic, entry in topics.items() if is_topic_selected(topic, self._config)}
 
     def _meant(self, names: Collection[str], topics: Mapping[str, _RebuildTopic]) -> list[str]:
         """Find the topics of the tables that are meant.
@@ -128,20 +128,20 @@ class RebuildDatabase:
         :raises ConfigError: there is no such table
         :raises BatchesRemoved: there is nothing of it any more
         """
-        found = list[str]()
+        selected = list[str]()
         for name in names:
-            meant = [t for t, one in topics.items() if name in (t, str(one.schema.id), one.schema.id.full_name)]
+            meant = [t for t, entry in topics.items() if name in (t, str(entry.schema.id), entry.schema.id.full_name)]
             if not meant:
                 self._refuse_gone(name)
-                known = ", ".join(sorted(str(one.schema.id) for one in topics.values())[:20]) or "none"
+                known_names = ", ".join(sorted(str(entry.schema.id) for entry in topics.values())[:20]) or "none"
                 raise ConfigError(
                     f"The change log of {self._connector} contains no table {name} that is applied here.",
-                    where=f"tables: {known}",
+                    where=f"tables: {known_names}",
                     safe="No table was changed.",
                     remedy="name tables as <database>.<table>, or topics",
                 )
-            found += [topic for topic in meant if topic not in found]
-        return found
+            selected += [topic for topic in meant if topic not in selected]
+        return selected
 
     def _refuse_gone(self, name: str) -> None:
         """Reject tables of which the change log has nothing any more.
@@ -156,7 +156,7 @@ class RebuildDatabase:
                 place = self._sink.done.place
                 raise unbuildable_error(self._connector, mark, topic, 0, new=True, base=0, where=place)
 
-    def _after(self, topic: str, found: _RebuildTopic) -> int:
+    def _after(self, topic: str, entry: _RebuildTopic) -> int:
         """Return the batch after which a table is built.
 
         :raises BatchesRemoved: the change log has no longer all of it
@@ -166,12 +166,12 @@ class RebuildDatabase:
             return 0
         if not mark.may_lack(topic, 0):
             return mark.first - 1
-        if not found.emptied:
+        if not entry.emptied:
             raise unbuildable_error(
                 self._connector, mark, topic, 0, new=True, base=0, where=self._sink.done.place,
-                table=str(found.schema.id),
+                table=str(entry.schema.id),
             )  # fmt: skip
-        return found.emptied - 1
+        return entry.emptied - 1
 
     def _hold_back(self, after: Mapping[str, int]) -> None:
         """Have the batches kept that are needed, before it is begun."""

@@ -54,9 +54,9 @@ class DatabaseApplyResult:
         :param committed_ms: when the newest of its events was committed at the source, in ms since 1970; 0 if that is not known
         """
         fresh = round(max(time.time() - committed_ms / 1000, 0.0), 3) if committed_ms else None
-        known = self.tables.get(pending.topic)
-        one = {
+        earlier = self.tables.get(pending.topic)
+        entry = {
             "topic": pending.topic, "location": table, "first_batch": pending.first, "last_batch": pending.last, "rows": pending.count_operations(),
             "position": pending.position, "seconds": round(time.monotonic() - began, 3), "committed_ms": committed_ms, "freshness_s": fresh,
         }  # fmt: skip
-        self.tables[pending.topic] = one if known is None else merge_steps(known, one)
+        self.tables[pending.topic] = entry if earlier is None else merge_steps(earlier, entry)

@@ -118,12 +118,12 @@ class DatabaseApply(LaggingTableWriter):
     def _applied(self, done: DatabaseApplyResult, began: float) -> None:
         report = self._reports.register_target(TARGET, done.place)
         stands = report.get("stands", {})
-        self._written = {topic for topic, one in stands.items() if one["location"]}
+        self._written = {topic for topic, stand in stands.items() if stand["location"]}
         self._ensure_tables()
         report = self._with_newly_selected(report)
         board = self._changelog.open_progress_board(self._connector)
         work = ProgressReporter("Apply", "batches", where=f"{TARGET} at {done.place}", board=board, logger=log)
-        with ProgressTicker(work, self._told):
+        with ProgressTicker(work, self._build_progress):
             self._all(done)
         now: DatabaseMarkers = self._retried(self._markers.read)
         done.batch, done.behind = now.batch, now.behind
@@ -142,7 +142,7 @@ class DatabaseApply(LaggingTableWriter):
         markers = self._retried(self._markers.read)
         self._refuse_another(markers)
         stands = report.get("stands", {})
-        found = (
+        resumed_topics = (
             newly_selected(self._changelog, self._connector, before, now, stands, markers.batch)
             if before != now
             else {}
@@ -150,15 +150,15 @@ class DatabaseApply(LaggingTableWriter):
 
         def once(connection: sa.Connection) -> None:
             held = self._markers.lock_and_read(connection)
-            for topic, batch in found.items():
+            for topic, batch in resumed_topics.items():
                 if topic not in held.behind:
                     log.info("The table of %s was left out until now; it resumes after batch %d.", topic, batch)
                     self._markers.store_lagging_table(connection, topic, batch, "the table was left out until now")
             self._markers.write(connection, held.batch)
 
-        if found:
+        if resumed_topics:
             self._retried(once)
-        report = {**report, "selection": now, "lagging": {**report.get("lagging", {}), **found}}
+        report = {**report, "selection": now, "lagging": {**report.get("lagging", {}), **resumed_topics}}
         self._reports.write(report)
         return report
 
@@ -202,8 +202,8 @@ class DatabaseApply(LaggingTableWriter):
 
     def read_markers(self) -> DatabaseMarkers:
         """Read the last batches of the tables."""
-        found: DatabaseMarkers = self._retried(self._markers.read)
-        return found
+        markers: DatabaseMarkers = self._retried(self._markers.read)
+        return markers
 
     def set_back(self, topic: str, schema: TableSchema, batch: int, why: str) -> None:
         """Empty the table of a topic, and have it begin after a batch: it is behind the others then, and :meth:`apply` brings it up to them.
@@ -216,7 +216,7 @@ class DatabaseApply(LaggingTableWriter):
         def once(connection: sa.Connection) -> None:
             self._refuse_another(now := self._markers.lock_and_read(connection))
             self._dialect.limit_waiting(connection)
-            table = self._wanted(pending)
+            table = self._target_table(pending)
             if self._dialect.inspect_table(connection, table) is not None:
                 self._empty(connection, table)
             self._markers.store_lagging_table(connection, topic, batch, why)
@@ -232,7 +232,7 @@ class DatabaseApply(LaggingTableWriter):
         :raises TargetError: it takes keys as equal that are not, or has no transactions
         :raises ConfigError: the configuration does not fit it
         """
-        table = self._wanted(PendingBatches(topic, schemas={schema.version: schema}))
+        table = self._target_table(PendingBatches(topic, schemas={schema.version: schema}))
         with self._engine.connect() as connection:
             there = self._dialect.inspect_table(connection, table)
             if there is None:
@@ -290,7 +290,7 @@ class DatabaseApply(LaggingTableWriter):
             self._lost.clear()
             self._retry.clear()
 
-    def _told(self) -> dict[str, Any]:
+    def _build_progress(self) -> dict[str, Any]:
         """Return the progress, in the form that :meth:`ProgressReporter.report_progress` has."""
         done, total = self._way
         return {"done": done, "total": total, "now": f"at work: {self._at_work}" if self._at_work else ""}
@@ -382,13 +382,13 @@ class DatabaseApply(LaggingTableWriter):
         return DatabaseMarkers(group.last, {**markers.behind, **dict.fromkeys(failed, markers.batch)}, logs)
 
     def _pending(self, group: BatchesByTopic, behind: dict[str, int]) -> list[tuple[str, PendingBatches]]:
-        found = [(topic, group.merge_parts(topic)) for topic in sorted(group.topics) if topic not in behind]
-        return [(t, widen_if_readable(p)) for t, p in found if p is not None and is_topic_selected(t, self._config)]
+        merged = [(topic, group.merge_parts(topic)) for topic in sorted(group.topics) if topic not in behind]
+        return [(t, widen_if_readable(p)) for t, p in merged if p is not None and is_topic_selected(t, self._config)]
 
     def _in_order(self, connection: sa.Connection, topics: Topics) -> Topics:
         """Tables in the order in which they are written; if foreign keys say which one, deletes wait for :meth:`_end_deletes`."""
         refers = (
-            find_table_references(self._dialect, connection, topics, self._wanted, at_once=self._at_once)
+            find_table_references(self._dialect, connection, topics, self._target_table, at_once=self._at_once)
             if self._ordered
             else {}
         )
@@ -403,7 +403,7 @@ class DatabaseApply(LaggingTableWriter):
         """
         for pending in reversed(tables if self._held is not None else ()):
             try:
-                self._held.delete_deferred_rows(connection, self._wanted(pending))  # type: ignore[union-attr]
+                self._held.delete_deferred_rows(connection, self._target_table(pending))  # type: ignore[union-attr]
             except sa.exc.DBAPIError as e:
                 if self._dialect.is_transient(e):
                     raise

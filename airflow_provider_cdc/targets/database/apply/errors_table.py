@@ -77,12 +77,12 @@ def _row(rows: pa.Table) -> str:
     return json.dumps({name: _cut(value, most) for name, value in values.items()}, default=_text, ensure_ascii=False)
 
 
-def _value(found: pa.ChunkedArray) -> object:
+def _value(values: pa.ChunkedArray) -> object:
     """Return a value; a text for people if Python has none of the kind."""
     try:
-        return found[0].as_py()
+        return values[0].as_py()
     except (ValueError, OverflowError):
-        return sql_literals.format_first_value(found)
+        return sql_literals.format_first_value(values)
 
 
 def _cut(value: object, most: int) -> object:

@@ -43,8 +43,8 @@ class DeferredDeletes:
         """Return a step as it is to be made now; ``None`` if it waits."""
         topic = table.topic
         if step.what == "delete" and topic not in self._at_once:
-            known = self._keys.get(topic)
-            self._keys[topic] = step.rows if known is None else pa.concat_tables([known, step.rows])
+            waiting_keys = self._keys.get(topic)
+            self._keys[topic] = step.rows if waiting_keys is None else pa.concat_tables([waiting_keys, step.rows])
             return None
         if topic not in self._keys:
             return step
@@ -79,7 +79,7 @@ def find_table_references(
     dialect: TargetDialect,
     connection: sa.Connection,
     topics: Topics,
-    wanted: Callable[[PendingBatches], DatabaseTargetTable],
+    build_table: Callable[[PendingBatches], DatabaseTargetTable],
     *,
     at_once: bool = False,
 ) -> dict[str, set[str]]:
@@ -91,31 +91,34 @@ def find_table_references(
         return {}
     query = dialect.REFERENCES if at_once else dialect.REFERENCES + dialect.UNLESS_DEFERRED
     by_name = dict[tuple[str, str], str]()
-    found = dict[str, set[str]]()
+    references = dict[str, set[str]]()
     for child_schema, child, parent_schema, parent, schema in connection.exec_driver_sql(query).all():
         if not by_name:
-            by_name = _names(topics, wanted, schema.strip())
-        one, other = by_name.get((child_schema.strip(), child)), by_name.get((parent_schema.strip(), parent))
-        if one is not None and other is not None and one != other:
-            found.setdefault(one, set()).add(other)
-    return found
+            by_name = _names(topics, build_table, schema.strip())
+        child_topic, parent_topic = (
+            by_name.get((child_schema.strip(), child)),
+            by_name.get((parent_schema.strip(), parent)),
+        )
+        if child_topic is not None and parent_topic is not None and child_topic != parent_topic:
+            references.setdefault(child_topic, set()).add(parent_topic)
+    return references
 
 
 def _names(
-    topics: Topics, wanted: Callable[[PendingBatches], DatabaseTargetTable], schema: str
+    topics: Topics, build_table: Callable[[PendingBatches], DatabaseTargetTable], schema: str
 ) -> dict[tuple[str, str], str]:
     """Map schema and name of tables to the topic.
 
     :param schema: of names without one
     """
-    found = dict[tuple[str, str], str]()
+    topics_by_name = dict[tuple[str, str], str]()
     for topic, pending in topics:
         try:
-            name = wanted(pending).name
+            name = build_table(pending).name
         except CdcError:
             continue  # it is told when its turn comes
-        found[name.schema or schema, name.table] = topic
-    return found
+        topics_by_name[name.schema or schema, name.table] = topic
+    return topics_by_name
 
 
 def parents_first(topics: Iterable[str], refers: Mapping[str, set[str]]) -> list[str]:
@@ -124,17 +127,17 @@ def parents_first(topics: Iterable[str], refers: Mapping[str, set[str]]) -> list
     >>> parents_first(["lines", "orders", "people"], {"lines": {"orders"}, "orders": {"people"}})
     ['people', 'orders', 'lines']
     """
-    found, seen = list[str](), set[str]()
+    ordered, visited = list[str](), set[str]()
     for first in topics:
         todo: list[tuple[str, bool]] = [(first, False)]
         while todo:
             topic, after = todo.pop()
             if after:
-                found.append(topic)
-            elif topic not in seen:
-                seen.add(topic)
-                todo += [(topic, True), *((one, False) for one in sorted(refers.get(topic, ()), reverse=True))]
-    return found
+                ordered.append(topic)
+            elif topic not in visited:
+                visited.add(topic)
+                todo += [(topic, True), *((parent, False) for parent in sorted(refers.get(topic, ()), reverse=True))]
+    return ordered
 
 
 def sort_parents_first(topics: Topics, refers: Mapping[str, set[str]]) -> list[Any]:

@@ -156,11 +156,11 @@ class LaggingTableWriter(TableWriter, abc.ABC):
         :param unchanged: whether markers are still those by which it is done
         """
 
-        def alone(what: Callable[[sa.Connection], None]) -> None:
+        def alone(action: Callable[[sa.Connection], None]) -> None:
             def held(connection: sa.Connection) -> None:
                 if not unchanged(now := self._markers.lock_and_read(connection)):
                     raise MarkersChanged
-                what(connection)
+                action(connection)
                 self._markers.write(connection, now.batch)
 
             self._retried(held)

@@ -37,7 +37,7 @@ def moved_values(
     if not fields:
         return []
     origins, same = trace_columns(pending, since), {dialect.same_column(name): name for name in had}
-    found, gone = list[tuple[DatabaseColumn, ColumnLineage]](), list[str]()
+    moved, gone = list[tuple[DatabaseColumn, ColumnLineage]](), list[str]()
     for field in fields:
         origin = origins.get(field.column.name, ColumnLineage())
         if origin.column is not None:
@@ -59,10 +59,10 @@ def moved_values(
             continue
         if origin == ColumnLineage() and field.is_required:
             continue  # only the source knows the value, and its table is read again
-        found.append((field, origin))
-    if gone and any(origin.column for _, origin in found):
+        moved.append((field, origin))
+    if gone and any(origin.column for _, origin in moved):
         raise LookupError(f"it has no column {', '.join(gone)}, so other columns may already have been renamed by hand")
-    return found
+    return moved
 
 
 def fills_later(dialect: TargetDialect, field: DatabaseColumn, config: DatabaseTargetConfig) -> bool:

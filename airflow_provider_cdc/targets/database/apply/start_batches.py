@@ -44,7 +44,7 @@ class StartBatches:
         return mark.first - 1 if mark is not None else 0
 
     @cached_property
-    def _kept(self) -> list[BatchesByTopic]:
+    def _kept_groups(self) -> list[BatchesByTopic]:
         return list(self._groups(self.last_removed_batch))
 
     def compute_start_batch(self, topic: str, at: int) -> int:
@@ -55,7 +55,7 @@ class StartBatches:
         """
         # the statement that empties it, which is among the events, takes whatever rows it has
         new = at == 0 or self._config.truncate_enabled
-        return self._beginning.find_start(topic, at, new=new, kept=lambda _: self._kept, where=self._where).after
+        return self._beginning.find_start(topic, at, new=new, kept=lambda _: self._kept_groups, where=self._where).after
 
     def find_late_starts(self, at: int, behind: Mapping[str, int]) -> tuple[dict[str, int], dict[str, str]]:
         """Find the tables that do not simply continue with the first batch that is kept.
@@ -77,14 +77,14 @@ class StartBatches:
 
     def _topics(self) -> set[str]:
         """List the topics that have events, or had some before the first batch and whose table is still there."""
-        found = {topic for group in self._kept for topic in group.topics}
+        topics = {topic for group in self._kept_groups for topic in group.topics}
         mark = self._beginning.read_marker()
         if mark is not None and mark.topics is not None:
             gone = set(mark.dropped | mark.renamed)
-            for group in self._kept:
+            for group in self._kept_groups:
                 gone |= group.dropped | group.renamed
-            found |= {topic for topic, one in mark.topics.items() if one.table.full_name not in gone}
-        return {topic for topic in found if is_topic_selected(topic, self._config)}
+            topics |= {topic for topic, entry in mark.topics.items() if entry.table.full_name not in gone}
+        return {topic for topic in topics if is_topic_selected(topic, self._config)}
 
 
 def refuse_another(changelog: ChangeLog, connector: str, markers: DatabaseMarkers, where: str, forgetting: str) -> str:
@@ -132,16 +132,16 @@ def _of_another(
     :param newest: manifest of the last of these batches, if it is kept
     :param identity: of the change log
     """
-    known = dict[int, Manifest | None]({newest.batch: newest} if newest is not None else {})
+    manifests = dict[int, Manifest | None]({newest.batch: newest} if newest is not None else {})
     for topic, batch in {ALL: markers.batch, **markers.behind}.items():
         log, writer = markers.logs.get(topic, ("", ""))
         if batch and log != identity:
             return f"they belong to {log}, and the existing one is {identity}"
         if not (batch and writer):
             continue
-        if batch not in known:
-            known[batch] = changelog.find_manifest(connector, batch)
-        found = known[batch]
-        if found is not None and found.writer != writer:
+        if batch not in manifests:
+            manifests[batch] = changelog.find_manifest(connector, batch)
+        manifest = manifests[batch]
+        if manifest is not None and manifest.writer != writer:
             return f"its batch {batch} is a different one, as if the change log had been restored to an earlier state and continued from there"
     return ""

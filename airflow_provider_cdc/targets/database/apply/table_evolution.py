@@ -70,14 +70,17 @@ def bring_up(
         if earlier.needs_earlier_rows:
             raise _lost(f"The table {table.name} no longer exists", "the rows of earlier batches", table, connector)
         # where keys cannot be changed, rows with a former one are found without an index
-        made = table if dialect.CHANGES_KEYS else change.last
-        _allowed(config, f"The table {table.name} does not exist.", table, [dialect.build_create_table(made)])
-        there = _made(dialect, connection, made)
-        if made.key_columns != table.key_columns and (found := dialect.inspect_table(connection, table)) is not None:
-            there = found
+        new_table = table if dialect.CHANGES_KEYS else change.last
+        _allowed(config, f"The table {table.name} does not exist.", table, [dialect.build_create_table(new_table)])
+        there = _create_or_inspect(dialect, connection, new_table)
+        if (
+            new_table.key_columns != table.key_columns
+            and (existing := dialect.inspect_table(connection, table)) is not None
+        ):
+            there = existing
     refuse_engine(dialect, there.engine, table.name, table.topic)
-    wanted, key = {field.name for field in table.key_columns}, there.key
-    if there.columns and {*there.key} != wanted and frozenset(there.key) in change.former:
+    key_names, key = {field.name for field in table.key_columns}, there.key
+    if there.columns and {*there.key} != key_names and frozenset(there.key) in change.former:
         there = _with_key(dialect, connection, table, there, pending, config, connector)
     if there.columns:
         dialect.refuse_merging(connection, table, format_cdc_command("rebuild", connector, table.topic))
@@ -88,7 +91,7 @@ def bring_up(
         _allowed(
             config, f"The table {table.name} has no column {names}.", table, dialect.build_add_columns(table, lacking)
         )
-        if frozenset(field.name for field in change.last.key_columns) == wanted:
+        if frozenset(field.name for field in change.last.key_columns) == key_names:
             _refuse_keys(dialect, table, lacking, pending, there)
         else:
             lacking = [replace(field.nullable_copy, key=False) if field.key else field for field in lacking]
@@ -133,7 +136,7 @@ def brought_up(dialect: TargetDialect, connection: sa.Connection, table: Databas
     return there
 
 
-def _made(dialect: TargetDialect, connection: sa.Connection, table: DatabaseTargetTable) -> ExistingTable:
+def _create_or_inspect(dialect: TargetDialect, connection: sa.Connection, table: DatabaseTargetTable) -> ExistingTable:
     """Inspect the table that has just been made: by this run, or by another one that was faster."""
     savepoint = connection.begin_nested() if dialect.DDL_IN_TRANSACTION else None
     try:
@@ -157,10 +160,10 @@ def _made(dialect: TargetDialect, connection: sa.Connection, table: DatabaseTarg
     return ExistingTable({}, tuple(field.name for field in table.key_columns))
 
 
-def _allowed(config: DatabaseTargetConfig, what: str, table: DatabaseTargetTable, statements: list[str]) -> None:
+def _allowed(config: DatabaseTargetConfig, problem: str, table: DatabaseTargetTable, statements: list[str]) -> None:
     if config.schema_evolution is SchemaEvolution.NONE:
         raise TargetError(
-            what,
+            problem,
             where=f"topic {table.topic}",
             safe="The table was not changed.",
             remedy=f"set schema.evolution=basic, or run {'; '.join(statements)}; then run the apply again",
@@ -183,22 +186,22 @@ def _refuse_removed_columns(
     had = [field for field in lacking if origins.get(field.column.name, ColumnLineage()).column == field.column.name]
     before = earlier.previous_schema if had else None
     # a column whose values could not be captured until now has none to lose
-    known = {column.name for column in before.columns if column.type != "null"} if before is not None else set()
-    taken = [field for field in had if field.column.name in known]
+    earlier_names = {column.name for column in before.columns if column.type != "null"} if before is not None else set()
+    taken = [field for field in had if field.column.name in earlier_names]
     if taken and earlier.needs_earlier_rows:
         names = ", ".join(field.name for field in taken)
         by_hand = "; ".join(dialect.build_add_columns(table, [field.nullable_copy for field in taken]))
-        what = (
+        problem = (
             f"The table {table.name} has no column {names}: the column was removed, or the sink left it out until now"
         )
         more = f"run {by_hand} if existing rows may have NULL, or leave the column out with {exclude_columns(table.topic, *(field.column.name for field in taken))}; or "
-        raise _lost(what, "the values of existing rows", table, connector, more)
+        raise _lost(problem, "the values of existing rows", table, connector, more)
 
 
-def _lost(what: str, which: str, table: DatabaseTargetTable, connector: str, more: str = "") -> TargetError:
+def _lost(problem: str, which: str, table: DatabaseTargetTable, connector: str, more: str = "") -> TargetError:
     """Return the error for values that were removed by hand and are not written again."""
     return TargetError(
-        f"{what}: new batches do not contain {which}.",
+        f"{problem}: new batches do not contain {which}.",
         where=f"topic {table.topic}",
         safe="Nothing was created or changed; other tables continue.",
         remedy=f"restore the missing table or column under its name, and run the apply again; or {more}rebuild the table with `{format_cdc_command('rebuild', connector, table.topic)}`",
@@ -250,7 +253,7 @@ def _with_key(
     :raises TargetError: it cannot get it, or ``schema.evolution=none``
     """
     old, new = ", ".join(there.key), ", ".join(field.name for field in table.key_columns)
-    what = f"The source has changed the key of {table.topic}, but the table {table.name} has the earlier key: ({old}) instead of ({new})"
+    problem = f"The source has changed the key of {table.topic}, but the table {table.name} has the earlier key: ({old}) instead of ({new})"
     lacking = [
         replace(field.nullable_copy, key=False) for field in table.key_columns if field.name not in there.columns
     ]
@@ -262,7 +265,7 @@ def _with_key(
     )
     safe = "The table was not changed; other tables continue."
     if config.schema_evolution is SchemaEvolution.NONE or not dialect.changes_key(connection, table):
-        raise TargetError(f"{what}.", where=f"topic {table.topic}", safe=safe, remedy=remedy)
+        raise TargetError(f"{problem}.", where=f"topic {table.topic}", safe=safe, remedy=remedy)
     savepoint = connection.begin_nested() if dialect.DDL_IN_TRANSACTION else None
     try:
         if pending.taken is not None and config.truncate_enabled:  # none of its rows stays
@@ -277,16 +280,16 @@ def _with_key(
         if savepoint is not None:
             savepoint.rollback()
         raise TargetError(
-            f"{what}, and the database rejects the change: {e.orig}",
+            f"{problem}, and the database rejects the change: {e.orig}",
             where=f"topic {table.topic}",
             safe=safe,
             remedy=remedy,
         ) from e
     if savepoint is not None:
         savepoint.commit()
-    found = dialect.inspect_table(connection, table)
-    assert found is not None
-    return found
+    existing = dialect.inspect_table(connection, table)
+    assert existing is not None
+    return existing
 
 
 # -- new columns ------------------------------------------------------------------------------------------------------
@@ -332,9 +335,9 @@ def _add(
                 f"UPDATE {dialect.format_table_name(table.name)} SET {dialect.quote_name(field.name)} = {value}",
             )
         if late and fill is not None and dialect.CHANGES and dialect.LATE_NOT_NULL:
-            made = dialect.inspect_table(connection, table)
-            assert made is not None
-            now = made.columns[field.name]
+            altered = dialect.inspect_table(connection, table)
+            assert altered is not None
+            now = altered.columns[field.name]
             execute_sql(connection, dialect.build_change_column(table, now, _type(dialect, now, field), nullable=False))
 
 
@@ -374,9 +377,9 @@ def _fill(origin: ColumnLineage) -> str | None:
 def _unknown(dialect: TargetDialect, field: DatabaseColumn, fill: str | None) -> bool:
     """Return whether a column is required, and its value in existing rows is unknown."""
     declared = field.column.declared
-    known = fill is not None or bool(dialect.default_of(field)) or declared.default is not None
-    known = known or declared.default_is_expression or declared.generated or declared.auto_incremented
-    return field.is_required and not known
+    has_value = fill is not None or bool(dialect.default_of(field)) or declared.default is not None
+    has_value = has_value or declared.default_is_expression or declared.generated or declared.auto_incremented
+    return field.is_required and not has_value
 
 
 def _refuse_required(
@@ -435,10 +438,10 @@ def _widen(
                 connection,
                 dialect.build_change_column(table, column, type_ or _type(dialect, column, field), nullable=nullable),
             )
-    wanted, fold = {field.name for field in table.fields}, {name.lower(): name for name in there.columns}
+    field_names, fold = {field.name for field in table.fields}, {name.lower(): name for name in there.columns}
     for name in {*key, *(dropped for change in pending.changes.values() for dropped in change.dropped)}:
         column = there.columns.get(fold.get(name.lower(), name))
-        if column is None or column.name in wanted or column.name in there.key:
+        if column is None or column.name in field_names or column.name in there.key:
             continue
         if (
             not column.nullable and column.default is None and column.type != "NULL"
@@ -457,8 +460,8 @@ def _refuse_other(
         column = there.columns.get(field.name)
         if column is None or not _changed(pending, field.column.name):
             continue
-        wanted = dialect.type_of(kind_of(field.column), key=field.key)
-        if wanted == "TEXT" and column.type not in ("TEXT", "BLOB"):
+        target_type = dialect.type_of(kind_of(field.column), key=field.key)
+        if target_type == "TEXT" and column.type not in ("TEXT", "BLOB"):
             raise TargetError(
                 f"The source has changed the column {field.name}, but {table.name} has it as {column.type}, which would change its string values.",
                 where=f"topic {table.topic}",
@@ -500,7 +503,11 @@ def _changed(pending: PendingBatches, name: str) -> bool:
         before = pending.schemas.get(version - 1)
         if before is None or name not in before.column_names:
             return True
-        one, other = before.get_column(name), change.table.get_column(name)
-        if (one.type, one.nullable, one.declared) != (other.type, other.nullable, other.declared):
+        old_column, new_column = before.get_column(name), change.table.get_column(name)
+        if (old_column.type, old_column.nullable, old_column.declared) != (
+            new_column.type,
+            new_column.nullable,
+            new_column.declared,
+        ):
             return True
     return False

@@ -22,41 +22,41 @@ class TablePauses:
     """
 
     def __init__(self) -> None:
-        self._found = dict[str, tuple[RetryPause, str]]()
+        self._pauses = dict[str, tuple[RetryPause, str]]()
         self._waiting = set[str]()
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return bool(self._pauses)
 
     def clear(self) -> None:
         """Have all tables tried in the next round."""
-        self._found.clear()
+        self._pauses.clear()
 
     def has_due_table(self) -> bool:
         """Check whether a table is to be tried."""
         now = time.monotonic()
-        return any(retry.due <= now for retry, _ in self._found.values())
+        return any(retry.due <= now for retry, _ in self._pauses.values())
 
     def start_round(self) -> None:
         """Begin a round, in which tables are not tried that are not due yet."""
         now = time.monotonic()
-        self._waiting = {topic for topic, (retry, _) in self._found.items() if retry.due > now}
+        self._waiting = {topic for topic, (retry, _) in self._pauses.items() if retry.due > now}
 
     def find_skip_reason(self, topic: str) -> str:
         """Why a table has failed that is not tried in this round; empty if it is tried."""
-        return self._found[topic][1] if topic in self._waiting else ""
+        return self._pauses[topic][1] if topic in self._waiting else ""
 
     def finish_round(self, failed: Mapping[str, str]) -> None:
         """End a round.
 
         :param failed: topic → why, also of those that were not tried
         """
-        found = dict[str, tuple[RetryPause, str]]()
+        pauses = dict[str, tuple[RetryPause, str]]()
         for topic, error in failed.items():
             if topic in self._waiting:
-                found[topic] = self._found[topic]
+                pauses[topic] = self._pauses[topic]
                 continue
-            retry = self._found[topic][0].extend_pause() if topic in self._found else RetryPause()
-            found[topic] = retry, error
+            retry = self._pauses[topic][0].extend_pause() if topic in self._pauses else RetryPause()
+            pauses[topic] = retry, error
             log.info("The table of %s is retried in %.0f s, or by the next run.", topic, retry.pause)
-        self._found = found
+        self._pauses = pauses

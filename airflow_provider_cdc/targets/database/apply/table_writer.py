@@ -105,7 +105,9 @@ class TableWriter:
             return {}
         self._gives_up = True
         try:
-            failed = {one.topic: self._isolated(one.topic, self._prepared, one, alone) for one in tables}
+            failed = {
+                pending.topic: self._isolated(pending.topic, self._prepared, pending, alone) for pending in tables
+            }
         finally:
             self._gives_up = False
         return {topic: error for topic, error in failed.items() if error}
@@ -135,23 +137,23 @@ class TableWriter:
         self, connection: sa.Connection, part: KeyedPart, last: KeyedPart
     ) -> tuple[ExistingTable, frozenset[str]]:
         """Have the table there for a part; also the columns that it had before, if the part has changes."""
-        table = self._wanted(part.pending)
+        table = self._target_table(part.pending)
         former = {frozenset(map(self.fold_name, key)) for key in part.former}
         there = self._dialect.inspect_table(connection, table) if part.pending.changes else None
-        if there is not None and there.key and {*there.key} != {one.name for one in table.key_columns}:
+        if there is not None and there.key and {*there.key} != {field.name for field in table.key_columns}:
             former.add(frozenset(map(self.fold_name, key_before(self._changelog, self._connector, part.pending))))
         had = frozenset(there.columns if there is not None else ())
-        change = KeyChange(former, self._wanted(last.pending))
+        change = KeyChange(former, self._target_table(last.pending))
         earlier = EarlierBatches(
             self._changelog, self._connector, self._config, self._written, part.pending, last.pending
         )
-        given = (self._dialect, connection, table, part.pending, self._config, self._connector)
-        return bring_up(*given, change, earlier), had
+        arguments = (self._dialect, connection, table, part.pending, self._config, self._connector)
+        return bring_up(*arguments, change, earlier), had
 
     def _name(self, pending: PendingBatches) -> str:
         return str(name_of(pending.topic, pending.schema, self._config, self.fold_name))
 
-    def _wanted(self, pending: PendingBatches) -> DatabaseTargetTable:
+    def _target_table(self, pending: PendingBatches) -> DatabaseTargetTable:
         """Build the target table of a topic.
 
         :raises ConfigError: as :func:`table_of`; or the table is that of another topic
@@ -179,8 +181,8 @@ class TableWriter:
 
     def _claim(self, tables: Sequence[PendingBatches]) -> None:
         """Make sure that each topic's table is its own, before anything is done to it."""
-        wanted, names, moved = dict[str, TableClaim](), dict[str, str](), dict[str, set[str]]()
-        for pending in (one for one in tables if one.files or one.changes or one.schemas):
+        claims, names, moved = dict[str, TableClaim](), dict[str, str](), dict[str, set[str]]()
+        for pending in (candidate for candidate in tables if candidate.files or candidate.changes or candidate.schemas):
             topic = pending.topic
             try:
                 name = table_of(topic, pending.schema, self._config, self._dialect).name
@@ -189,18 +191,18 @@ class TableWriter:
             claim = self._claim_of(topic, name, pending.schema.id.full_name)
             if self._claims.is_claimed(claim):
                 continue
-            wanted[topic], names[topic] = claim, str(name)
+            claims[topic], names[topic] = claim, str(name)
             before = {change.previous_id for change in pending.changes.values()} - {None, pending.schema.id}
-            moved[topic] = {one.full_name for one in before if one is not None}
+            moved[topic] = {table_id.full_name for table_id in before if table_id is not None}
 
-        if not wanted:
+        if not claims:
             return
 
         def once(connection: sa.Connection) -> None:
-            for topic, claim in wanted.items():
+            for topic, claim in claims.items():
                 for source in moved[topic]:
                     self._claims.move_claim(connection, topic, claim.table, source)
-            self._claims.claim_tables(connection, wanted, names)
+            self._claims.claim_tables(connection, claims, names)
 
         for attempt in range(_CLAIMED):
             try:
@@ -240,11 +242,11 @@ class TableWriter:
 
         return self._isolated(topic, written) if pending.files or pending.changes else ""
 
-    def _isolated(self, topic: str, what: Callable[..., None], *given: Any) -> str:
+    def _isolated(self, topic: str, action: Callable[..., None], *arguments: Any) -> str:
         """Do something with one table; why it could not be done, or nothing. Only what concerns all of them is raised."""
         self._at_work = topic
         try:
-            what(*given)
+            action(*arguments)
         except sa.exc.DBAPIError as e:
             if self._dialect.is_transient(e) and not self._locked_out(e):
                 raise
@@ -276,7 +278,7 @@ class TableWriter:
             if not self._is_of_a_row(e):
                 raise
             topic = parts[0].pending.topic
-            log.info("The table of %s rejects rows, which are now written one by one: %s", topic, _told(e))
+            log.info("The table of %s rejects rows, which are now written one by one: %s", topic, _error_text(e))
             self._saved(connection, parts, each=True)
 
     def _is_of_a_row(self, error: Exception) -> bool:
@@ -292,7 +294,7 @@ class TableWriter:
         savepoint = connection.begin_nested()
         try:
             for part in parts:
-                table = self._wanted(part.pending)
+                table = self._target_table(part.pending)
                 if self._dialect.DDL_IN_TRANSACTION:
                     there, had = self._bring_up(connection, part, parts[-1])
                 else:
@@ -362,32 +364,32 @@ class TableWriter:
         def committed(ms: int) -> None:
             self._newest[table.topic] = max(ms, self._newest.get(table.topic, 0))
 
-        given = (self._changelog, self._connector, pending, table, self._config)
+        arguments = (self._changelog, self._connector, pending, table, self._config)
         if (documents := select_documents_to_complete(pending, table, self._config)) is not None:
             present = present_in(self._dialect, connection, table, documents)
             whole = DocumentCompletion(
                 pending, table, documents, present, inserts=self._config.insert_mode is not InsertMode.UPDATE
             )
             # each step is made before the next one is read: it is read from the table
-            for step in read_operations(*given, each=each, committed=committed, completed=whole):
-                self._made(connection, table, step, there, each=each)
+            for step in read_operations(*arguments, each=each, committed=committed, completed=whole):
+                self._execute_step(connection, table, step, there, each=each)
             return
-        if (moves := late_moves(*given, in_table(self._dialect, connection, table))) is not None:
-            for step in read_operations(*given, each=each, committed=committed, completed=moves):
-                self._made(connection, table, step, there, each=each)
+        if (moves := late_moves(*arguments, in_table(self._dialect, connection, table))) is not None:
+            for step in read_operations(*arguments, each=each, committed=committed, completed=moves):
+                self._execute_step(connection, table, step, there, each=each)
             return
         in_order = (
             each or there.takes_others(table) or not last_event_windows.can_use_windows(pending, table, self._config)
         )
         if not in_order and not self._dialect.refers_to_itself(connection, table.name):
-            made = last_event_windows.EventWindows(*given, committed=committed).read_operations()
+            operations = last_event_windows.EventWindows(*arguments, committed=committed).read_operations()
         else:
-            made = read_operations(*given, each=each, committed=committed)
-        with read_ahead(made) as coming:
+            operations = read_operations(*arguments, each=each, committed=committed)
+        with read_ahead(operations) as coming:
             for step in coming:
-                self._made(connection, table, step, there, each=each)
+                self._execute_step(connection, table, step, there, each=each)
 
-    def _made(
+    def _execute_step(
         self,
         connection: sa.Connection,
         table: DatabaseTargetTable,
@@ -420,7 +422,7 @@ class TableWriter:
                 raise
             savepoint.rollback()
             log.warning("%s", self._refused(table, step, e))
-            self._errors.store_row(connection, table, step, _told(e))
+            self._errors.store_row(connection, table, step, _error_text(e))
         else:
             savepoint.commit()
 
@@ -469,10 +471,10 @@ class TableWriter:
 
     def _refused(self, table: DatabaseTargetTable, step: TableOperation, error: Exception) -> TargetError:
         there = step.rows.column_names if step.rows.num_rows else []
-        names = [one.name for one in table.key_columns if one.name in there] or there
+        names = [field.name for field in table.key_columns if field.name in there] or there
         shown = ", ".join(f"{name}={sql_literals.format_first_value(step.rows[name])[:80]}" for name in names)
         return TargetError(
-            f"{table.name} rejects a row: {_told(error)}",
+            f"{table.name} rejects a row: {_error_text(error)}",
             where=f"topic {table.topic}, event {int(step.seq[0])}, row with {shown}",
             safe="The table is complete up to the previous batch; other tables continue.",
             remedy="fix the row or the table, then run the apply again: it resumes with this batch",
@@ -480,18 +482,18 @@ class TableWriter:
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
-    def _in_transaction(self, what: Any) -> Any:
+    def _in_transaction(self, action: Any) -> Any:
         with self._engine.begin() as connection:
             self._dialect.defer_constraints(connection, self._at_once)
-            return what(connection)
+            return action(connection)
 
-    def _retried(self, what: Any) -> Any:
+    def _retried(self, action: Any) -> Any:
         """Run a transaction, and retry it after what passes: deadlocks, lost connections."""
         soon = self._gives_up
         for attempt in range(self._config.flush_max_retries + 1):
             self._gives_up = soon or attempt == self._config.flush_max_retries
             try:
-                return self._in_transaction(what)
+                return self._in_transaction(action)
             except sa.exc.DBAPIError as e:
                 if not self._dialect.is_transient(e):
                     raise
@@ -512,5 +514,5 @@ def _unexpected(topic: str, error: Exception) -> TargetError:
     )
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error.orig) if isinstance(error, sa.exc.DBAPIError) else f"{type(error).__name__}: {error}"

@@ -41,5 +41,5 @@ def dialect_of(engine: sa.Engine, zone: str = "UTC") -> TargetDialect:
 def load_dialect(name: str) -> type[TargetDialect]:
     """Return the class of a dialect by its name in :data:`DIALECTS`."""
     module, _, attribute = DIALECTS[name].partition(":")
-    found: type[TargetDialect] = getattr(importlib.import_module(module), attribute)
-    return found
+    dialect_class: type[TargetDialect] = getattr(importlib.import_module(module), attribute)
+    return dialect_class

@@ -94,14 +94,14 @@ class Db2(MergeDialect):
     def find_table(self, connection: sa.Connection, name: TargetTableName) -> ExistingTable | None:
         schema = name.schema or connection.exec_driver_sql("VALUES CURRENT SCHEMA").scalar_one().strip()
         at = (schema, name.table)
-        found = connection.exec_driver_sql(_COLUMNS, at).all()
-        if not found:
+        rows = connection.exec_driver_sql(_COLUMNS, at).all()
+        if not rows:
             return None
-        columns = {row[0]: ExistingColumn(row[0], _type(row[1], *row[3:7]), row[2] == "Y", row[7]) for row in found}
+        columns = {row[0]: ExistingColumn(row[0], _type(row[1], *row[3:7]), row[2] == "Y", row[7]) for row in rows}
         indexes = connection.exec_driver_sql(_INDEXES, at).all()
         key = tuple(row[2] for row in indexes if row[1] == "P")
         unique = sets_of((row[0], row[2]) for row in indexes)
-        return ExistingTable(columns, key, any(set(one) != set(key) for one in unique))
+        return ExistingTable(columns, key, any(set(names) != set(key) for names in unique))
 
     def build_change_column(
         self, table: DatabaseTargetTable, there: ExistingColumn, type_: str, *, nullable: bool
@@ -164,9 +164,9 @@ class Db2(MergeDialect):
         self, connection: sa.Connection, statement: str, table: DatabaseTargetTable, rows: pa.Table
     ) -> None:
         columns = [self.to_driver_values(values, kind) for values, kind in self.bind_columns(table, rows)]
-        made = list(zip(*columns, strict=True))
-        for at in range(0, len(made), _ROWS):
-            connection.exec_driver_sql(statement, made[at : at + _ROWS])
+        driver_rows = list(zip(*columns, strict=True))
+        for at in range(0, len(driver_rows), _ROWS):
+            connection.exec_driver_sql(statement, driver_rows[at : at + _ROWS])
 
     def to_driver_values(self, values: pa.Array, kind: ValueKind) -> list[Any]:
         """Values as the driver takes them."""
@@ -191,8 +191,8 @@ class Db2(MergeDialect):
         return list(values.to_pylist())
 
     def extract_error_code(self, error: sa.exc.DBAPIError) -> str:
-        found = _STATE.search(_message(error))
-        return found[1] if found else ""
+        match = _STATE.search(_message(error))
+        return match[1] if match else ""
 
     def is_transient(self, error: sa.exc.DBAPIError) -> bool:
         number = _NUMBER.search(_message(error))
@@ -204,11 +204,11 @@ def _message(error: sa.exc.DBAPIError) -> str:
 
     Where it forgets that a call has failed, as a commit on a lost connection, Python says so: its words are those of the cause.
     """
-    found, at = list[str](), cast("BaseException | None", error.orig)
+    texts, at = list[str](), cast("BaseException | None", error.orig)
     while at is not None:
-        found.append(str(at))
+        texts.append(str(at))
         at = at.__cause__ or at.__context__
-    return "\n".join(found)
+    return "\n".join(texts)
 
 
 def _type(name: str, length: int, scale: int, units: str | None, characters: int | None) -> str:

@@ -62,7 +62,7 @@ class Db2Engine(default.DefaultDialect):
     def create_connect_args(self, url: sa.URL) -> Any:
         words: dict[str, Any] = {
             "DATABASE": url.database, "HOSTNAME": url.host, "PORT": url.port or 50000, "PROTOCOL": "TCPIP", "UID": url.username,
-            "PWD": url.password and _told(str(url.password)), "LOBCacheSize": LOB_CACHE_BYTES, "ConnectTimeout": _CONNECT_SECONDS,
+            "PWD": url.password and _password_value(str(url.password)), "LOBCacheSize": LOB_CACHE_BYTES, "ConnectTimeout": _CONNECT_SECONDS,
             "PATCH2": "15",  # numbers have a point, whatever the process's locale
             "ClientApplName": "airflow_provider_cdc",
         }  # fmt: skip
@@ -116,7 +116,7 @@ def _driver(connection: sa.Connection) -> Any:
     return connection.connection.driver_connection
 
 
-def _told(password: str) -> str:
+def _password_value(password: str) -> str:
     """Format a password for a connection string.
 
     IBM's driver takes what is before the semicolon, without blanks at the ends; it knows no quotes, and no other way to pass a password

@@ -71,7 +71,9 @@ def refuse_merging(
     if not there:
         return
     columns = ", ".join(f"{name} ({collation})" for name, collation, _ in there)
-    changes = ", ".join(alter.format(column=f"{dialect.quote_name(name)} {wanted}") for name, _, wanted in there)
+    changes = ", ".join(
+        alter.format(column=f"{dialect.quote_name(name)} {definition}") for name, _, definition in there
+    )
     raise TargetError(
         f"The table {table.name} may treat two keys of the source as equal: the collation of {columns} ignores differences in {equal}.",
         where=f"topic {table.topic}",

@@ -82,11 +82,11 @@ class MergeDialect(TargetDialect):
     # -- columns that are there ---------------------------------------------------------------------------------------
 
     def by_hand(
-        self, table: DatabaseTargetTable, there: ExistingColumn, wanted: str, statements: Sequence[str]
+        self, table: DatabaseTargetTable, there: ExistingColumn, required_type: str, statements: Sequence[str]
     ) -> TargetError:
         """Build the error for a change that we do not make."""
         return TargetError(
-            f"The source has changed the column {there.name}: in {table.name} its type is {there.type}, but must be {wanted}.",
+            f"The source has changed the column {there.name}: in {table.name} its type is {there.type}, but must be {required_type}.",
             where=f"topic {table.topic}",
             safe="The table was not changed.",
             remedy=f"run {'; '.join(statements)}; then run the apply again",
@@ -127,16 +127,16 @@ class MergeDialect(TargetDialect):
         sets = ", ".join(
             f"{self.quote_name(field.name)} = {self.build_placeholder(at, field)}" for at, field in enumerate(rest, 1)
         )
-        return f"UPDATE {self.format_table_name(table.name)} SET {sets} WHERE {self._found(key, len(rest))}"
+        return f"UPDATE {self.format_table_name(table.name)} SET {sets} WHERE {self._key_condition(key, len(rest))}"
 
     def build_delete(self, table: DatabaseTargetTable, keys: Sequence[DatabaseColumn]) -> str:
         """Build the statement that deletes the row of a key."""
-        return f"DELETE FROM {self.format_table_name(table.name)} WHERE {self._found({field.name: field for field in keys}, 0)}"
+        return f"DELETE FROM {self.format_table_name(table.name)} WHERE {self._key_condition({field.name: field for field in keys}, 0)}"
 
-    def _found(self, key: Mapping[str, DatabaseColumn], after: int) -> str:
-        found = enumerate(key.items(), after + 1)
+    def _key_condition(self, key: Mapping[str, DatabaseColumn], after: int) -> str:
+        numbered = enumerate(key.items(), after + 1)
         return " AND ".join(
-            f"{self.quote_name(name)} = {self.build_placeholder(at, field)}" for at, (name, field) in found
+            f"{self.quote_name(name)} = {self.build_placeholder(at, field)}" for at, (name, field) in numbered
         )
 
     def build_placeholder(self, number: int, field: DatabaseColumn) -> str:
@@ -180,8 +180,8 @@ class MergeDialect(TargetDialect):
     ) -> None:
         chosen = rows.select([*rest, *key.values()])
         fields = fields_of(table, chosen)
-        found = dict(zip(key, fields[len(rest) :], strict=True))
-        self.execute_each_row(connection, self.row_update(table, found, fields[: len(rest)]), table, chosen)
+        key_fields = dict(zip(key, fields[len(rest) :], strict=True))
+        self.execute_each_row(connection, self.row_update(table, key_fields, fields[: len(rest)]), table, chosen)
 
     def delete(self, connection: sa.Connection, table: DatabaseTargetTable, keys: pa.Table) -> None:
         self.execute_each_row(connection, self.build_delete(table, fields_of(table, keys)), table, keys)
@@ -189,7 +189,7 @@ class MergeDialect(TargetDialect):
 
 def sets_of(rows: Iterable[tuple[str, str]]) -> set[tuple[str, ...]]:
     """Group pairs of index and column into the columns of each index."""
-    found: dict[str, list[str]] = {}
+    by_index: dict[str, list[str]] = {}
     for index, column in rows:
-        found.setdefault(index, []).append(column)
-    return {tuple(columns) for columns in found.values()}
+        by_index.setdefault(index, []).append(column)
+    return {tuple(columns) for columns in by_index.values()}

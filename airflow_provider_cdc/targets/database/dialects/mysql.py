@@ -216,10 +216,10 @@ class MariaDb(StagingDialect):
         return engine if engine.upper() in _WITHOUT_TRANSACTIONS else ""
 
     def build_add_columns(self, table: DatabaseTargetTable, fields: Sequence[DatabaseColumn]) -> list[str]:
-        wanted = {field.name: field for field in fields}
-        whole = replace(table, fields=tuple(wanted.get(field.name, field) for field in table.fields))
+        new_fields = {field.name: field for field in fields}
+        whole = replace(table, fields=tuple(new_fields.get(field.name, field) for field in table.fields))
         return super().build_add_columns(
-            table, [field for field in self._fitting(whole).fields if field.name in wanted]
+            table, [field for field in self._fitting(whole).fields if field.name in new_fields]
         )
 
     def build_change_column(
@@ -234,15 +234,15 @@ class MariaDb(StagingDialect):
         rest, ordered = dict(values), dict[str, str]()
         while unread := [name for name in rest if self.quote_name(name) not in rest.values()]:
             ordered |= {name: rest.pop(name) for name in unread}
-        found = super().build_assignments(table, ordered)
+        assignments = super().build_assignments(table, ordered)
         if not rest:
-            return found
+            return assignments
         # columns that go round; without a limit, servers would read the table itself, which they refuse
         key = [field.name for field in table.key_columns]
         same = " AND ".join(f"t.{self.quote_name(name)} <=> s.{self.quote_name(name)}" for name in key)
         sets = ", ".join(f"t.{self.quote_name(name)} = s.{value}" for name, value in rest.items())
         rows = f"SELECT {self.format_column_list([*key, *rest])} FROM {self.format_table_name(table.name)} LIMIT 18446744073709551615"
-        return [*found, f"UPDATE {self.format_table_name(table.name)} t JOIN ({rows}) s ON {same} SET {sets}"]
+        return [*assignments, f"UPDATE {self.format_table_name(table.name)} t JOIN ({rows}) s ON {same} SET {sets}"]
 
     def key_change(self, connection: sa.Connection, table: DatabaseTargetTable, there: ExistingTable) -> list[str]:
         """Build one statement for the change: what it cannot do, it does nothing of."""
@@ -279,8 +279,8 @@ class MariaDb(StagingDialect):
         Texts and bytes get any length, if the table has more of those with a length than a row has room for; and a key that would be too long has bytes instead of texts.
         """
         kinds = {field.name: kind_of(field.column) for field in table.fields}
-        told = [kind for field in table.value_columns if (kind := kinds[field.name]).told]
-        wide = sum((kind.length or 0) * _BYTES_EACH.get(kind.name, 0) for kind in told) >= _ROW_BYTES
+        declared_kinds = [kind for field in table.value_columns if (kind := kinds[field.name]).told]
+        wide = sum((kind.length or 0) * _BYTES_EACH.get(kind.name, 0) for kind in declared_kinds) >= _ROW_BYTES
         keys = {field.name: self._key_bytes(field) for field in table.key_columns}
         if wide:
             table = _apart(table)
@@ -304,12 +304,12 @@ class MariaDb(StagingDialect):
         if not (keys := text_keys(table)):
             return
         there = read_collations(connection, table.name, default="DATABASE()", type_="COLUMN_TYPE")
-        found = [(field, *there[field.name]) for field in keys if field.name in there]
-        wanted = f"CHARACTER SET utf8mb4 COLLATE {self.key_collation} NOT NULL"
+        existing_keys = [(field, *there[field.name]) for field in keys if field.name in there]
+        definition = f"CHARACTER SET utf8mb4 COLLATE {self.key_collation} NOT NULL"
         merging = [
             # texts of any length can be no key
-            (f.name, str(c), f"{self.build_column_type(f)} NOT NULL" if "text" in t else f"{t} {wanted}")
-            for f, c, t in found
+            (f.name, str(c), f"{self.build_column_type(f)} NOT NULL" if "text" in t else f"{t} {definition}")
+            for f, c, t in existing_keys
             if c and not self.tells_apart(c)
         ]
         refuse_merging(
@@ -346,9 +346,9 @@ class MariaDb(StagingDialect):
     def drop_session_table(self, name: TargetTableName) -> str:
         return f"DROP TEMPORARY TABLE {self.format_table_name(name)}"
 
-    def empty_session_table(self, name: TargetTableName, made: str) -> list[str]:
+    def empty_session_table(self, name: TargetTableName, statement: str) -> list[str]:
         # rows that are deleted would stay until the transaction ends
-        return [self.drop_session_table(name), made]
+        return [self.drop_session_table(name), statement]
 
     def insert(self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table) -> None:
         self._insert(connection, self.format_table_name(table.name), table, rows)
@@ -453,7 +453,8 @@ class MariaDb(StagingDialect):
         types = [self.build_column_type(field) for field in fields]
         # also keys that rows had before, which are no key here
         exact = [
-            f"{one} COLLATE {self.key_collation}" if is_text(one) and "COLLATE" not in one else one for one in types
+            f"{type_} COLLATE {self.key_collation}" if is_text(type_) and "COLLATE" not in type_ else type_
+            for type_ in types
         ]
         columns = ", ".join(f"{self.quote_name(f.name)} {type_}" for f, type_ in zip(fields, exact, strict=True))
         key = self.format_column_list(f.name for f in fields if f.key)
@@ -501,28 +502,30 @@ class MariaDb(StagingDialect):
         for begin in range(0, rows.num_rows, piece):
             some = rows.slice(begin, piece)
             columns = [self._literals(sql_literals.to_single_array(some[f.name]), f) for f in fields_of(table, rows)]
-            made = pc.binary_join_element_wise(*columns, ",") if len(columns) > 1 else columns[0]
-            made = sql_literals.surround_texts(made, "(", "),")
-            step = max(1, len(made) * _STATEMENT // max(made.nbytes, 1))
-            for at in range(0, len(made), step):
-                found = sql_literals.concatenate_texts(made.slice(at, step))[:-1]
-                if len(found) <= room:
-                    yield found.decode()
+            row_texts = pc.binary_join_element_wise(*columns, ",") if len(columns) > 1 else columns[0]
+            row_texts = sql_literals.surround_texts(row_texts, "(", "),")
+            step = max(1, len(row_texts) * _STATEMENT // max(row_texts.nbytes, 1))
+            for at in range(0, len(row_texts), step):
+                part = sql_literals.concatenate_texts(row_texts.slice(at, step))[:-1]
+                if len(part) <= room:
+                    yield part.decode()
                 else:
-                    yield from self._one_by_one(table, some.slice(at, step), made.slice(at, step), room)
+                    yield from self._one_by_one(table, some.slice(at, step), row_texts.slice(at, step), room)
 
-    def _one_by_one(self, table: DatabaseTargetTable, rows: pa.Table, made: pa.Array, room: int) -> Iterator[bytes]:
+    def _one_by_one(
+        self, table: DatabaseTargetTable, rows: pa.Table, row_texts: pa.Array, room: int
+    ) -> Iterator[bytes]:
         """Rows that are too much together; bytes of one that is too long stand there as they are, which is half as long.
 
         :raises sqlalchemy.exc.DataError: a row is too long
         """
-        for at in range(len(made)):
-            found = sql_literals.concatenate_texts(made.slice(at, 1))[:-1]
-            if len(found) > room:
-                found = self._shorter(table, rows.slice(at, 1))
-            if len(found) > room:
-                raise _too_long(len(found), self._longest)
-            yield found
+        for at in range(len(row_texts)):
+            part = sql_literals.concatenate_texts(row_texts.slice(at, 1))[:-1]
+            if len(part) > room:
+                part = self._shorter(table, rows.slice(at, 1))
+            if len(part) > room:
+                raise _too_long(len(part), self._longest)
+            yield part
 
     def _shorter(self, table: DatabaseTargetTable, row: pa.Table) -> bytes:
         values = list[bytes]()
@@ -542,9 +545,9 @@ class MariaDb(StagingDialect):
         text = self._as_text(values, kind)
         if kind.name in _QUOTED or _too_fine(kind):
             there = sql_literals.concatenate_texts(text)
-            for what, instead in (("\\", "\\\\"), ("'", "''")):
-                if what.encode() in there:
-                    text = pc.replace_substring(text, what, instead)
+            for character, instead in (("\\", "\\\\"), ("'", "''")):
+                if character.encode() in there:
+                    text = pc.replace_substring(text, character, instead)
             text = sql_literals.surround_texts(text, "'", "'")
         return pc.coalesce(text, "NULL")
 
@@ -603,10 +606,10 @@ class MySql(MariaDb):
 
 def _too_long(size: int, most: int) -> sa.exc.DataError:
     """Build the error for a row at which the server would close the connection."""
-    wanted = 1 << (size + _STATEMENT).bit_length()
+    packet_size = 1 << (size + _STATEMENT).bit_length()
     text = (
         f"the row needs a statement of {size:,} bytes, but max_allowed_packet is {most:,}: "
-        f"run SET GLOBAL max_allowed_packet = {min(wanted, _MOST_PACKET)} and set it in the server's configuration, or leave the long column out with field.exclude.list"
+        f"run SET GLOBAL max_allowed_packet = {min(packet_size, _MOST_PACKET)} and set it in the server's configuration, or leave the long column out with field.exclude.list"
         if size < _MOST_PACKET
         else f"the row needs a statement of {size:,} bytes, but servers accept at most {_MOST_PACKET:,} (max_allowed_packet): leave the long column out with "
         "field.exclude.list"
@@ -649,10 +652,10 @@ def _refuse_finer(values: pa.Array, kind: ValueKind, field: DatabaseColumn) -> N
     if kind.length is not None or kind.name not in ("decimal", "number"):
         return
     text = values.cast(pa.string())
-    found = pc.filter(text, pc.match_substring_regex(text, rf"\.\d{{{_MOST_SCALE + 1},}}"))
-    if len(found):
+    too_fine = pc.filter(text, pc.match_substring_regex(text, rf"\.\d{{{_MOST_SCALE + 1},}}"))
+    if len(too_fine):
         raise TargetError(
-            f"The column {field.name} stores at most {_MOST_SCALE} digits after the point, but a value has more: {found[0]}.",
+            f"The column {field.name} stores at most {_MOST_SCALE} digits after the point, but a value has more: {too_fine[0]}.",
             safe="The table was not changed.",
             remedy="leave the column out with field.exclude.list, or capture the values as strings with decimal.handling.mode=string",
         )

@@ -112,9 +112,9 @@ class Oracle(MergeDialect):
                 return _TYPES[kind.name]
 
     def build_column_definition(self, field: DatabaseColumn) -> str:
-        made = super().build_column_definition(field)
+        definition = super().build_column_definition(field)
         empty = not field.key and kind_of(field.column).name in _EMPTY_IS_NULL
-        return made.removesuffix(" NOT NULL") if empty else made
+        return definition.removesuffix(" NOT NULL") if empty else definition
 
     def build_add_columns(self, table: DatabaseTargetTable, fields: Sequence[DatabaseColumn]) -> list[str]:
         return [
@@ -153,11 +153,11 @@ class Oracle(MergeDialect):
         return first // 2 - last // 2 < _PAIRS
 
     def build_default(self, kind: ValueKind, text: str) -> str | None:
-        made = super().build_default(kind, text)
-        if made is None or kind.name not in ("date", "time", "timestamp"):
-            return made
+        default = super().build_default(kind, text)
+        if default is None or kind.name not in ("date", "time", "timestamp"):
+            return default
         # a plain text would mean what the session of whoever inserts says
-        return f"TO_DSINTERVAL('0 {text}')" if kind.name == "time" else f"{kind.name.upper()} {made}"
+        return f"TO_DSINTERVAL('0 {text}')" if kind.name == "time" else f"{kind.name.upper()} {default}"
 
     def format_boolean(self, value: bool) -> str:
         return str(int(value))
@@ -174,15 +174,19 @@ class Oracle(MergeDialect):
             or connection.exec_driver_sql("SELECT SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA') FROM dual").scalar_one()
         )
 
-        def asked(query: str) -> Any:
+        def query_rows(query: str) -> Any:
             return connection.execute(sa.text(query), {"owner": owner, "name": name.table}).all()
 
-        columns = {row[0]: ExistingColumn(row[0], _type(*row[1:2], *row[3:]), row[2] == "Y") for row in asked(_COLUMNS)}
+        columns = {
+            row[0]: ExistingColumn(row[0], _type(*row[1:2], *row[3:]), row[2] == "Y") for row in query_rows(_COLUMNS)
+        }
         if not columns:
             return None
-        key = tuple(row[0] for row in asked(_KEY))
+        key = tuple(row[0] for row in query_rows(_KEY))
         return ExistingTable(
-            columns, key, any(set(one) != set(key) for one in sets_of((row[0], row[1]) for row in asked(_UNIQUE)))
+            columns,
+            key,
+            any(set(names) != set(key) for names in sets_of((row[0], row[1]) for row in query_rows(_UNIQUE))),
         )
 
     # -- comparisons --------------------------------------------------------------------------------------------------
@@ -202,8 +206,8 @@ class Oracle(MergeDialect):
         return TargetTableName(f"ORA$PTT_{name.upper()}")
 
     def make_session_table(self, name: TargetTableName, columns: str, table: str) -> str:
-        made = f"CREATE PRIVATE TEMPORARY TABLE {self.format_table_name(name)} ON COMMIT PRESERVE DEFINITION"
-        return f"{made} AS SELECT {columns} FROM {table} WHERE 1 = 0"
+        statement = f"CREATE PRIVATE TEMPORARY TABLE {self.format_table_name(name)} ON COMMIT PRESERVE DEFINITION"
+        return f"{statement} AS SELECT {columns} FROM {table} WHERE 1 = 0"
 
     def build_exact_column(self, column: str, type_: str) -> str:
         # the driver makes floating-point numbers of some, cuts off nanoseconds, and has no times before Christ
@@ -240,12 +244,12 @@ class Oracle(MergeDialect):
         types = [self.type_of(kind_of(field.column), key=field.key) for field in fields]
         columns = [self.to_driver_values(values, kind) for values, kind in self.bind_columns(table, rows)]
         # names of columns mean nothing here: values are bound by their place
-        made = pa.table(columns, names=[str(number) for number in range(1, len(fields) + 1)])
+        bound_rows = pa.table(columns, names=[str(number) for number in range(1, len(fields) + 1)])
         driver: Any = connection.connection.driver_connection
         cursor = driver.cursor()
         try:
             with cursor:
-                for part, large in _parts(made, types):
+                for part, large in _parts(bound_rows, types):
                     if large:
                         cursor.setinputsizes(*(large.get(at) for at in range(len(types))))
                         part = list(zip(*(column.to_pylist() for column in part.columns), strict=True))
@@ -278,8 +282,8 @@ class Oracle(MergeDialect):
                 return values
 
     def extract_error_code(self, error: sa.exc.DBAPIError) -> str:
-        found = _CODE.search(str(error.orig))
-        return found[0] if found else ""
+        match = _CODE.search(str(error.orig))
+        return match[0] if match else ""
 
 
 def _type(name: str, digits: int | None, scale: int | None, length: int, characters: int, used: str | None) -> str:

@@ -66,12 +66,12 @@ class PostgreSql(StagingDialect):
         self._extended: dict[str, str] = {}
 
     def detect_features(self, connection: sa.Connection) -> None:
-        found = connection.exec_driver_sql(
+        extensions = connection.exec_driver_sql(
             "SELECT e.extname, n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace"
         )
         self._extended = {
             _EXTENSIONS[name]: f"{self.quote_name(schema)}.{_EXTENSIONS[name]}"
-            for name, schema in found
+            for name, schema in extensions
             if name in _EXTENSIONS
         }
 
@@ -103,7 +103,9 @@ class PostgreSql(StagingDialect):
 
     def key_change(self, connection: sa.Connection, table: DatabaseTargetTable, there: ExistingTable) -> list[str]:
         head = f"ALTER TABLE {self.format_table_name(table.name)} "
-        return [head + ", ".join(one.removeprefix(head) for one in super().key_change(connection, table, there))]
+        return [
+            head + ", ".join(statement.removeprefix(head) for statement in super().key_change(connection, table, there))
+        ]
 
     def insert(self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table) -> None:
         if not any(_is_geometry(field) for field in fields_of(table, rows)):
@@ -200,7 +202,7 @@ class PostgreSql(StagingDialect):
     def session_table(self, name: str) -> TargetTableName:
         return TargetTableName(name, "pg_temp")
 
-    def empty_session_table(self, name: TargetTableName, made: str) -> list[str]:
+    def empty_session_table(self, name: TargetTableName, statement: str) -> list[str]:
         return [f"TRUNCATE {self.format_table_name(name)}"]
 
     def build_exact_column(self, column: str, type_: str) -> str:
@@ -265,20 +267,20 @@ class PostgreSql(StagingDialect):
 
 def _types(connection: sa.Connection, into: str) -> dict[str, int]:
     """Read the columns of a table, and the numbers of their types."""
-    found = connection.execute(
+    rows = connection.execute(
         sa.text("SELECT attname, atttypid FROM pg_attribute WHERE attrelid = CAST(:name AS regclass) AND attnum > 0"),
         {"name": into},
     )
-    return {str(name): int(type_) for name, type_ in found}
+    return {str(name): int(type_) for name, type_ in rows}
 
 
 def _csv(columns: Sequence[tuple[pa.Array, ValueKind]]) -> Iterator[Any]:
     """Rows as texts, in some pieces."""
-    made = pa.table([as_text(*one) for one in columns], names=[str(number) for number in range(len(columns))])
-    step = max(1, made.num_rows * _COPY_BYTES // max(made.nbytes, 1))
-    for at in range(0, made.num_rows, step):
+    texts = pa.table([as_text(*column) for column in columns], names=[str(number) for number in range(len(columns))])
+    step = max(1, texts.num_rows * _COPY_BYTES // max(texts.nbytes, 1))
+    for at in range(0, texts.num_rows, step):
         text = pa.BufferOutputStream()
-        pa_csv.write_csv(made.slice(at, step), text, _CSV)
+        pa_csv.write_csv(texts.slice(at, step), text, _CSV)
         yield text.getvalue()
 
 

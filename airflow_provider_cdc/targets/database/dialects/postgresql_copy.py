@@ -63,19 +63,19 @@ def encode_columns(columns: Sequence[tuple[pa.Array, ValueKind, int]]) -> list[C
 
     :param columns: values, what they are, and the number of the type that the target has for them
     """
-    found = list[CopyColumn]()
+    encoded = list[CopyColumn]()
     for values, kind, type_ in columns:
         encoder = _ENCODERS.get((kind.name if kind.name in _OWN else "", type_))
         cells = None if encoder is None else encoder(values, kind)
         if cells is None:
             return None
-        found.append(cells)
-    return found
+        encoded.append(cells)
+    return encoded
 
 
 def build_copy_blocks(cells: Sequence[CopyColumn], rows: int) -> Iterator[bytes]:
     """Yield the whole of what COPY reads, in some pieces."""
-    size = sum(one.nbytes + 4 * rows for one in cells)
+    size = sum(column.nbytes + 4 * rows for column in cells)
     step = max(1, rows * _BYTES // max(size, 1))
     yield HEAD
     for at in range(0, rows, step):
@@ -89,20 +89,20 @@ def _tuples(cells: Sequence[CopyColumn], at: int, rows: int) -> bytes:
 
     def block() -> None:
         dtype = np.dtype([(str(number), type_) for number, (_, type_) in enumerate(fields)])
-        made = np.empty(rows, dtype)
+        records = np.empty(rows, dtype)
         for number, array in enumerate(arrays):
-            made[str(number)] = array
-        parts.append(_binary(made))
+            records[str(number)] = array
+        parts.append(_binary(records))
         fields.clear()
         arrays.clear()
 
-    for one in cells:
-        if one.fixed is not None:
-            some = one.fixed[at : at + rows]
+    for column in cells:
+        if column.fixed is not None:
+            some = column.fixed[at : at + rows]
             fields += [("", ">i4"), ("", some.dtype.str if some.dtype.names is None else some.dtype)]  # type: ignore[list-item]
             arrays += [np.full(rows, some.dtype.itemsize, ">i4"), some]
             continue
-        values = one.values.slice(at, rows)  # type: ignore[union-attr]
+        values = column.values.slice(at, rows)  # type: ignore[union-attr]
         fields.append(("", ">i4"))
         arrays.append(pc.fill_null(pc.binary_length(values), -1).to_numpy())
         block()
@@ -130,8 +130,8 @@ def _cells(values: pa.Array, numbers: _Bytes) -> CopyColumn:
 
 def _filled(values: pa.Array, as_: pa.DataType) -> _Bytes:
     """Return the values of an array of numbers, of NULL whatever."""
-    found: _Bytes = pc.fill_null(values.cast(as_), 0).to_numpy(zero_copy_only=False)
-    return found
+    filled: _Bytes = pc.fill_null(values.cast(as_), 0).to_numpy(zero_copy_only=False)
+    return filled
 
 
 # -- types ------------------------------------------------------------------------------------------------------------
@@ -214,11 +214,11 @@ def _numeric(values: pa.Array, _: ValueKind) -> CopyColumn | None:
         digits = _narrow(limbs, type_.scale, before, after)
     else:
         digits = _wide(limbs, negative, after * 4 - type_.scale, before + after)
-    made = np.zeros(len(values), [("head", ">i2", (4,)), ("digits", ">i2", (before + after,))])
-    made["head"][:, 0], made["head"][:, 1], made["head"][:, 3] = before + after, before - 1, type_.scale
-    made["head"][:, 2] = np.where(negative, _NEGATIVE, 0)
-    made["digits"] = digits
-    return _cells(values, made)
+    encoded = np.zeros(len(values), [("head", ">i2", (4,)), ("digits", ">i2", (before + after,))])
+    encoded["head"][:, 0], encoded["head"][:, 1], encoded["head"][:, 3] = before + after, before - 1, type_.scale
+    encoded["head"][:, 2] = np.where(negative, _NEGATIVE, 0)
+    encoded["digits"] = digits
+    return _cells(values, encoded)
 
 
 def _narrow(limbs: _Bytes, scale: int, before: int, after: int) -> _Bytes:
@@ -244,8 +244,8 @@ def _wide(limbs: _Bytes, negative: _Bytes, shift: int, groups: int) -> _Bytes:
     carry = np.zeros(len(limbs), np.uint64)
     parts = [low & mask, low >> half, high & mask, high >> half, carry]
     for at, part in enumerate(parts):
-        made = part * np.uint64(10**shift) + carry
-        parts[at], carry = made & mask, made >> half
+        product = part * np.uint64(10**shift) + carry
+        parts[at], carry = product & mask, product >> half
     digits = np.empty((len(limbs), groups), np.int64)
     for at in range(groups - 1, -1, -1):
         rest = np.zeros(len(limbs), np.uint64)

@@ -33,10 +33,10 @@ def format_hexadecimal(values: pa.Array) -> pa.Array:
     starts = np.frombuffer(offsets, np.int32)[plain.offset : plain.offset + len(plain) + 1]
     first = int(starts[0])
     digits = binascii.hexlify(memoryview(data)[first : int(starts[-1])]) if data is not None else b""
-    made = pa.Array.from_buffers(
+    texts = pa.Array.from_buffers(
         pa.large_string(), len(plain), [None, pa.py_buffer((starts.astype(np.int64) - first) * 2), pa.py_buffer(digits)]
     )
-    return pc.if_else(plain.is_valid(), made, pa.scalar(None, pa.large_string())).cast(pa.string())
+    return pc.if_else(plain.is_valid(), texts, pa.scalar(None, pa.large_string())).cast(pa.string())
 
 
 def format_bits(values: pa.Array, length: int) -> pa.Array:
@@ -61,7 +61,7 @@ def encode_geometries(values: pa.Array) -> pa.Array:
     '0101000020e6100000'
     """
 
-    def one(wkb: bytes | None, srid: int | None) -> bytes | None:
+    def encode_geometry(wkb: bytes | None, srid: int | None) -> bytes | None:
         if wkb is None or not srid:
             return wkb
         order: Literal["little", "big"] = "little" if wkb[0] else "big"
@@ -69,7 +69,7 @@ def encode_geometries(values: pa.Array) -> pa.Array:
         return wkb[:1] + type_.to_bytes(4, order) + srid.to_bytes(4, order) + wkb[5:]
 
     pairs = zip(*(pc.struct_field(values, name).to_pylist() for name in ("wkb", "srid")), strict=True)
-    return pa.array([one(wkb, srid) for wkb, srid in pairs], pa.binary())
+    return pa.array([encode_geometry(wkb, srid) for wkb, srid in pairs], pa.binary())
 
 
 def format_clock_times(micros: pa.Array, scale: int = 6) -> pa.Array:
@@ -129,11 +129,11 @@ def format_zoned_timestamps(values: pa.Array, zone: str) -> pa.Array:
         values = pa.array([None if v is None else v.isoformat() for v in values.to_pylist()], pa.string())
     there = zoneinfo.ZoneInfo(zone)
 
-    def one(text: str) -> str:
+    def to_zone(text: str) -> str:
         moment = dt.datetime.fromisoformat(_MICROS.sub(r"\1", text))
         return moment.astimezone(there).replace(tzinfo=None).isoformat(" ", "microseconds")
 
-    return pa.array([None if text is None else one(text) for text in values.to_pylist()], pa.string())
+    return pa.array([None if text is None else to_zone(text) for text in values.to_pylist()], pa.string())
 
 
 @functools.cache
@@ -175,8 +175,8 @@ def format_decimals(values: pa.Array) -> pa.Array:
     text = unscaled.cast(pa.string())
     digits = pc.utf8_lpad(pc.utf8_ltrim(text, "-"), scale + 1, "0")
     whole, rest = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)
-    made = pc.binary_join_element_wise(whole, rest, ".")
-    return pc.if_else(pc.starts_with(text, "-"), surround_texts(made, "-"), made)
+    joined = pc.binary_join_element_wise(whole, rest, ".")
+    return pc.if_else(pc.starts_with(text, "-"), surround_texts(joined, "-"), joined)
 
 
 def format_lists(values: pa.Array, begin: str, end: str) -> pa.Array:

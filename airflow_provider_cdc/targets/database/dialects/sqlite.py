@@ -55,9 +55,11 @@ class Sqlite(TargetDialect):
 
     def find_table(self, connection: sa.Connection, name: TargetTableName) -> ExistingTable | None:
         # SQLAlchemy finds tables in letters of any case, and their columns by their own name only
-        asked = f"SELECT name FROM {self.quote_name(name.schema or 'main')}.sqlite_master WHERE name = ? COLLATE NOCASE"
-        found = connection.exec_driver_sql(asked, (name.table,)).scalar()
-        return super().find_table(connection, name if found is None else TargetTableName(str(found), name.schema))
+        query = f"SELECT name FROM {self.quote_name(name.schema or 'main')}.sqlite_master WHERE name = ? COLLATE NOCASE"
+        actual_name = connection.exec_driver_sql(query, (name.table,)).scalar()
+        return super().find_table(
+            connection, name if actual_name is None else TargetTableName(str(actual_name), name.schema)
+        )
 
     def is_transient(self, error: sa.exc.DBAPIError) -> bool:
         return "database is locked" in str(error.orig) or bool(error.connection_invalidated)
@@ -79,8 +81,8 @@ class Sqlite(TargetDialect):
             self._insert_absent(connection, table, rows, key)
             return
         sets = ", ".join(f"{self.quote_name(name)} = excluded.{self.quote_name(name)}" for name in rest)
-        what = f"UPDATE SET {sets}" if rest else "NOTHING"
-        self._insert(connection, table, rows, f" ON CONFLICT ({self.format_column_list(key)}) DO {what}")
+        action = f"UPDATE SET {sets}" if rest else "NOTHING"
+        self._insert(connection, table, rows, f" ON CONFLICT ({self.format_column_list(key)}) DO {action}")
 
     def _insert_absent(
         self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table, key: Sequence[str]
@@ -106,8 +108,10 @@ class Sqlite(TargetDialect):
         )
 
     def changes_key(self, connection: sa.Connection, table: DatabaseTargetTable) -> bool:
-        made = connection.exec_driver_sql("SELECT sql FROM sqlite_schema WHERE name = ?", (table.name.table,)).scalar()
-        return not re.search(r"\b(CHECK|COLLATE|GENERATED|REFERENCES|UNIQUE)\b", str(made), re.IGNORECASE)
+        statement = connection.exec_driver_sql(
+            "SELECT sql FROM sqlite_schema WHERE name = ?", (table.name.table,)
+        ).scalar()
+        return not re.search(r"\b(CHECK|COLLATE|GENERATED|REFERENCES|UNIQUE)\b", str(statement), re.IGNORECASE)
 
     def key_change(self, connection: sa.Connection, table: DatabaseTargetTable, there: ExistingTable) -> list[str]:
         """Make a table again: there is no other way. Its indexes and triggers are made again, too."""

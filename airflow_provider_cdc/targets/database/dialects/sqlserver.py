@@ -69,8 +69,10 @@ class SqlServer(MergeDialect):
         self._ignores_case = True
 
     def detect_features(self, connection: sa.Connection) -> None:
-        found = connection.exec_driver_sql("SELECT CONVERT(nvarchar(128), DATABASEPROPERTYEX(DB_NAME(), 'Collation'))")
-        self._ignores_case = "_CI_" in str(found.scalar_one()).upper()
+        collation = connection.exec_driver_sql(
+            "SELECT CONVERT(nvarchar(128), DATABASEPROPERTYEX(DB_NAME(), 'Collation'))"
+        )
+        self._ignores_case = "_CI_" in str(collation.scalar_one()).upper()
 
     def length_of(self, name: str) -> int:
         return len(name.encode("utf-16-le")) // 2
@@ -140,9 +142,9 @@ class SqlServer(MergeDialect):
     ) -> str:
         # what is not said here is lost: the collation becomes the database's, and NOT NULL goes
         collation = re.search(r" COLLATE \S+", there.type)
-        kept = collation[0] if collation and "char" in type_ and collation[0] not in type_ else ""
+        kept_collation = collation[0] if collation and "char" in type_ and collation[0] not in type_ else ""
         null = "NULL" if nullable else "NOT NULL"
-        return f"ALTER TABLE {self.format_table_name(table.name)} ALTER COLUMN {self.quote_name(there.name)} {type_}{kept} {null}"
+        return f"ALTER TABLE {self.format_table_name(table.name)} ALTER COLUMN {self.quote_name(there.name)} {type_}{kept_collation} {null}"
 
     def build_rename_column(self, table: DatabaseTargetTable, old: str, new: str) -> str:
         place, name = (
@@ -156,8 +158,8 @@ class SqlServer(MergeDialect):
         return not isinstance(exponent, int) or exponent + zeros >= -_NUMBER_SCALE
 
     def build_default(self, kind: ValueKind, text: str) -> str | None:
-        made = super().build_default(kind, text)
-        return f"N{made}" if made is not None and made.startswith("'") else made
+        default = super().build_default(kind, text)
+        return f"N{default}" if default is not None and default.startswith("'") else default
 
     def format_boolean(self, value: bool) -> str:
         return str(int(value))
@@ -199,10 +201,10 @@ class SqlServer(MergeDialect):
         self, connection: sa.Connection, statement: str, table: DatabaseTargetTable, rows: pa.Table
     ) -> None:
         columns = [self.to_driver_values(values, kind) for values, kind in self.bind_columns(table, rows)]
-        made = list(zip(*columns, strict=True))
+        driver_rows = list(zip(*columns, strict=True))
         text = statement if connection.dialect.paramstyle == "qmark" else convert_placeholders(statement)
-        for at in range(0, len(made), _ROWS):
-            connection.exec_driver_sql(text, made[at : at + _ROWS])
+        for at in range(0, len(driver_rows), _ROWS):
+            connection.exec_driver_sql(text, driver_rows[at : at + _ROWS])
 
     def to_driver_values(self, values: pa.Array, kind: ValueKind) -> list[Any]:
         """Values as the drivers take them: times as texts, which keep all digits."""
@@ -224,8 +226,8 @@ class SqlServer(MergeDialect):
         return list(values.to_pylist())
 
     def extract_error_code(self, error: sa.exc.DBAPIError) -> str:
-        found = _NATIVE.search(str(error.orig))
-        return found[1] if found else super().extract_error_code(error)
+        match = _NATIVE.search(str(error.orig))
+        return match[1] if match else super().extract_error_code(error)
 
 
 def convert_placeholders(statement: str) -> str:
@@ -234,4 +236,4 @@ def convert_placeholders(statement: str) -> str:
     >>> convert_placeholders("UPDATE [a?b] SET [100%] = ?")
     'UPDATE [a?b] SET [100%%] = %s'
     """
-    return _WORD.sub(lambda found: "%s" if found[0] == "?" else found[0], statement.replace("%", "%%"))
+    return _WORD.sub(lambda match: "%s" if match[0] == "?" else match[0], statement.replace("%", "%%"))

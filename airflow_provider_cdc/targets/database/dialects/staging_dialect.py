@@ -53,18 +53,18 @@ class StagingDialect(TargetDialect):
 
     def staged_rows(self, connection: sa.Connection, name: str) -> int:
         """Count the rows of a staging table."""
-        found = connection.exec_driver_sql(f"SELECT COUNT(*) FROM {self.quote_name(name)}")
-        return int(found.scalar_one())
+        result = connection.exec_driver_sql(f"SELECT COUNT(*) FROM {self.quote_name(name)}")
+        return int(result.scalar_one())
 
     def stage_type(self, field: DatabaseColumn) -> str:
         """Return the type of a column of a staging table."""
         return self.build_column_type(field)
 
     def _make_stage(
-        self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table, what: str, tail: str = ""
+        self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table, head: str, tail: str = ""
     ) -> None:
         columns = ", ".join(f"{self.quote_name(f.name)} {self.stage_type(f)}" for f in fields_of(table, rows))
-        execute_sql(connection, f"{what} ({columns}){tail}")
+        execute_sql(connection, f"{head} ({columns}){tail}")
 
 
 def split_rows(rows: pa.Table) -> Iterator[pa.Table]:

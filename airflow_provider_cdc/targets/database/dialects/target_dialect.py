@@ -54,8 +54,8 @@ class ExistingTable:
 
     def called_as(self, table: DatabaseTargetTable, same_column: Callable[[str], str]) -> ExistingTable:
         """Return the same with the names that a topic has for its columns, where the database takes both as one."""
-        wanted = {same_column(field.name): field.name for field in table.fields}
-        called = {name: wanted.get(same_column(name), name) for name in self.columns}
+        field_names = {same_column(field.name): field.name for field in table.fields}
+        called = {name: field_names.get(same_column(name), name) for name in self.columns}
         columns = {called[name]: replace(column, name=called[name]) for name, column in self.columns.items()}
         return replace(self, columns=columns, key=tuple(called.get(name, name) for name in self.key))
 
@@ -245,8 +245,8 @@ class TargetDialect(abc.ABC):
 
         ``None`` if the column's own type has it, or no type does.
         """
-        wanted = self.type_of(kind_of(field.column), key=field.key)
-        return wanted if is_wider_type(there.type, wanted) else None
+        required_type = self.type_of(kind_of(field.column), key=field.key)
+        return required_type if is_wider_type(there.type, required_type) else None
 
     def default_of(self, field: DatabaseColumn) -> str:
         """Format the default of a column, as the source has it; empty if it has none that is a plain value."""
@@ -287,21 +287,24 @@ class TargetDialect(abc.ABC):
             return None
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Did not recognize type")  # it is empty here
-            found = inspector.get_columns(**at)
+            described = inspector.get_columns(**at)
         columns = {
-            name: ExistingColumn(name, _told(c["type"], connection), bool(c["nullable"]), c.get("default"))
-            for c in found
+            name: ExistingColumn(name, _type_text(c["type"], connection), bool(c["nullable"]), c.get("default"))
+            for c in described
             for name in [self.column_name(c["name"])]
         }
         key = tuple(map(self.column_name, inspector.get_pk_constraint(**at)["constrained_columns"]))
-        unique = {tuple(map(self.column_name, one["column_names"])) for one in inspector.get_unique_constraints(**at)}
+        unique = {
+            tuple(map(self.column_name, constraint["column_names"]))
+            for constraint in inspector.get_unique_constraints(**at)
+        }
         unique |= {
-            tuple(self.column_name(str(name)) for name in one["column_names"])
-            for one in inspector.get_indexes(**at)
-            if one.get("unique")
+            tuple(self.column_name(str(name)) for name in index["column_names"])
+            for index in inspector.get_indexes(**at)
+            if index.get("unique")
         }
         engine = self.engine_without_transactions(inspector, name)
-        return ExistingTable(columns, key, any(set(one) != set(key) for one in unique), engine)
+        return ExistingTable(columns, key, any(set(names) != set(key) for names in unique), engine)
 
     def column_name(self, name: str) -> str:
         """Return the name of a column, given the one that SQLAlchemy found."""
@@ -324,8 +327,11 @@ class TargetDialect(abc.ABC):
 
         Then they are written in their order.
         """
-        found = sa.inspect(connection).get_foreign_keys(name.table, schema=name.schema)
-        return any(one["referred_table"] == name.table and not one["options"].get("deferrable") for one in found)
+        foreign_keys = sa.inspect(connection).get_foreign_keys(name.table, schema=name.schema)
+        return any(
+            foreign_key["referred_table"] == name.table and not foreign_key["options"].get("deferrable")
+            for foreign_key in foreign_keys
+        )
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -423,10 +429,10 @@ class TargetDialect(abc.ABC):
         """Build the statement that drops it."""
         return f"DROP TABLE {self.format_table_name(name)}"
 
-    def empty_session_table(self, name: TargetTableName, made: str) -> list[str]:
+    def empty_session_table(self, name: TargetTableName, statement: str) -> list[str]:
         """Build the statements by which it is empty again, and takes no more room than a new one, within a transaction.
 
-        :param made: the statement that has made it
+        :param statement: the statement that has made it
         """
         return [f"DELETE FROM {self.format_table_name(name)}"]
 
@@ -466,7 +472,7 @@ def wrap_driver_error(connection: sa.Connection, statement: str, error: Any) -> 
     )
 
 
-def _told(type_: Any, connection: sa.Connection) -> str:
+def _type_text(type_: Any, connection: sa.Connection) -> str:
     return "" if isinstance(type_, sa.types.NullType) else str(type_.compile(dialect=connection.dialect))
 
 
@@ -481,5 +487,5 @@ def in_key_order(table: DatabaseTargetTable, rows: pa.Table) -> pa.Table:
 
 def fields_of(table: DatabaseTargetTable, rows: pa.Table) -> list[DatabaseColumn]:
     """List the columns that rows have, in their order."""
-    known: Mapping[str, DatabaseColumn] = {field.name: field for field in table.fields}
-    return [known[name] for name in rows.column_names]
+    fields: Mapping[str, DatabaseColumn] = {field.name: field for field in table.fields}
+    return [fields[name] for name in rows.column_names]

@@ -34,20 +34,20 @@ class EarlierBatches:
         """Check whether the table needs rows that earlier batches brought."""
         pending, config = self._parts[0], self._config
         emptied = config.truncate_enabled and any(
-            one.taken is not None or "t" in one.count_operations() for one in self._parts
+            part.taken is not None or "t" in part.count_operations() for part in self._parts
         )
         if config.insert_mode is InsertMode.INSERT or emptied or pending.topic not in self._written:
             return False
-        return self._found[0]
+        return self._earlier_events[0]
 
     @property
     def previous_schema(self) -> TableSchema | None:
         """The source's schema right before the pending batches; ``None`` if it is not known."""
         pending = self._parts[0]
-        return pending.schemas.get(base_version(pending)) or self._found[1]
+        return pending.schemas.get(base_version(pending)) or self._earlier_events[1]
 
     @cached_property
-    def _found(self) -> tuple[bool, TableSchema | None]:
+    def _earlier_events(self) -> tuple[bool, TableSchema | None]:
         """Find whether earlier batches have events of the topic, and its last schema."""
         pending, mark = self._parts[0], self._changelog.read_truncation_marker(self._connector)
         first = mark.first if mark is not None else 1

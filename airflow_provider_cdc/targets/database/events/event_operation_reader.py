@@ -64,10 +64,10 @@ def read_operations(
         after = pending.taken[0]
         yield TableOperation("empty", pa.table({}), np.array([after]))
     late = has_crossing_moves(pending, after)
-    found = without_unfit(events_after(changelog, connector, pending, table, after, committed), table, config)
+    table_events = without_unfit(events_after(changelog, connector, pending, table, after, committed), table, config)
     if any(file.sparse_columns for _, file in pending.files):
-        found = _unsplit(found)
-    for events in found if completed is None else completed(found):
+        table_events = _unsplit(table_events)
+    for events in table_events if completed is None else completed(table_events):
         for part in _apart(events):
             if part.moves is not None:
                 if late and completed is None:
@@ -186,9 +186,9 @@ def _between(events: TableEvents, table: DatabaseTargetTable, config: DatabaseTa
         return
     if config.insert_mode is not InsertMode.INSERT and events.left_out is None:
         first, last = find_first_last_per_key(events.rows, key)
-        made = np.isin(events.op[first], ("c", "r"))
-        yield from _one_each(events.select_events(last[~made]), key)
-        yield from _one_each(events.select_events(last[made]), key, new=True)
+        created = np.isin(events.op[first], ("c", "r"))
+        yield from _one_each(events.select_events(last[~created]), key)
+        yield from _one_each(events.select_events(last[created]), key, new=True)
         return
     rank = _rank(events.rows, key)
     for number in range(int(rank.max()) + 1):
@@ -217,16 +217,16 @@ def _written(events: TableEvents, key: list[str]) -> Iterator[TableOperation]:
     for left_out in sorted(set(events.left_out)):
         some = events.select_events(events.left_out == left_out)
         lacking = set(left_out.split("\0")) if left_out else set()
-        kept = [name for name in some.rows.column_names if name in key or name not in lacking]
-        yield TableOperation("write", some.rows.select(kept), some.seq)
+        names = [name for name in some.rows.column_names if name in key or name not in lacking]
+        yield TableOperation("write", some.rows.select(names), some.seq)
 
 
 def find_first_last_per_key(rows: pa.Table, key: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Find the first and the last event of each key, in the order of the last ones."""
     plain = [f"k{i}" for i in range(len(key))]
     # threads would have a table of groups each, and take twice the memory
-    found = _numbered(rows, key).group_by(plain, use_threads=False).aggregate([("at", "min"), ("at", "max")])
-    first, last = found["at_min"].to_numpy(), found["at_max"].to_numpy()
+    groups = _numbered(rows, key).group_by(plain, use_threads=False).aggregate([("at", "min"), ("at", "max")])
+    first, last = groups["at_min"].to_numpy(), groups["at_max"].to_numpy()
     order = np.argsort(last)
     return first[order], last[order]
 

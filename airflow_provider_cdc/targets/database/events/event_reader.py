@@ -68,10 +68,12 @@ class TableEvents:
         left_out = None if self.left_out is None else self.left_out[at]
         partial = None if self.partial is None else self.partial.take(numbers)
         unfit = None if self.unfit is None or not self.unfit[at].any() else self.unfit[at]
-        found = TableEvents(self.op[at], self.seq[at], self.rows.take(numbers), left_out, partial=partial, unfit=unfit)
+        selected = TableEvents(
+            self.op[at], self.seq[at], self.rows.take(numbers), left_out, partial=partial, unfit=unfit
+        )
         if self.previous is None or self.moves is None or not self.moves[at].any():
-            return found
-        return replace(found, previous=self.previous.take(numbers), moves=self.moves[at])
+            return selected
+        return replace(selected, previous=self.previous.take(numbers), moves=self.moves[at])
 
 
 def files_of(pending: PendingBatches) -> list[DataFile]:
@@ -80,10 +82,10 @@ def files_of(pending: PendingBatches) -> list[DataFile]:
     :raises ChangeLogDamaged: two of them have events of the same time
     """
     files = sorted((file for _, file in pending.files), key=lambda file: file.first_seq)
-    for one, other in itertools.pairwise(files):
-        if other.first_seq <= one.last_seq:
+    for earlier, later in itertools.pairwise(files):
+        if later.first_seq <= earlier.last_seq:
             raise ChangeLogDamaged(
-                f"The events of two files of {pending.topic} overlap: {one.path} and {other.path}.",
+                f"The events of two files of {pending.topic} overlap: {earlier.path} and {later.path}.",
                 where=f"batches {pending.first} to {pending.last}",
                 safe="The table was not changed.",
                 remedy=f"snapshot the table again with `{pending.read_again}`",
@@ -108,8 +110,8 @@ def events_after(
     for file in files_of(pending):
         if file.last_seq <= after:
             continue
-        for found in read_file_events(changelog, connector, file, pending, table, committed=committed):
-            yield found if file.first_seq > after else found.select_events(found.seq > after)
+        for events in read_file_events(changelog, connector, file, pending, table, committed=committed):
+            yield events if file.first_seq > after else events.select_events(events.seq > after)
 
 
 def read_file_events(
@@ -139,17 +141,17 @@ def read_file_events(
         source = pq.ParquetFile(opened)
         committed(committed_ms(source.metadata))
         there = set(source.schema_arrow.names)
-        wanted = [name for name in ("seq", "op", "key", "after", "unavailable", "previous_key") if name in there]
+        column_names = [name for name in ("seq", "op", "key", "after", "unavailable", "previous_key") if name in there]
         documents = find_partial_documents(pending) if file.sparse_columns else None
         if documents is not None:
-            wanted += [name for name in (BEFORE, *(column.name for column in documents.columns)) if name in there]
+            column_names += [name for name in (BEFORE, *(column.name for column in documents.columns)) if name in there]
         if only_keys:
             origins = trace_columns(pending, file.schema_version)
             images = [f"after.{origins[field.column.name].column}" for field in table.key_columns]
-            wanted = ["seq", "op", *(["key"] if "key" in there else []), *images]
+            column_names = ["seq", "op", *(["key"] if "key" in there else []), *images]
         chosen = range(share, source.num_row_groups, of) if groups is None else groups
-        for batch in source.iter_batches(most or WHOLE_GROUP, row_groups=chosen, columns=wanted):
-            yield _made(pa.Table.from_batches([batch]), file, pending, table)
+        for batch in source.iter_batches(most or WHOLE_GROUP, row_groups=chosen, columns=column_names):
+            yield _build_events(pa.Table.from_batches([batch]), file, pending, table)
 
 
 def estimate_row_bytes(
@@ -159,7 +161,7 @@ def estimate_row_bytes(
 
     :raises ChangeLogDamaged: the file is not what its manifest says
     """
-    _, largest = max(pending.files, key=lambda found: found[1].rows)
+    _, largest = max(pending.files, key=lambda entry: entry[1].rows)
     some = next(read_file_events(changelog, connector, largest, pending, table, most=_TRIED), None)
     return 0.0 if some is None else some.rows.nbytes / max(some.rows.num_rows, 1)
 
@@ -176,7 +178,7 @@ def newest_commit(changelog: ChangeLog, connector: str, pending: PendingBatches)
     return newest
 
 
-def _made(events: pa.Table, file: DataFile, pending: PendingBatches, table: DatabaseTargetTable) -> TableEvents:
+def _build_events(events: pa.Table, file: DataFile, pending: PendingBatches, table: DatabaseTargetTable) -> TableEvents:
     key, after = _fields(events, "key"), _fields(events, "after")
     origins = trace_columns(pending, file.schema_version)
     columns, unfit = {}, np.full(events.num_rows, "", object)
@@ -199,15 +201,15 @@ def _made(events: pa.Table, file: DataFile, pending: PendingBatches, table: Data
             if (origin := origins.get(field.column.name)) is not None
         }
         left_out = _left_out(events, final)
-    said = None
+    partial = None
     if (documents := find_partial_documents(pending) if file.sparse_columns else None) is not None:
         before = _fields(events, BEFORE).get(documents.body, pa.nulls(events.num_rows, pa.string()))
-        given = {c.name: events[c.name] for c in documents.columns if c.name in events.column_names}
-        said = pa.table({BEFORE: before, **given})
-    found = TableEvents(op, events["seq"].to_numpy(), pa.table(columns), left_out, partial=said)
+        changes = {c.name: events[c.name] for c in documents.columns if c.name in events.column_names}
+        partial = pa.table({BEFORE: before, **changes})
+    table_events = TableEvents(op, events["seq"].to_numpy(), pa.table(columns), left_out, partial=partial)
     if unfit.any():
-        found = replace(found, unfit=unfit)
-    return found if left_out is None else _with_moves(found, events, left_out, origins, table)
+        table_events = replace(table_events, unfit=unfit)
+    return table_events if left_out is None else _with_moves(table_events, events, left_out, origins, table)
 
 
 def _value(
@@ -220,14 +222,14 @@ def _value(
     column, rows = field.column, events.num_rows
     if column in COORDINATES:
         constant = {"__connect_topic": pa.scalar(file.topic), "__connect_partition": pa.scalar(0, pa.int32())}
-        found = (
+        coordinates = (
             events["seq"] if column is COORDINATES[2] else pa.chunked_array([pa.repeat(constant[column.name], rows)])
         )
-        return found, None
+        return coordinates, None
     origin = origins[column.name]
-    wanted = arrow_type(column.type)
+    type_ = arrow_type(column.type)
     if origin.column is None:
-        value = pa.scalar(origin.fill, pa.string()).cast(wanted) if origin.fill is not None else pa.scalar(None, wanted)
+        value = pa.scalar(origin.fill, pa.string()).cast(type_) if origin.fill is not None else pa.scalar(None, type_)
         return pa.chunked_array([pa.repeat(value, rows)]), None
     value = after.get(origin.column)
     if origin.column in key:  # images may leave keys out, and deletes have no image
@@ -235,28 +237,28 @@ def _value(
     try:
         return _typed(value, column, rows), None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return _fitting(value, wanted)
+        return _fitting(value, type_)
 
 
 def _typed(value: pa.ChunkedArray | None, column: Column, rows: int) -> pa.ChunkedArray:
-    wanted = arrow_type(column.type)
+    type_ = arrow_type(column.type)
     if value is None:
-        return pa.chunked_array([pa.nulls(rows, wanted)])
-    return value if value.type == wanted else value.cast(wanted)
+        return pa.chunked_array([pa.nulls(rows, type_)])
+    return value if value.type == type_ else value.cast(type_)
 
 
-def _fitting(value: pa.ChunkedArray, wanted: pa.DataType) -> tuple[pa.ChunkedArray, npt.NDArray[np.bool_]]:
+def _fitting(value: pa.ChunkedArray, type_: pa.DataType) -> tuple[pa.ChunkedArray, npt.NDArray[np.bool_]]:
     """Return the values that are of a type, NULL for all others; and which ones these are."""
     encoded = value.combine_chunks().dictionary_encode()
     casts = []
     for distinct in encoded.dictionary:
         try:
-            casts.append(distinct.cast(wanted).as_py())
+            casts.append(distinct.cast(type_).as_py())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             casts.append(None)
-    found = pa.array(casts, wanted).take(encoded.indices)
-    bad = pc.and_(encoded.is_valid(), found.is_null())
-    return pa.chunked_array([found]), bad.to_numpy(zero_copy_only=False)
+    converted = pa.array(casts, type_).take(encoded.indices)
+    bad = pc.and_(encoded.is_valid(), converted.is_null())
+    return pa.chunked_array([converted]), bad.to_numpy(zero_copy_only=False)
 
 
 def unfit_value(table: DatabaseTargetTable, column: str, seq: int) -> TargetError:
@@ -273,26 +275,32 @@ def _left_out(events: pa.Table, final: dict[str | None, str]) -> npt.NDArray[np.
     """For each event, the columns of the target that it has no value of."""
     if "unavailable" not in events.column_names:
         return np.full(events.num_rows, "", object)
-    found: Sequence[list[str] | None] = events["unavailable"].to_pylist()
-    texts = ["\0".join(sorted(final[name] for name in names if name in final)) if names else "" for names in found]
+    unavailable: Sequence[list[str] | None] = events["unavailable"].to_pylist()
+    texts = [
+        "\0".join(sorted(final[name] for name in names if name in final)) if names else "" for names in unavailable
+    ]
     return np.array(texts, object)
 
 
 def _with_moves(
-    found: TableEvents, events: pa.Table, left_out: npt.NDArray[np.object_], origins: Any, table: DatabaseTargetTable
+    table_events: TableEvents,
+    events: pa.Table,
+    left_out: npt.NDArray[np.object_],
+    origins: Any,
+    table: DatabaseTargetTable,
 ) -> TableEvents:
     """With the keys before, if an event changes a key and leaves values out."""
     if "previous_key" not in events.column_names or not table.key_columns:
-        return found
+        return table_events
     moves = events["previous_key"].is_valid().to_numpy(zero_copy_only=False) & (left_out != "")
     if not moves.any():
-        return found
+        return table_events
     before = _fields(events, "previous_key")
     columns = {
         PREVIOUS.format(at): _typed(before.get(origins[field.column.name].column), field.column, events.num_rows)
         for at, field in enumerate(table.key_columns)
     }
-    return replace(found, previous=pa.table(columns), moves=moves)
+    return replace(table_events, previous=pa.table(columns), moves=moves)
 
 
 def _fields(events: pa.Table, name: str) -> dict[str, pa.ChunkedArray]:

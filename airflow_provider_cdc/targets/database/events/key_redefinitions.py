@@ -46,14 +46,14 @@ def split_by_key_change(changelog: ChangeLog, pending: PendingBatches, config: D
     keyed = changes_key(pending, config)
     # rows from before may lack what a column must have now
     emptied = _emptied(changelog, pending) if config.truncate_enabled and (keyed or pending.changes) else 0
-    files = [found for found in pending.files if found[1].last_seq > emptied]
+    files = [entry for entry in pending.files if entry[1].last_seq > emptied]
     since = base_version(pending)
     if not keyed:
         return [KeyedPart(replace(pending, files=files, taken=(emptied, 0)) if emptied else pending, since=since)]
     bounds = [*_begins(pending), pending.schema_version + 1]
     parts, former = list[KeyedPart](), list[tuple[str, ...]]()
     for begin, end in itertools.pairwise((min(pending.schemas), *bounds)):
-        some = [found for found in files if begin <= found[1].schema_version < end]
+        some = [entry for entry in files if begin <= entry[1].schema_version < end]
         last = end > pending.schema_version
         if some or last:
             part = replace(pending, files=some, taken=None) if last else _with_key(pending, some, end)
@@ -78,8 +78,8 @@ def key_before(changelog: ChangeLog, connector: str, pending: PendingBatches) ->
         if manifest is None:
             return ()
         versions = manifest.schemas.get(pending.topic, {})
-        if known := [version for version in versions if int(version) < first]:
-            schema = versions[max(known, key=int)]
+        if earlier_versions := [version for version in versions if int(version) < first]:
+            schema = versions[max(earlier_versions, key=int)]
             return _key(replace(pending, schemas={first - 1: schema, **pending.schemas}), first - 1)
     return ()
 
@@ -110,9 +110,9 @@ def _names(pending: PendingBatches, version: int, until: int) -> dict[str, str]:
         if change is None or change.table is None:
             continue
         now = {old: new for new, old in change.renamed.items()}
-        there, made = set(change.table.column_names), set(change.added) - set(change.renamed)
+        there, added = set(change.table.column_names), set(change.added) - set(change.renamed)
         later = {first: now.get(name, name) for first, name in names.items()}
-        names = {first: name for first, name in later.items() if name in there and name not in made}
+        names = {first: name for first, name in later.items() if name in there and name not in added}
     return names
 
 

@@ -111,46 +111,46 @@ class EventWindows:
                 metadata = pq.read_metadata(opened)
             self._committed(committed_ms(metadata))
             for group in range(metadata.num_row_groups):
-                found = list(self._read(file, group, only_keys=not small))
-                if found:
+                events = list(self._read(file, group, only_keys=not small))
+                if events:
                     names = [field.name for field in self._table.key_columns]
-                    keys = pa.concat_tables(some.rows.select(names) for some in found)
-                    op, seq = (np.concatenate([getattr(some, name) for some in found]) for name in ("op", "seq"))
-                    yield _RowGroup(file, group, op, seq, keys, found if small else [])
+                    keys = pa.concat_tables(some.rows.select(names) for some in events)
+                    op, seq = (np.concatenate([getattr(some, name) for some in events]) for name in ("op", "seq"))
+                    yield _RowGroup(file, group, op, seq, keys, events if small else [])
 
     def _read(self, file: DataFile, group: int, *, only_keys: bool) -> Iterator[TableEvents]:
         """Read the events of a row group that are to be looked at, some at a time."""
-        table, given = self._only_keys if only_keys else self._table, (self._changelog, self._connector, file)
-        for some in read_file_events(*given, self._pending, table, groups=[group], only_keys=only_keys):
-            wanted = some if self._deletes else some.select_events(some.op != "d")
-            if len(wanted.op):
-                yield wanted
+        table, arguments = self._only_keys if only_keys else self._table, (self._changelog, self._connector, file)
+        for some in read_file_events(*arguments, self._pending, table, groups=[group], only_keys=only_keys):
+            selected = some if self._deletes else some.select_events(some.op != "d")
+            if len(selected.op):
+                yield selected
 
     def _window(self, parts: list[_RowGroup]) -> Iterator[TableOperation]:
         key = [field.name for field in self._table.key_columns]
         keys = pa.concat_tables(part.keys for part in parts)
         first, last = find_first_last_per_key(keys, key)
-        new, gone = self._told(parts, "c", "r")[first], self._told(parts, "d")[last]
+        new, gone = self._has_operation(parts, "c", "r")[first], self._has_operation(parts, "d")[last]
         if gone.any():
             seq = np.concatenate([part.seq for part in parts])[last[gone]]
             yield TableOperation("delete", keys.take(pa.array(last[gone])), seq)
-        what = np.zeros(keys.num_rows, np.int8)  # 1: changes its row, 2: makes it
-        what[last[~gone]] = np.where(new[~gone], 2, 1)
+        kind_per_event = np.zeros(keys.num_rows, np.int8)  # 1: changes its row, 2: makes it
+        kind_per_event[last[~gone]] = np.where(new[~gone], 2, 1)
         del keys, first, last, new, gone
         pa.default_memory_pool().release_unused()  # before the rows come, which are more
-        yield from self._written(parts, what)
+        yield from self._written(parts, kind_per_event)
 
-    def _told(self, parts: list[_RowGroup], *letters: str) -> npt.NDArray[np.bool_]:
+    def _has_operation(self, parts: list[_RowGroup], *letters: str) -> npt.NDArray[np.bool_]:
         """Check whether events are of some kinds."""
         return np.concatenate([np.isin(part.op, letters) for part in parts])
 
-    def _written(self, parts: list[_RowGroup], what: npt.NDArray[np.int8]) -> Iterator[TableOperation]:
+    def _written(self, parts: list[_RowGroup], kind_per_event: npt.NDArray[np.int8]) -> Iterator[TableOperation]:
         waiting, begin = {1: list[TableEvents](), 2: list[TableEvents]()}, 0
         for part in parts:
             end = begin + len(part.op)
-            if what[begin:end].any():
+            if kind_per_event[begin:end].any():
                 for some in part.whole or self._read(part.file, part.group, only_keys=False):
-                    kinds = what[begin : begin + len(some.op)]
+                    kinds = kind_per_event[begin : begin + len(some.op)]
                     begin += len(some.op)
                     for kind, held in waiting.items():
                         if (chosen := kinds == kind).any():
@@ -166,9 +166,9 @@ class EventWindows:
 
 
 def _enough(held: list[TableEvents]) -> bool:
-    return sum(len(one.op) for one in held) >= STEP_ROWS or sum(one.rows.nbytes for one in held) >= STEP_BYTES
+    return sum(len(part.op) for part in held) >= STEP_ROWS or sum(part.rows.nbytes for part in held) >= STEP_BYTES
 
 
 def _step(events: list[TableEvents], *, new: bool) -> TableOperation:
-    rows = pa.concat_tables(one.rows for one in events)
-    return TableOperation("write", rows, np.concatenate([one.seq for one in events]), new)
+    rows = pa.concat_tables(part.rows for part in events)
+    return TableOperation("write", rows, np.concatenate([part.seq for part in events]), new)

@@ -46,7 +46,7 @@ class LateMoves:
     def __call__(self, events: Iterator[TableEvents]) -> Iterator[TableEvents]:
         """Yield the same events; those that are late have all that is known of their rows."""
         for some in events:
-            keys = _keys(some.rows, [one.name for one in self.table.key_columns])
+            keys = _keys(some.rows, [column.name for column in self.table.key_columns])
             begin, touched, leaving = 0, set[Hashable](), set[Hashable]()
             for at, (key, op) in enumerate(zip(keys, some.op, strict=True)):
                 if op == "d" and key in self.old_keys:
@@ -105,7 +105,7 @@ def late_moves(
     for some in events_after(changelog, connector, pending, table, 0, lambda _: None):
         if some.moves is not None and some.previous is not None and some.left_out is not None:
             previous = _keys(some.previous, [PREVIOUS.format(at) for at in range(len(table.key_columns))])
-            own = _keys(some.rows, [one.name for one in table.key_columns])
+            own = _keys(some.rows, [column.name for column in table.key_columns])
             for at in np.flatnonzero(some.moves):
                 before = own[at - 1] if at and some.op[at - 1] == "d" and some.seq[at - 1] == some.seq[at] - 1 else None
                 if before != previous[at] and not (at == 0 and deleted == some.seq[0] - 1):
@@ -113,7 +113,7 @@ def late_moves(
                     late.add(int(some.seq[at]))
                     columns |= set(str(some.left_out[at]).split("\0"))
         deleted = int(some.seq[-1]) if len(some.op) and some.op[-1] == "d" else -1
-    texts = {one.name for one in table.value_columns if one.column.type == "string"}
+    texts = {column.name for column in table.value_columns if column.column.type == "string"}
     if not late or not columns <= texts:
         return None
     return LateMoves(table, frozenset(old_keys), frozenset(late), sorted(columns), values)

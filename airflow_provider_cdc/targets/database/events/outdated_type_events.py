@@ -23,19 +23,19 @@ def changes_types(pending: PendingBatches, table: DatabaseTargetTable) -> bool:
 
     :raises ChangeLogDamaged: a change between two versions of the schema is missing
     """
-    wanted = {field.column.name: field.column.type for field in table.fields}
+    type_by_name = {field.column.name: field.column.type for field in table.fields}
     for version in {file.schema_version for _, file in pending.files} - {pending.schema_version}:
         then = {column.name: column.type for column in pending.schemas[version].columns}
         for name, origin in trace_columns(pending, version).items():
-            if name not in wanted or origin.column is None:
+            if name not in type_by_name or origin.column is None:
                 continue
-            if (type_ := then[origin.column]) != wanted[name] and not has_more(wanted[name], type_):
+            if (type_ := then[origin.column]) != type_by_name[name] and not has_more(type_by_name[name], type_):
                 return True
     return False
 
 
 def without_unfit(
-    found: Iterator[TableEvents], table: DatabaseTargetTable, config: DatabaseTargetConfig
+    table_events: Iterator[TableEvents], table: DatabaseTargetTable, config: DatabaseTargetConfig
 ) -> Iterator[TableEvents]:
     """Leave out events with values that are none of the type of their column.
 
@@ -43,7 +43,7 @@ def without_unfit(
     """
     key = [field.name for field in table.key_columns]
     waiting = dict[Hashable, tuple[str, int]]()
-    for events in found:
+    for events in table_events:
         fit = events
         if events.unfit is not None and (not key or config.insert_mode is InsertMode.INSERT):
             first = int(np.flatnonzero(events.unfit != "")[0])

@@ -61,7 +61,7 @@ class DocumentCompletion:
         for some in events:
             # what has no partial updates may still tell of a document that was lost
             yield self._completed(fold, some, body, absent) if some.partial is not None or fold.lost else some
-        lost: dict[Any, LostDocument] = {key[0]: one for key, one in fold.lost.items() if key not in absent}  # type: ignore[index]
+        lost: dict[Any, LostDocument] = {key[0]: document for key, document in fold.lost.items() if key not in absent}  # type: ignore[index]
         if lost:
             raise refuse_lost(lost, self.pending, str(self.table.name))
 
@@ -70,17 +70,17 @@ class DocumentCompletion:
     ) -> TableEvents:
         lacking: Any = np.full(len(events.op), "", object) if events.left_out is None else events.left_out.copy()
         lacks = np.array([body.name in text.split("\0") for text in lacking], np.bool_) & (events.op == "u")
-        rows, said = events.rows, events.partial
-        before = pa.nulls(len(events.op), pa.string()) if said is None else _text(said[BEFORE])
+        rows, partial = events.rows, events.partial
+        before = pa.nulls(len(events.op), pa.string()) if partial is None else _text(partial[BEFORE])
         changes = DocumentEvents(
             _keys(self.table, rows), events.op, events.seq, lacks, _text(rows[body.name]), before,
-            {} if said is None else {n: said[n].combine_chunks() for n in said.column_names if n != BEFORE},
+            {} if partial is None else {n: partial[n].combine_chunks() for n in partial.column_names if n != BEFORE},
         )  # fmt: skip
-        if wanted := fold.find_needed_keys(changes):
-            found = self.present(wanted)
-            fold.present.update(found)
+        if needed_keys := fold.find_needed_keys(changes):
+            present = self.present(needed_keys)
+            fold.present.update(present)
             if not self.inserts:
-                absent.update(key for key in wanted if key not in found)
+                absent.update(key for key in needed_keys if key not in present)
         documents, unknown = fold.apply_events(changes)
         rows = rows.set_column(rows.column_names.index(body.name), body.name, documents.cast(rows[body.name].type))
         for at in np.flatnonzero(lacks):
@@ -122,17 +122,17 @@ def values_in(dialect: TargetDialect, connection: sa.Connection, table: Database
             f"SELECT {dialect.format_column_list(names)}, {value} FROM {dialect.format_table_name(table.name)} WHERE "
         )
 
-    one = " AND ".join(f"{sql(dialect.quote_name(name))} = :k{{0}}_{at}" for at, name in enumerate(names))
+    condition = " AND ".join(f"{sql(dialect.quote_name(name))} = :k{{0}}_{at}" for at, name in enumerate(names))
 
-    def present(wanted: Sequence[Hashable]) -> dict[Hashable, str | None]:
-        found: dict[Hashable, str | None] = {}
-        for begin in range(0, len(wanted), _AT_ONCE):
-            some: list[tuple[object, ...]] = list(wanted[begin : begin + _AT_ONCE])  # type: ignore[arg-type]
-            where = " OR ".join(f"({one.replace('{0}', str(number))})" for number in range(len(some)))
-            given = {f"k{n}_{at}": value for n, key in enumerate(some) for at, value in enumerate(key)}
-            for row in connection.execute(sa.text(start() + where), given):
-                found[tuple(row[:-1])] = None if row[-1] is None else str(row[-1])
-        return found
+    def present(keys: Sequence[Hashable]) -> dict[Hashable, str | None]:
+        texts: dict[Hashable, str | None] = {}
+        for begin in range(0, len(keys), _AT_ONCE):
+            some: list[tuple[object, ...]] = list(keys[begin : begin + _AT_ONCE])  # type: ignore[arg-type]
+            where = " OR ".join(f"({condition.replace('{0}', str(number))})" for number in range(len(some)))
+            parameters = {f"k{n}_{at}": value for n, key in enumerate(some) for at, value in enumerate(key)}
+            for row in connection.execute(sa.text(start() + where), parameters):
+                texts[tuple(row[:-1])] = None if row[-1] is None else str(row[-1])
+        return texts
 
     return present
 
@@ -147,5 +147,5 @@ def _keys(table: DatabaseTargetTable, rows: pa.Table) -> list[tuple[object, ...]
 
 
 def _text(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found if isinstance(found, pa.Array) else found.chunk(0)
+    combined = column.combine_chunks()
+    return combined if isinstance(combined, pa.Array) else combined.chunk(0)

@@ -54,8 +54,8 @@ def _overlaid(
     :param left_out: in ``order``
     """
     last, at = order[ends], np.arange(len(order))
-    deleted, anew = (_truths(events, name)[order] for name in (DELETED, ANEW))
-    base = np.maximum.reduceat(np.where(deleted | anew, at, -1), starts)
+    deleted, recreated = (_truths(events, name)[order] for name in (DELETED, ANEW))
+    base = np.maximum.reduceat(np.where(deleted | recreated, at, -1), starts)
     counts = np.repeat(base, ends - starts + 1) <= at
     counts &= ~deleted
     patterns, which = np.unique(left_out, return_inverse=True)
@@ -66,17 +66,17 @@ def _overlaid(
         if name in key or not lacks.any():
             columns[name] = events[name].take(pa.array(last))
             continue
-        found = np.maximum.reduceat(np.where(counts & ~lacks[which], at, -1), starts)
-        missing[name] = (found < 0) & ~gone
-        columns[name] = events[name].take(pa.array(order[np.where(found < 0, ends, found)]))
+        last_with_value = np.maximum.reduceat(np.where(counts & ~lacks[which], at, -1), starts)
+        missing[name] = (last_with_value < 0) & ~gone
+        columns[name] = events[name].take(pa.array(order[np.where(last_with_value < 0, ends, last_with_value)]))
     columns[ANEW] = pa.array((base >= 0) & ~gone)
     columns[LEFT_OUT] = pa.array(_named(missing, len(ends)), pa.string())
     return pa.table(columns)
 
 
 def _truths(events: pa.Table, name: str) -> _Truths:
-    found: _Truths = events[name].to_numpy(zero_copy_only=False)
-    return found.astype(np.bool_)
+    values: _Truths = events[name].to_numpy(zero_copy_only=False)
+    return values.astype(np.bool_)
 
 
 def _named(missing: dict[str, _Truths], rows: int) -> list[str]:

@@ -155,9 +155,9 @@ class StagedDatabaseApply(DatabaseApply):
                 little += 1
             elif why := self._why_not(pending):
                 log.info("The driver writes %s without staging: %s.", topic, why)
-            elif (one := self._work(pending, sum(topic.partitions for topic in topics.values()))) is not None:
-                topics[topic] = one
-                shares += self._shares(pending, one)
+            elif (staging := self._work(pending, sum(topic.partitions for topic in topics.values()))) is not None:
+                topics[topic] = staging
+                shares += self._shares(pending, staging)
         if little:
             log.info("The driver writes %d tables without staging: they have few changes.", little)
         if not topics:
@@ -193,7 +193,7 @@ class StagedDatabaseApply(DatabaseApply):
         ``None`` if workers have nothing to do, or its turn in the transaction is to report what is wrong with it.
         """
         try:
-            table = self._wanted(pending)
+            table = self._target_table(pending)
             if changes_types(pending, table):
                 log.info("The driver writes %s without staging: columns get other types.", pending.topic)
                 return None
@@ -224,13 +224,13 @@ class StagedDatabaseApply(DatabaseApply):
 
         :raises CdcError: not every event has come to where it belongs
         """
-        found: dict[str, list[StagedPartition]] = {topic: [] for topic in work.topics}
+        by_topic: dict[str, list[StagedPartition]] = {topic: [] for topic in work.topics}
         for part in parts:
-            found[part.topic].append(part)
-        for topic, some in list(found.items()):
+            by_topic[part.topic].append(part)
+        for topic, some in list(by_topic.items()):
             if why := next((part.why_not for part in some if part.why_not), ""):
                 log.info("The driver writes %s without staging: %s", topic, why)
-                del found[topic]
+                del by_topic[topic]
                 continue
             events = sum(share.file.rows for share in shares if share.topic == topic and share.number == 0)
             if [part.events for part in some] != [events] * work.topics[topic].partitions:
@@ -239,7 +239,7 @@ class StagedDatabaseApply(DatabaseApply):
                     safe="No table was changed.",
                     remedy="run the apply again; if the error persists, apply without Spark and report the error",
                 )
-        return found
+        return by_topic
 
     # -- the transaction ----------------------------------------------------------------------------------------------
 
@@ -256,17 +256,17 @@ class StagedDatabaseApply(DatabaseApply):
         if parts is None or each:
             super()._apply(connection, table, pending, there, each=each)
             return
-        tables = [one for part in parts for one in part.tables]
-        for one in tables:
-            self._check(connection, one)
+        tables = [staged for part in parts for staged in part.tables]
+        for staged in tables:
+            self._check(connection, staged)
         begun = pending.taken is not None and self._config.truncate_enabled
         if begun or any(part.emptied for part in parts):
             self._empty(connection, table)
         # first what goes, so that what was unique to it may come again
-        for one in (one for one in tables if one.what == "delete"):
-            self._stages.delete_staged(connection, table, one.name)
-        for one in (one for one in tables if one.what == "write"):
-            self._stages.write_staged(connection, table, one.name, one.columns, unique=there.takes_others(table))
+        for staged in (staged for staged in tables if staged.what == "delete"):
+            self._stages.delete_staged(connection, table, staged.name)
+        for staged in (staged for staged in tables if staged.what == "write"):
+            self._stages.write_staged(connection, table, staged.name, staged.columns, unique=there.takes_others(table))
         self._newest[pending.topic] = newest_commit(self._changelog, self._connector, pending)
 
     def _check(self, connection: sa.Connection, staged: StagedTable) -> None:
@@ -294,9 +294,9 @@ class StagedDatabaseApply(DatabaseApply):
                     names = list_stale_tables(self._stages, connection, self._sink, batch)
                 else:
                     names = [
-                        one
-                        for one in self._stages.list_staging_tables(connection, run.table_prefix)
-                        if StagingRun.from_table_name(one) == run
+                        name
+                        for name in self._stages.list_staging_tables(connection, run.table_prefix)
+                        if StagingRun.from_table_name(name) == run
                     ]
         except sa.exc.DBAPIError as e:
             log.warning("Staging tables cannot be listed: %s. The next run drops them.", e.orig)

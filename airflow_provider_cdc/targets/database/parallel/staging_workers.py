@@ -80,8 +80,8 @@ class StagingRun:
         >>> StagingRun.from_table_name("cdc_stage_1f0c22ab_41_9b3e61_7_19_0")
         Run(sink='1f0c22ab', batch=41, run='9b3e61')
         """
-        found = _NAME.fullmatch(name.lower())
-        return None if found is None else cls(found[1], int(found[2]), found[3])
+        match = _NAME.fullmatch(name.lower())
+        return None if match is None else cls(match[1], int(match[2]), match[3])
 
 
 def digest_of(connector: str, config: DatabaseTargetConfig) -> str:
@@ -209,22 +209,22 @@ def read_share(work: StagingWork, share: FileShare) -> Iterator[tuple[int, Messa
 
 
 def _read(work: StagingWork, share: FileShare, topic: TopicStaging) -> Iterator[tuple[int, Message]]:
-    key, changelog = [one.name for one in topic.table.key_columns], ChangeLog(work.changelog, dict(work.options))
+    key, changelog = [column.name for column in topic.table.key_columns], ChangeLog(work.changelog, dict(work.options))
     events, emptied, moves = 0, -1, False
-    found = read_file_events(
+    chunks = read_file_events(
         changelog, work.connector, share.file, topic.pending, topic.table, share=share.number, of=share.of
     )
-    for chunk in found:
+    for chunk in chunks:
         events += len(chunk.op)
         moves = moves or chunk.moves is not None
         rows = _with_own(chunk)
         truncates = chunk.op == "t"
         if truncates.any() and work.config.truncate_enabled:
             emptied = max(emptied, int(chunk.seq[truncates].max()))
-        kept = ~truncates & (chunk.seq > max(emptied, topic.after))
+        selected = ~truncates & (chunk.seq > max(emptied, topic.after))
         if not work.config.delete_enabled:
-            kept &= chunk.op != "d"
-        yield from _parted(merge_events_per_key(rows.filter(pa.array(kept)), key), key, topic)
+            selected &= chunk.op != "d"
+        yield from _parted(merge_events_per_key(rows.filter(pa.array(selected)), key), key, topic)
     for partition in range(topic.first, topic.first + topic.partitions):
         yield partition, ShareSummary(events, emptied, moves)
 
@@ -259,8 +259,8 @@ def assign_partitions(keys: pa.Table, partitions: int) -> npt.NDArray[np.int64]:
     for column in keys.columns:
         mixed = (mixed ^ _hashes(column.combine_chunks())) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
-    found: npt.NDArray[np.int64] = (mixed % np.uint64(partitions)).astype(np.int64)
-    return found
+    numbers: npt.NDArray[np.int64] = (mixed % np.uint64(partitions)).astype(np.int64)
+    return numbers
 
 
 def _hashes(values: pa.Array) -> npt.NDArray[np.uint64]:
@@ -269,8 +269,8 @@ def _hashes(values: pa.Array) -> npt.NDArray[np.uint64]:
     kind = values.type
     if pa.types.is_integer(kind):
         numbers = pc.cast(values, pa.int64(), safe=False).fill_null(0)
-        found: npt.NDArray[np.uint64] = numbers.to_numpy(zero_copy_only=False).view(np.uint64)
-        return found
+        hashes: npt.NDArray[np.uint64] = numbers.to_numpy(zero_copy_only=False).view(np.uint64)
+        return hashes
     if not (pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind)):
         values = values.cast(pa.string())
     texts = values.cast(pa.large_binary()).to_pylist()
@@ -307,7 +307,7 @@ def write_partition(work: StagingWork, partition: int, attempt: int, messages: I
         return StagedPartition(name, why_not="keys of rows change, and their events omit values")
     if not parts:
         return StagedPartition(name, (), events, emptied >= 0)
-    rows = merge_events_per_key(_after(parts, emptied), [one.name for one in topic.table.key_columns])
+    rows = merge_events_per_key(_after(parts, emptied), [column.name for column in topic.table.key_columns])
     steps = _StagingOperations(rows, topic.table)
     if len(steps.patterns) > MOST_PATTERNS:
         return StagedPartition(name, why_not=f"rows omit more than {MOST_PATTERNS} different sets of columns")
@@ -337,10 +337,10 @@ class _StagingOperations:
     def __init__(self, rows: pa.Table, table: DatabaseTargetTable) -> None:
         self._table = table
         gone = pc.or_(rows[DELETED], rows[ANEW])
-        key = [one.name for one in table.key_columns]
+        key = [column.name for column in table.key_columns]
         self._gone = rows.select(key).filter(gone) if rows.num_rows and pc.any(gone).as_py() else None
-        kept = pc.invert(rows[DELETED])
-        self._rows = rows if pc.all(kept).as_py() else rows.filter(kept)
+        alive = pc.invert(rows[DELETED])
+        self._rows = rows if pc.all(alive).as_py() else rows.filter(alive)
         self.patterns: list[str] = sorted(pc.unique(self._rows[LEFT_OUT]).to_pylist())
 
     def __iter__(self) -> Iterator[tuple[Literal["write", "delete"], pa.Table]]:
@@ -348,7 +348,7 @@ class _StagingOperations:
             yield "delete", self._gone
         for pattern in self.patterns:
             lacking = set(pattern.split("\0"))
-            columns = [one.name for one in self._table.fields if one.key or one.name not in lacking]
+            columns = [column.name for column in self._table.fields if column.key or column.name not in lacking]
             some = self._rows.select(columns)
             if len(self.patterns) > 1:
                 some = some.filter(pc.equal(self._rows[LEFT_OUT], pattern))
@@ -362,9 +362,9 @@ def _named(
 
     :param named: gets a note of each
     """
-    for number, (what, rows) in enumerate(steps):
+    for number, (action, rows) in enumerate(steps):
         name = run.build_table_name(partition, attempt, number)
-        named.append(StagedTable(name, what, tuple(rows.column_names), rows.num_rows))
+        named.append(StagedTable(name, action, tuple(rows.column_names), rows.num_rows))
         yield name, rows
 
 
@@ -424,5 +424,5 @@ def list_stale_tables(dialect: StagingDialect, connection: sa.Connection, sink: 
 
     :param batch: that the marker has
     """
-    found = [(name, StagingRun.from_table_name(name)) for name in dialect.list_staging_tables(connection, PREFIX)]
-    return [name for name, run in found if run is not None and run.sink == sink and run.batch < batch]
+    runs = [(name, StagingRun.from_table_name(name)) for name in dialect.list_staging_tables(connection, PREFIX)]
+    return [name for name, run in runs if run is not None and run.sink == sink and run.batch < batch]

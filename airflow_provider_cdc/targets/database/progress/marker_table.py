@@ -85,11 +85,11 @@ class MarkerTable:
     def read(self, connection: sa.Connection) -> DatabaseMarkers:
         """Read the markers now."""
         columns = self._table.c
-        asked = sa.select(columns.topic, columns.batch, columns.changelog, columns.writer).where(self._mine())
-        rows = connection.execute(asked).all()
-        found = {row.topic: int(row.batch) for row in rows}
+        query = sa.select(columns.topic, columns.batch, columns.changelog, columns.writer).where(self._mine())
+        rows = connection.execute(query).all()
+        batches = {row.topic: int(row.batch) for row in rows}
         logs = {row.topic: (row.changelog or "", row.writer or "") for row in rows}
-        return DatabaseMarkers(found.pop(ALL, 0), found, logs)
+        return DatabaseMarkers(batches.pop(ALL, 0), batches, logs)
 
     def lock_and_read(self, connection: sa.Connection) -> DatabaseMarkers:
         """Begin a transaction that writes: wait for other runs, and have them wait until it ends; the markers then."""
@@ -138,8 +138,8 @@ class MarkerTable:
 
     def build_delete_statement(self, engine: sa.Engine) -> str:
         """Build the statement by which a person has the sink forget what its tables have; for messages."""
-        found = self._table.delete().where(self._mine())
-        text = str(found.compile(engine, compile_kwargs={"literal_binds": True})).replace("\n", "")
+        statement = self._table.delete().where(self._mine())
+        text = str(statement.compile(engine, compile_kwargs={"literal_binds": True})).replace("\n", "")
         return text.replace("%%", "%") if engine.dialect.paramstyle in ("format", "pyformat") else text
 
 

@@ -85,18 +85,18 @@ class TableClaims:
             ) from e
 
     def claim_tables(
-        self, connection: sa.Connection, wanted: Mapping[str, TableClaim], names: Mapping[str, str]
+        self, connection: sa.Connection, claims: Mapping[str, TableClaim], names: Mapping[str, str]
     ) -> None:
         """Claim the tables of topics. Which cannot be had is in :attr:`refused`. Another run may do the same now: then the database refuses one of both.
 
-        :param wanted: topic → its claim
+        :param claims: topic → its claim
         :param names: topic → its table, for people
         """
-        new = {topic: claim for topic, claim in sorted(wanted.items()) if not self.is_claimed(claim)}
+        new = {topic: claim for topic, claim in sorted(claims.items()) if not self.is_claimed(claim)}
         owners = self._owners(connection, {claim.table for claim in new.values()})
         for topic, claim in new.items():
             of_table = owners.setdefault(claim.table, [])
-            others = [one for one in of_table if (one.connector, one.topic) != (claim.connector, topic)]
+            others = [owner for owner in of_table if (owner.connector, owner.topic) != (claim.connector, topic)]
             self.refused.pop(topic, None)
             if why := self._ours(topic, names[topic]):
                 self.refused[topic] = why
@@ -115,7 +115,7 @@ class TableClaims:
     def find_other_topic(self, connection: sa.Connection, claim: TableClaim) -> str | None:
         """Another topic whose rows a table has as well (``collection.name.shared``)."""
         claims = self._owners(connection, {claim.table}).get(claim.table, [])
-        others = (one.topic for one in claims if (one.connector, one.topic) != (claim.connector, claim.topic))
+        others = (owner.topic for owner in claims if (owner.connector, owner.topic) != (claim.connector, claim.topic))
         return next(others, None)
 
     def move_claim(self, connection: sa.Connection, topic: str, table: str, source: str) -> None:
@@ -128,21 +128,21 @@ class TableClaims:
         connection.execute(self._table.delete().where(mine & (columns.topic != topic)))
 
     def _owners(self, connection: sa.Connection, tables: set[str]) -> dict[str, list[TableClaim]]:
-        found, names, columns = dict[str, list[TableClaim]](), sorted(tables), self._table.c
-        asked = sa.select(columns.table_name, columns.connector, columns.topic, columns.source_table)
+        owners, names, columns = dict[str, list[TableClaim]](), sorted(tables), self._table.c
+        query = sa.select(columns.table_name, columns.connector, columns.topic, columns.source_table)
         for at in range(0, len(names), _AT_ONCE):
-            some = asked.where(columns.table_name.in_(names[at : at + _AT_ONCE]))
+            some = query.where(columns.table_name.in_(names[at : at + _AT_ONCE]))
             for row in connection.execute(some.order_by(columns.claimed_at)):
-                found.setdefault(row.table_name, []).append(TableClaim(*row))
-        return found
+                owners.setdefault(row.table_name, []).append(TableClaim(*row))
+        return owners
 
     def _insert(self, connection: sa.Connection, claims: list[TableClaim]) -> None:
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         rows = [
             {
-                "table_name": one.table, "connector": one.connector, "topic": one.topic, "source_table": one.source or None, "claimed_at": now,
+                "table_name": claim.table, "connector": claim.connector, "topic": claim.topic, "source_table": claim.source or None, "claimed_at": now,
             }
-            for one in claims
+            for claim in claims
         ]  # fmt: skip
         if rows:
             connection.execute(self._table.insert(), rows)

@@ -38,6 +38,6 @@ def has_more(wide: str, narrow: str) -> bool:
         return _WHOLE.index(wide) > _WHOLE.index(narrow)
     a, b = _DECIMAL.fullmatch(wide), _DECIMAL.fullmatch(narrow)
     if a is not None and b is not None:
-        whole = [int(found[1]) - int(found[2]) for found in (a, b)]
+        whole = [int(match[1]) - int(match[2]) for match in (a, b)]
         return wide != narrow and whole[0] >= whole[1] and int(a[2]) >= int(b[2])
     return (wide, narrow) in {("double", "float"), ("timestamp[ns]", "timestamp[us]")}

@@ -120,7 +120,7 @@ def table_of(topic: str, schema: TableSchema, config: DatabaseTargetConfig, name
     :raises ConfigError: the configuration does not fit this table, see :func:`_keys`, or the database cannot have its names
     """
     fold = (lambda name: name) if config.quote_identifiers else names.fold_name
-    chosen = _wanted(topic, schema, config)
+    chosen = _selected_columns(topic, schema, config)
     keys = _keys(topic, schema, chosen, config)
     own = [] if config.primary_key_mode is not PrimaryKeyMode.KAFKA else list(COORDINATES)
     fields = [DatabaseColumn(fold(column.name.removeprefix(HEADER)), column, key=True) for column in (*own, *keys)]
@@ -153,18 +153,18 @@ def name_of(
 def _joined(form: str, values: dict[str, str], fold: Callable[[str], str]) -> list[str]:
     """Split a format at its own dots, with values in place of ``${…}``, whose dots separate nothing."""
     parts, at = [""], 0
-    for found in _PLACE.finditer(form):
-        first, *more = form[at : found.start()].split(".")
+    for match in _PLACE.finditer(form):
+        first, *more = form[at : match.start()].split(".")
         parts[-1] += first
         parts += more
-        parts[-1] += values[found[1]]
-        at = found.end()
+        parts[-1] += values[match[1]]
+        at = match.end()
     first, *more = form[at:].split(".")
     parts[-1] += first
     return [fold(part) for part in (*parts, *more)]
 
 
-def _wanted(topic: str, schema: TableSchema, config: DatabaseTargetConfig) -> list[Column]:
+def _selected_columns(topic: str, schema: TableSchema, config: DatabaseTargetConfig) -> list[Column]:
     """Columns that lists of fields leave, and that can be captured."""
 
     columns = [column for column in schema.columns if column.type != "null"]
@@ -196,22 +196,22 @@ def _keys(topic: str, schema: TableSchema, columns: list[Column], config: Databa
     if mode is PrimaryKeyMode.RECORD_HEADER:
         return _headers(topic, columns, fields)
     names = {column.name for column in columns}
-    known = list(schema.key) if mode is PrimaryKeyMode.RECORD_KEY else [column.name for column in columns]
-    wanted = [name for name in known if name in names and (not fields or name in fields)]
-    if fields and (unknown := sorted(set(fields) - set(known))):
+    key_candidates = list(schema.key) if mode is PrimaryKeyMode.RECORD_KEY else [column.name for column in columns]
+    key_names = [name for name in key_candidates if name in names and (not fields or name in fields)]
+    if fields and (unknown := sorted(set(fields) - set(key_candidates))):
         raise ConfigError(
-            f"primary.key.fields names {', '.join(unknown)}, but the events of {topic} have {', '.join(known) or 'no key'}.",
+            f"primary.key.fields names {', '.join(unknown)}, but the events of {topic} have {', '.join(key_candidates) or 'no key'}.",
             safe="The table was not changed; other tables continue.",
             remedy="correct primary.key.fields, or leave it out, so that the key includes all of these columns",
         )
-    if not wanted:
+    if not key_names:
         raise ConfigError(
             f"The events of {topic} have no key, but primary.key.mode={mode} needs a key.",
             safe="The table was not changed; other tables continue.",
             remedy="add a primary key to the source table, or name key columns with message.key.columns of the connector, and snapshot the table again with "
             "`airflow cdc snapshot … --replace`, because earlier events have no key; or leave the topic out with topics.regex",
         )
-    return [schema.get_column(name) for name in wanted]
+    return [schema.get_column(name) for name in key_names]
 
 
 def _headers(topic: str, columns: list[Column], fields: tuple[str, ...]) -> list[Column]:
@@ -219,16 +219,16 @@ def _headers(topic: str, columns: list[Column], fields: tuple[str, ...]) -> list
 
     :raises ConfigError: there are none, or not all that ``primary.key.fields`` names
     """
-    kept = {column.name.removeprefix(HEADER): column for column in columns if column.name.startswith(HEADER)}
-    missing = [name for name in fields if name not in kept]
-    if missing or not kept:
+    headers = {column.name.removeprefix(HEADER): column for column in columns if column.name.startswith(HEADER)}
+    missing = [name for name in fields if name not in headers]
+    if missing or not headers:
         raise ConfigError(
-            f"primary.key.mode=record_header reads the key from headers, but the events of {topic} have only the headers {', '.join(kept) or 'none'}"
+            f"primary.key.mode=record_header reads the key from headers, but the events of {topic} have only the headers {', '.join(headers) or 'none'}"
             + (f": {', '.join(missing)} is missing." if missing else "."),
             safe="The table was not changed; other tables continue.",
             remedy="name the headers in events.headers of the connector, which needs the source debezium: other sources have no headers",
         )
-    return [kept[name] for name in fields] if fields else list(kept.values())
+    return [headers[name] for name in fields] if fields else list(headers.values())
 
 
 def _refuse_twice(topic: str, fields: list[DatabaseColumn], names: NameRules) -> None:
@@ -239,11 +239,11 @@ def _refuse_twice(topic: str, fields: list[DatabaseColumn], names: NameRules) ->
     first: dict[str, str] = {}
     for field in fields:
         if (other := first.setdefault(names.same_column(field.name), field.column.name)) != field.column.name:
-            kept = names.same_column("A") != names.same_column("a")
+            keeps_case = names.same_column("A") != names.same_column("a")
             raise ConfigError(
                 f"The columns {other} and {field.column.name} of {topic} would both have the name {field.name} in the target.",
                 safe="The table was not changed; other tables continue.",
-                remedy=("set quote.identifiers=true, which keeps the case of names, or " if kept else "")
+                remedy=("set quote.identifiers=true, which keeps the case of names, or " if keeps_case else "")
                 + f"leave one of them out with {_excluded(topic, field)}",
             )
 

@@ -49,18 +49,18 @@ def newly_selected(
     :param until: the batch of the other tables
     :return: topic → the last batch that its table has; 0 if it has none
     """
-    found, mark = dict[str, int](), changelog.read_truncation_marker(connector)
+    selected, mark = dict[str, int](), changelog.read_truncation_marker(connector)
 
     def lacks(topics: Collection[str], batch: int) -> None:
         for topic in topics:
             at = int(stands.get(topic, {}).get("batch", 0))
             if (
-                topic not in found
+                topic not in selected
                 and batch > at
                 and _selects(**now, topic=topic)
                 and not _selects(**before, topic=topic)
             ):
-                found[topic] = at
+                selected[topic] = at
 
     if mark is not None:
         for topic in mark.topics or {}:
@@ -68,4 +68,4 @@ def newly_selected(
                 lacks([topic], mark.first - 1)
     for manifest in changelog.read_manifests(connector, after=mark.first - 1 if mark is not None else 0, until=until):
         lacks({file.topic for file in manifest.files}, manifest.batch)
-    return found
+    return selected

@@ -21,7 +21,7 @@ _WITH_LENGTH = frozenset({"varchar", "varbinary", "time", "timestamp", "datetime
 _DECIMAL, _PLAIN = "decimal", ""
 
 
-def is_wider_type(there: str, wanted: str) -> bool:
+def is_wider_type(there: str, required: str) -> bool:
     """Check whether one type has room for all values of another, and for more.
 
     >>> is_wider_type("NUMBER(19)", "NUMBER(19,0)"), is_wider_type("NUMBER(19,0)", "NUMBER(19)")
@@ -29,7 +29,7 @@ def is_wider_type(there: str, wanted: str) -> bool:
     >>> is_wider_type("VARCHAR(10)", "varchar(20)"), is_wider_type("BIGINT", "integer"), is_wider_type("INTEGER", "numeric(12, 2)")
     (True, False, True)
     """
-    narrow, wide = _read(there), _read(wanted)
+    narrow, wide = _read(there), _read(required)
     return narrow is not None and wide is not None and narrow != wide and _holds(wide, narrow)
 
 
@@ -50,14 +50,14 @@ _Read = tuple[str, tuple[int, ...], str]
 def _read(type_: str) -> _Read | None:
     """Name, numbers, and what comes after them."""
     plain = re.split(r" (?:character set|collate|default|not null)\b", type_.lower())[0].strip()
-    found = _TYPE.fullmatch(plain)
-    if found is None:
+    match = _TYPE.fullmatch(plain)
+    if match is None:
         return None
-    name, rest = _SAME.get(found["name"], found["name"]), (found["rest"] or "").replace("without time zone", "")
-    if found["numbers"] == "max":
+    name, rest = _SAME.get(match["name"], match["name"]), (match["rest"] or "").replace("without time zone", "")
+    if match["numbers"] == "max":
         return _ANY.get(name, name), (), rest
-    numbers = tuple(int(number) for number in (found["numbers"] or "").split(",") if number.strip())
-    if found["name"] == "float" and numbers[:1] > (24,):  # of SQL Server
+    numbers = tuple(int(number) for number in (match["numbers"] or "").split(",") if number.strip())
+    if match["name"] == "float" and numbers[:1] > (24,):  # of SQL Server
         return "double", (), rest
     if name in _WHOLE or name in _ANY.values():
         return name, (), rest

@@ -17,7 +17,7 @@ KindName = Literal[
     "timestamp", "timestamp_tz", "bits", "enum", "set", "json", "xml", "uuid", "ltree", "year", "duration", "interval", "vector", "geometry",
 ]  # fmt: skip
 _DECIMAL = re.compile(r"decimal128\((\d+), (-?\d+)\)")
-_TOLD = "__debezium.source.column.type"
+_SOURCE_TYPE = "__debezium.source.column.type"
 _SIGNS = 3
 """A sign, a point, and a zero before it."""
 _BY_SEMANTIC: dict[str, KindName] = {
@@ -57,8 +57,8 @@ def kind_of(column: Column) -> ValueKind:
     :raises ValueError: the change log has no such type
     """
     semantic, declared = (column.semantic or "").rpartition(".")[2], column.declared
-    if found := _DECIMAL.fullmatch(column.type):
-        return _decimal(int(found[1]), int(found[2]))
+    if match := _DECIMAL.fullmatch(column.type):
+        return _decimal(int(match[1]), int(match[2]))
     if column.type.startswith("timestamp["):
         digits = 9 if column.type.startswith("timestamp[ns") else 6
         scale = digits if declared.length is None else min(declared.length, digits)
@@ -84,16 +84,16 @@ def kind_of(column: Column) -> ValueKind:
 
 def _plain(name: KindName, column: Column) -> ValueKind:
     """Return the kind that follows from the type in the change log, with the source's own type if that is known."""
-    declared, told = column.declared, column.parameters.get(_TOLD, "").upper()
+    declared, source_type = column.declared, column.parameters.get(_SOURCE_TYPE, "").upper()
     match name:
-        case "int16" if told == "TINYINT":
-            return ValueKind("int8", declared.length, told=told)
+        case "int16" if source_type == "TINYINT":
+            return ValueKind("int8", declared.length, told=source_type)
         case "bool" | "int8" | "int16" | "int32" | "int64":
-            return ValueKind(name, declared.length if told else None, told=told)
+            return ValueKind(name, declared.length if source_type else None, told=source_type)
         case "text":
-            return ValueKind(name, _characters(declared), told=told)
+            return ValueKind(name, _characters(declared), told=source_type)
         case "bytes" | "vector":
-            return ValueKind(name, declared.length or None, told=told)
+            return ValueKind(name, declared.length or None, told=source_type)
         case _:
             return ValueKind(name)
 

@@ -29,8 +29,10 @@ class DifferingKeys:
 
     def __init__(self, storage: Storage, folder: str, table: DatabaseTargetTable, zone: str) -> None:
         self._storage, self.folder, self._table, self._zone = storage, folder, table, zone
-        self._types = [arrow_type(one.column.type) for one in table.key_columns]
-        key = pa.struct([(one.column.name, type_) for one, type_ in zip(table.key_columns, self._types, strict=True)])
+        self._types = [arrow_type(field.column.type) for field in table.key_columns]
+        key = pa.struct(
+            [(field.column.name, type_) for field, type_ in zip(table.key_columns, self._types, strict=True)]
+        )
         self._schema = pa.schema([("key", key), ("source", pa.int64()), ("target", pa.int64())])
         self._parts, self._waiting = list[pa.Table](), 0
         self._file: Any = None
@@ -43,7 +45,7 @@ class DifferingKeys:
         """
         if self.folder:
             row = rows.slice(number, 1)
-            self._add([row[one.name].combine_chunks() for one in self._table.key_columns], 1, there)
+            self._add([row[field.name].combine_chunks() for field in self._table.key_columns], 1, there)
 
     def add_surplus_key(self, key: Sequence[Any]) -> None:
         """Record a key that only the table has.
@@ -54,7 +56,7 @@ class DifferingKeys:
             return
         try:
             parts = zip(key, self._table.key_columns, self._types, strict=True)
-            self._add([_typed(value, kind_of(one.column), type_, self._zone) for value, one, type_ in parts], 0, 1)
+            self._add([_typed(value, kind_of(field.column), type_, self._zone) for value, field, type_ in parts], 0, 1)
         except (pa.ArrowException, ValueError, TypeError, OverflowError):  # none of the source
             self._add(None, 0, 1)
 
@@ -69,8 +71,8 @@ class DifferingKeys:
 
     def _add(self, key: list[pa.Array] | None, source: int, target: int) -> None:
         type_ = self._schema.field("key").type
-        found = pa.nulls(1, type_) if key is None else pa.StructArray.from_arrays(key, fields=list(type_))
-        self._parts.append(pa.table([found, pa.array([source]), pa.array([target])], schema=self._schema))
+        key_array = pa.nulls(1, type_) if key is None else pa.StructArray.from_arrays(key, fields=list(type_))
+        self._parts.append(pa.table([key_array, pa.array([source]), pa.array([target])], schema=self._schema))
         self._waiting += 1
         if self._waiting >= _ROWS:
             self._flush()
@@ -118,10 +120,10 @@ def _micros(value: Any) -> int:
         value = value.time()
     if isinstance(value, dt.timedelta):
         return value // dt.timedelta(microseconds=1)
-    found = _CLOCK.fullmatch(str(value))
-    if found is None:
+    match = _CLOCK.fullmatch(str(value))
+    if match is None:
         raise ValueError(f"{value} is not a time of day")
-    sign, days, hours, minutes, seconds, fraction = found.groups()
+    sign, days, hours, minutes, seconds, fraction = match.groups()
     whole = ((int(days or 0) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
     size = whole * 1_000_000 + int((fraction or "").ljust(6, "0")[:6])
     return -size if sign == "-" else size

@@ -85,35 +85,35 @@ class ExpectedRows:
     def read_chunks(self) -> Iterator[ExpectedChunk]:
         """All rows."""
         self._database.execute("CREATE INDEX IF NOT EXISTS by_part ON latest (part)")
-        found, unknown, size = list[pa.Table](), list[frozenset[str]](), 0
+        parts, unknown, size = list[pa.Table](), list[frozenset[str]](), 0
         for (number,) in self._database.execute("SELECT number FROM parts ORDER BY number").fetchall():
             alive = self._database.execute("SELECT at, unknown FROM latest WHERE part = ? ORDER BY at", (number,))
             rows = alive.fetchall()
             if not rows:
                 continue
             part = self._part(number).take([at for at, _ in rows])
-            if found and (len(unknown) + len(rows) > CHUNK_ROWS or size + part.nbytes > CHUNK_BYTES):
-                yield ExpectedChunk(pa.concat_tables(found), unknown)
-                found, unknown, size = [], [], 0
-            found.append(part)
+            if parts and (len(unknown) + len(rows) > CHUNK_ROWS or size + part.nbytes > CHUNK_BYTES):
+                yield ExpectedChunk(pa.concat_tables(parts), unknown)
+                parts, unknown, size = [], [], 0
+            parts.append(part)
             unknown += [_names(text) for _, text in rows]
             size += part.nbytes
-        if found:
-            yield ExpectedChunk(pa.concat_tables(found), unknown)
+        if parts:
+            yield ExpectedChunk(pa.concat_tables(parts), unknown)
 
     def read_values(self, column: str, keys: Sequence[Hashable]) -> dict[Hashable, Any]:
         """Return the values that rows have in a column, by the keys among these that there are.
 
         :param keys: each a tuple, of values that Python has
         """
-        wanted: dict[int, list[tuple[Hashable, int]]] = {}
+        places_by_part: dict[int, list[tuple[Hashable, int]]] = {}
         for key in keys:
             of_key = repr(key).encode("utf-8", "surrogatepass")
-            found = self._database.execute("SELECT part, at FROM latest WHERE key = ?", (of_key,)).fetchone()
-            if found is not None:
-                wanted.setdefault(found[0], []).append((key, found[1]))
+            stored = self._database.execute("SELECT part, at FROM latest WHERE key = ?", (of_key,)).fetchone()
+            if stored is not None:
+                places_by_part.setdefault(stored[0], []).append((key, stored[1]))
         result: dict[Hashable, Any] = {}
-        for part, places in wanted.items():
+        for part, places in places_by_part.items():
             there = self._part(part)[column]
             result |= {key: there[at].as_py() for key, at in places}
         return result
@@ -128,7 +128,7 @@ class ExpectedRows:
         before = [PREVIOUS.format(at) for at in range(len(self._key))]
         old = keys_of(rows.select(before))
         there = [self._database.execute("SELECT 1 FROM latest WHERE key = ?", (key,)).fetchone() for key in old]
-        at = np.flatnonzero([found is not None for found in there])
+        at = np.flatnonzero([row is not None for row in there])
         self._write(rows.drop_columns(before).take(at), [old[i] for i in at])
         self._forget(old)
 
@@ -147,16 +147,16 @@ class ExpectedRows:
         self, rows: pa.Table, lacking: frozenset[str], before: Sequence[bytes]
     ) -> tuple[pa.Table, list[str]]:
         """Return rows with all columns, and for each of them the columns whose values are not known."""
-        wanted: dict[int, list[tuple[int, int]]] = {}
+        rows_by_part: dict[int, list[tuple[int, int]]] = {}
         unknown = ["\0".join(sorted(lacking))] * rows.num_rows
         for row, key in enumerate(before):
-            found = self._database.execute("SELECT part, at, unknown FROM latest WHERE key = ?", (key,)).fetchone()
-            if found is not None:
-                wanted.setdefault(found[0], []).append((row, found[1]))
-                unknown[row] = "\0".join(sorted(lacking & _names(found[2])))
+            stored = self._database.execute("SELECT part, at, unknown FROM latest WHERE key = ?", (key,)).fetchone()
+            if stored is not None:
+                rows_by_part.setdefault(stored[0], []).append((row, stored[1]))
+                unknown[row] = "\0".join(sorted(lacking & _names(stored[2])))
         values = [pa.table([pa.nulls(1, field.type) for field in self._schema], schema=self._schema)]
         place, number = np.zeros(rows.num_rows, np.int64), 1
-        for part, places in wanted.items():
+        for part, places in rows_by_part.items():
             values.append(self._part(part).take([at for _, at in places]))
             for row, _ in places:
                 place[row], number = number, number + 1

@@ -59,10 +59,10 @@ class TableComparison:
     _names: list[str] = field(init=False)
     _columns: dict[str, str] = field(init=False)
     _stage: DatabaseTargetTable = field(init=False)
-    _made: str = field(init=False, default="")
+    _create_statement: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
-        self._names = [one.name for one in self.table.fields]
+        self._names = [column.name for column in self.table.fields]
         self._columns = {name: self.there.columns[name].type for name in self._names}
         name = self.dialect.session_table(_STAGE)
         self._stage = DatabaseTargetTable(self.table.topic, name, (*self.table.fields, _NUMBER))
@@ -72,29 +72,29 @@ class TableComparison:
 
         :raises CannotHold: no row can be compared any more
         """
-        seen = sqlite3.connect(self.seen, isolation_level=None)
+        seen_keys = sqlite3.connect(self.seen, isolation_level=None)
         try:
-            seen.execute("PRAGMA journal_mode = OFF")
-            seen.execute("PRAGMA synchronous = OFF")
-            seen.execute("CREATE TABLE seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
-            seen.execute("BEGIN")
+            seen_keys.execute("PRAGMA journal_mode = OFF")
+            seen_keys.execute("PRAGMA synchronous = OFF")
+            seen_keys.execute("CREATE TABLE seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
+            seen_keys.execute("BEGIN")
             matched = 0
             for chunk in expected.read_chunks():
-                matched += self._chunk(chunk, seen)
+                matched += self._chunk(chunk, seen_keys)
             self.result.target = self._count()
             if matched != self.result.target or self.result.different:
-                self._surplus(seen)
+                self._surplus(seen_keys)
         finally:
-            seen.close()
+            seen_keys.close()
 
     @contextlib.contextmanager
     def open_session_table(self) -> Iterator[None]:
         """With the session's own table. Some databases end the transaction when they make it: what is compared has to be read after that."""
         columns = f"{self.dialect.format_column_list(self._names)}, 0 AS {self.dialect.quote_name(_NUMBER.name)}"
-        self._made = self.dialect.make_session_table(
+        self._create_statement = self.dialect.make_session_table(
             self._stage.name, columns, self.dialect.format_table_name(self.table.name)
         )
-        execute_sql(self.connection, self._made)
+        execute_sql(self.connection, self._create_statement)
         self.connection.commit()
         try:
             yield
@@ -106,30 +106,30 @@ class TableComparison:
 
     # -- rows of the source -------------------------------------------------------------------------------------------
 
-    def _chunk(self, chunk: ExpectedChunk, seen: sqlite3.Connection) -> int:
+    def _chunk(self, chunk: ExpectedChunk, seen_keys: sqlite3.Connection) -> int:
         """Compare some rows; how many keys of them the table has."""
         self._fill(chunk)
-        found, numbers = list[tuple[bytes]](), set[int]()
+        key_digests, numbers = list[tuple[bytes]](), set[int]()
         for number, source, target, key in self._both():
             if key is None:
                 self._differs("missing", chunk, number, there=0)
                 continue
-            found.append((key,))
+            key_digests.append((key,))
             if number in numbers:  # a table that has no key may have a row twice
                 self._differs("surplus", chunk, number, there=2)
                 continue
             numbers.add(number)
             if source != target and (columns := self._unlike(source, target, chunk.unknown[number])):
                 self._differs("different", chunk, number, columns, (source, target))
-        seen.executemany("INSERT OR IGNORE INTO seen (key) VALUES (?)", found)
+        seen_keys.executemany("INSERT OR IGNORE INTO seen (key) VALUES (?)", key_digests)
         self.result.source += chunk.rows.num_rows
         for names in filter(None, chunk.unknown):
             for name in names:
                 self.result.unknown[name] = self.result.unknown.get(name, 0) + 1
-        return len(found)
+        return len(key_digests)
 
     def _fill(self, chunk: ExpectedChunk) -> None:
-        for statement in self.dialect.empty_session_table(self._stage.name, self._made):
+        for statement in self.dialect.empty_session_table(self._stage.name, self._create_statement):
             execute_sql(self.connection, statement)
         numbers = pa.array(range(chunk.rows.num_rows), pa.int32())
         point = self.connection.begin_nested()
@@ -161,7 +161,7 @@ class TableComparison:
         """Read the number of each expected row, its values of some columns, and those of the table's row of the same key."""
         quote = self.dialect.quote_name
         sides = [self._read(f"{side}.{quote(name)}", name) for side in "st" for name in names]
-        same = " AND ".join(f"t.{quote(one.name)} = s.{quote(one.name)}" for one in self.table.key_columns)
+        same = " AND ".join(f"t.{quote(column.name)} = s.{quote(column.name)}" for column in self.table.key_columns)
         return self._rows(
             f"SELECT s.{quote(_NUMBER.name)}, {', '.join(sides)} FROM {self.dialect.format_table_name(self._stage.name)} s "
             f"LEFT JOIN {self.dialect.format_table_name(self.table.name)} t ON {same}"
@@ -175,12 +175,12 @@ class TableComparison:
 
     # -- rows of the table --------------------------------------------------------------------------------------------
 
-    def _surplus(self, seen: sqlite3.Connection) -> None:
+    def _surplus(self, seen_keys: sqlite3.Connection) -> None:
         """Rows of the table whose key no expected row has."""
-        names = [one.name for one in self.table.key_columns]
+        names = [column.name for column in self.table.key_columns]
         read = ", ".join(self._read(self.dialect.quote_name(name), name) for name in names)
         for row in self._rows(f"SELECT {read} FROM {self.dialect.format_table_name(self.table.name)}"):
-            if seen.execute("SELECT 1 FROM seen WHERE key = ?", (_digest(row),)).fetchone() is None:
+            if seen_keys.execute("SELECT 1 FROM seen WHERE key = ?", (_digest(row),)).fetchone() is None:
                 self.result.surplus += 1
                 self.keys.add_surplus_key(row)
                 self._example("surplus", dict(zip(names, map(str, row), strict=True)))
@@ -202,7 +202,7 @@ class TableComparison:
 
     def _differs(
         self,
-        what: str,
+        kind: str,
         chunk: ExpectedChunk,
         number: int,
         columns: Sequence[str] = (),
@@ -212,21 +212,21 @@ class TableComparison:
     ) -> None:
         """:param there: rows that the table has of the key"""
         result = self.result
-        setattr(result, what, getattr(result, what) + 1)
+        setattr(result, kind, getattr(result, kind) + 1)
         self.keys.add_expected_key(chunk.rows, number, there=there)
         for name in columns:
             result.differing[name] = result.differing.get(name, 0) + 1
         if len(result.examples) < EXAMPLES:
             row = chunk.rows.slice(number, 1)
-            key = {one.name: sql_literals.format_first_value(row[one.name]) for one in self.table.key_columns}
-            self._example(what, key, columns, both)
+            key = {column.name: sql_literals.format_first_value(row[column.name]) for column in self.table.key_columns}
+            self._example(kind, key, columns, both)
 
     def _example(
-        self, what: str, key: dict[str, str], columns: Sequence[str] = (), both: tuple[Row, Row] | None = None
+        self, kind: str, key: dict[str, str], columns: Sequence[str] = (), both: tuple[Row, Row] | None = None
     ) -> None:
         if len(self.result.examples) >= EXAMPLES:
             return
-        example: dict[str, Any] = {"key": key, "what": what}
+        example: dict[str, Any] = {"key": key, "what": kind}
         if columns:
             example["columns"] = list(columns)
         if self.values and both is not None:

@@ -115,9 +115,9 @@ class VerifyDatabase:
         except sa.exc.DBAPIError as e:  # of Oracle and Db2, a wrong password is no OperationalError
             raise build_unavailable_error(engine, e) from e
         if why is not None:
-            what, remedy = why
+            problem, remedy = why
             raise ConfigError(
-                f"Tables cannot be verified here: {what}.",
+                f"Tables cannot be verified here: {problem}.",
                 where=self._place,
                 safe="Nothing was verified or changed.",
                 remedy=remedy,
@@ -144,7 +144,7 @@ class VerifyDatabase:
         board = self._changelog.open_progress_board(plan.connector)
         work = ProgressReporter("Verify", "tables", where=f"{TARGET} at {self._place}", board=board, logger=log)
         tables = sum(len(point.topics) for point in plan.references)
-        with ProgressTicker(work, self._told), scratch_folder() as folder:
+        with ProgressTicker(work, self._build_progress), scratch_folder() as folder:
             for point in plan.references:
                 since = BatchesAfterReference(self._changelog, plan.connector, point.first, straddles=point.straddles)
                 for pending in self._reference(point):
@@ -169,7 +169,7 @@ class VerifyDatabase:
         """List the tables that are to be compared."""
         return sorted({topic for point in self._plan.references for topic in point.topics})
 
-    def _told(self) -> dict[str, Any]:
+    def _build_progress(self) -> dict[str, Any]:
         """Return the progress, in the form that :meth:`ProgressReporter.report_progress` has."""
         done, total = self._way
         return {"done": done, "total": total, "now": f"at work: {self._at_work}" if self._at_work else ""}
@@ -184,8 +184,8 @@ class VerifyDatabase:
                 safe="No table was changed.",
                 remedy="run the verification again, and do not delete its scratch change log while it runs",
             )
-        found = collect_topics(self._scratch, contents)
-        yield from (found[topic] for topic in sorted(point.topics) if topic in found)
+        by_topic = collect_topics(self._scratch, contents)
+        yield from (by_topic[topic] for topic in sorted(point.topics) if topic in by_topic)
 
     # -- one table ----------------------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class VerifyDatabase:
     ) -> TableVerification:
         began, result = time.monotonic(), TableVerification(pending.topic, self._place, point.position)
         try:
-            table = self._wanted(pending)
+            table = self._target_table(pending)
             with ExpectedRows(f"{path}.rows", table) as expected:
                 expected.apply_operations(read_operations(self._scratch, point.name, pending, table, self._config))
                 self._compare(result, point, pending, since, table, expected, path)
@@ -213,7 +213,7 @@ class VerifyDatabase:
         result.problem, result.missing, result.surplus, result.different = "", 0, 0, 0
         result.differing, result.examples = {}, []
 
-    def _wanted(self, pending: PendingBatches) -> DatabaseTargetTable:
+    def _target_table(self, pending: PendingBatches) -> DatabaseTargetTable:
         """Return the target table that is compared.
 
         :raises NeverComparable: there is no such table, or its rows are not those of the source
@@ -252,8 +252,8 @@ class VerifyDatabase:
                 else:  # it is made with its first event
                     result.problem = "the table does not exist" if len(expected) else ""
             else:
-                wanted = {field.name for field in table.fields}
-                result.only_in_table = [name for name in there.columns if name not in wanted]
+                field_names = {field.name for field in table.fields}
+                result.only_in_table = [name for name in there.columns if name not in field_names]
                 folder = f"{self._keys}/{result.topic}" if self._keys else ""
                 keys = DifferingKeys(self._scratch.storage, folder, table, self._config.effective_time_zone)
                 comparison = TableComparison(
@@ -291,7 +291,7 @@ class VerifyDatabase:
         if pending.changes or pending.taken:
             raise NotComparable("its columns were changed while the source was read: verify it again")
         if pending.files:
-            if self._wanted(pending) != table:
+            if self._target_table(pending) != table:
                 raise NotComparable(
                     "its columns differ from the columns that the source had when it was read: verify it again"
                 )
@@ -303,10 +303,10 @@ class VerifyDatabase:
                 completion = DocumentCompletion(
                     pending, table, documents, lambda keys: expected.read_values(body, keys)
                 )
-            given = (self._changelog, self._plan.connector, pending, table, self._config)
-            completed = completion or late_moves(*given, expected.read_values)
+            arguments = (self._changelog, self._plan.connector, pending, table, self._config)
+            completed = completion or late_moves(*arguments, expected.read_values)
             try:
-                expected.apply_operations(read_operations(*given, completed=completed))
+                expected.apply_operations(read_operations(*arguments, completed=completed))
             except TargetError as e:
                 raise NotComparable(e.what) from e
 
